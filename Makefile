@@ -1,0 +1,41 @@
+# `make` alone lists the targets. demo, test, lint and matrix do their own set-up: it takes under a second when all is there.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format matrix clean distclean
+
+# The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
+ENV = JAVA_HOME="$$(cat .java-home)"
+PY = .venv/bin/python
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## .venv from uv.lock, a JDK 17 or 21, Delta's jars; does only what is missing
+	@scripts/setup
+
+demo: setup ## rebuild a small real store and compare it with what RocketMQ wrote, byte for byte
+	@$(ENV) $(PY) -m jobs.demo
+
+test: setup ## every test but the slow ones and the full matrix
+	$(ENV) $(PY) -m pytest -m "not slow and not matrix" tests/
+
+matrix: setup ## the same bytes from every range size, shuffle, adaptive setting and master
+	$(ENV) $(PY) -m pytest -m matrix tests/
+
+lint: setup ## ruff, mypy --strict, import-linter
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+format: setup ## let ruff sort the imports and lay out the code
+	.venv/bin/ruff check --fix --select I .
+	.venv/bin/ruff format .
+
+clean: ## remove caches and what Spark leaves; keeps .venv and jars/
+	rm -rf .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache dist spark-warehouse metastore_db derby.log
+	find storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## remove what set-up made, too
+	rm -rf .venv .venv-tools jars .java-home

@@ -1,0 +1,3 @@
+"""What runs on the driver: the plan, the jobs, publishing, settings and the command line."""
+
+__version__ = "0.1.0"

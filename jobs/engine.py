@@ -1,0 +1,107 @@
+"""What a build asks of Spark, and nothing else: run a function over numbers, keep packed rows, shuffle them once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs import session
+from udfs import schemas
+
+Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class Engine(Protocol):
+    """Runs the functions of ``udfs``. ``cores`` is how many tasks run at once."""
+
+    cores: int
+
+    def buckets(self, wanted: int) -> tuple[int, ...]:
+        """Fix the shuffle for this many buckets or more; returns each bucket's key."""
+
+    def scan(self, function: Batches, tasks: int) -> list[bytes]:
+        """Run over the numbers below ``tasks``; rows (``schemas.ROWS``) are kept, the data of summaries is returned."""
+
+    def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
+        """Shuffle the kept rows of one kind, but for some ranges, by key and in order of buckets; what the reducer says."""
+
+    def numbers(self, function: Batches, count: int) -> list[str]:
+        """What a function says over the numbers below ``count``, a task each."""
+
+    def forget(self) -> None:
+        """Drop the kept rows."""
+
+
+class SparkEngine:
+    """DataFrames only, so that it runs wherever DataFrames do."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._frames: list[DataFrame] = []
+        self.cores = session.cores(spark)
+        self._partitions = 1
+
+    def buckets(self, wanted: int) -> tuple[int, ...]:
+        asked = self._spark.conf.get("spark.reindex.buckets", None)
+        count = int(asked) if asked else max(self.cores, wanted)
+        self._partitions = session.shuffle_partitions(self._spark, count)
+        return session.bucket_keys(count, self._partitions)
+
+    def _over(self, function: Batches, count: int, ddl: str) -> DataFrame:
+        return self._spark.range(0, count, 1, count).mapInArrow(lambda batches: function(iter(batches)), ddl)
+
+    def scan(self, function: Batches, tasks: int) -> list[bytes]:
+        frame = self._over(function, tasks, schemas.ROWS_DDL)
+        # Kept on disk, not in the heap. A platform that cannot keep rows scans again when they are asked for.
+        with contextlib.suppress(NotImplementedError):
+            frame = frame.persist(StorageLevel.DISK_ONLY)
+        self._frames.append(frame)
+        rows = frame.filter(F.col("kind") == schemas.SUMMARY).select("data").collect()
+        return [bytes(row.data) for row in rows]
+
+    def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
+        rows = self._frames[0].filter(F.col("kind") == kind)
+        for frame in self._frames[1:]:
+            rows = rows.union(frame.filter(F.col("kind") == kind))
+        if left_out:
+            rows = rows.filter(~F.col("range").isin(left_out))
+        if before is not None:
+            rows = rows.mapInArrow(lambda batches: before(iter(batches)), schemas.ROWS_DDL)
+        rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket")
+        words = rows.mapInArrow(lambda batches: reducer(iter(batches)), schemas.RESULT_DDL).collect()
+        return [str(word.data) for word in words]
+
+    def numbers(self, function: Batches, count: int) -> list[str]:
+        return [str(word.data) for word in self._over(function, count, schemas.RESULT_DDL).collect()]
+
+    def forget(self) -> None:
+        for frame in self._frames:
+            frame.unpersist()
+        self._frames = []
+
+
+class SparkEngines:
+    """Opens the engine of a run, and closes what it opened."""
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[Engine]:
+        spark, own = session.get_session(self._master)
+        engine = SparkEngine(spark)
+        try:
+            with session.run_settings(spark):
+                try:
+                    yield engine
+                finally:
+                    engine.forget()
+        finally:
+            if own:
+                session.stop(spark)

@@ -1,0 +1,68 @@
+"""reindex.json: what was read, by which settings, what was decided, and every file written with its digest.
+
+The same input and settings give the same bytes, whatever the partitioning: nothing of time, place or tasks is in it. The
+list of files comes in sorted parts from executors and is merged line by line.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from jobs import __version__
+from jobs.segments import Commitlog
+from jobs.settings import BuildSettings
+from jobs.summary import Summary
+from storage_format.digest import CHUNK
+from storage_format.range_summary import RangeSummary
+from udfs import files
+from udfs.stage import Stage
+
+
+def inputs(log: Commitlog, summaries: Iterable[RangeSummary]) -> list[dict[str, Any]]:
+    """Each segment with its size and the digests of its chunks; null for a chunk that was not read whole."""
+    digests = {int(start): digest for summary in summaries for start, digest in summary.digests.items()}
+    return [
+        {
+            "segment": segment.name,
+            "size": segment.data_end - segment.start,
+            "digests": [digests.get(start) for start in range(segment.start, segment.data_end, CHUNK)],
+        }
+        for segment in log.segments
+    ]
+
+
+def _lines(part: str) -> Iterator[tuple[str, bytes]]:
+    for line in files.read_bytes(part).splitlines():
+        yield json.loads(line)["path"], line
+
+
+def write(
+    stage: Stage, settings: BuildSettings, log: Commitlog, summary: Summary, summaries: Iterable[RangeSummary],
+    checkpoint: dict[str, int] | None, parts: list[str], more: list[dict[str, Any]],
+) -> None:  # fmt: skip
+    """Write the manifest into the tree; ``parts`` are files of sorted lines, ``more`` are entries of the driver's own."""
+    head = {
+        "format": 1,
+        "version": __version__,
+        "settings": settings.for_manifest(),
+        "inputs": inputs(log, summaries),
+        "counts": {"records": summary.records, "units": summary.units, "items": summary.items, **summary.files},
+        "checkpoint": checkpoint,
+        "damage": sorted(summary.damage, key=lambda d: (d["offset"], d["reason"])),
+        "decisions": summary.decisions,
+        "warnings": summary.warnings,
+    }
+    own = sorted((entry["path"], json.dumps(entry).encode()) for entry in more)
+
+    def text() -> Iterator[bytes]:
+        yield json.dumps(head, indent=1).encode()[:-2] + b',\n "files": ['
+        separator = b"\n  "
+        for _, line in heapq.merge(*(_lines(part) for part in parts), own):
+            yield separator + line
+            separator = b",\n  "
+        yield b"\n ]\n}\n"
+
+    files.write_bytes(stage.temporary, files.join(stage.tree, "reindex.json"), text())

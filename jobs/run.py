@@ -1,0 +1,169 @@
+"""One build from beginning to end: list, plan, scan, chain, decide, write, publish."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from jobs import decisions, manifest, output, writing
+from jobs.engine import Engine
+from jobs.estimate import check_free, dry_run_lines
+from jobs.progress import Reporter
+from jobs.scanning import Scan
+from jobs.segments import Commitlog, check_unchanged, list_segments
+from jobs.settings import CRC_MODES, BuildSettings
+from jobs.summary import Summary
+from storage_format.checkpoint import Checkpoint
+from storage_format.consume_queue import UNIT_SIZE
+from storage_format.digest import CHUNK, new_digest
+from storage_format.index_plan import IndexFilePlan, plan_index_files
+from storage_format.names import escape
+from storage_format.range_scan import ScanSettings
+from storage_format.range_summary import RangeSummary
+from udfs import files
+from udfs.scan import ScanTask
+from udfs.stage import Stage
+from udfs.write_index import staged_items
+
+BUCKET_BYTES = 512 << 20
+"""Commitlog bytes whose units one bucket takes: bounds what a writing task holds at once."""
+
+
+def range_size(settings: BuildSettings, size: int, segment_bytes: int, cores: int) -> int:
+    """Few ranges a core, whole segments where there are many, on chunk boundaries."""
+    per_core = -(-size // (2 * cores))
+    wanted = min(max(segment_bytes, 1), -(-per_core // CHUNK) * CHUNK)
+    return min(wanted, settings.range_size) if settings.range_size else max(wanted, 1)
+
+
+def scan_settings(settings: BuildSettings) -> ScanSettings:
+    return ScanSettings(
+        crc_mode=CRC_MODES[settings.crc],
+        broker_version=settings.broker_version,
+        lmq=settings.lmq,
+        delays=settings.delays,
+        include=settings.include_topics,
+        exclude=settings.exclude_topics,
+        until_time=settings.until_time,
+        want_units="consumequeue" in settings.only,
+        want_items="index" in settings.only or "checkpoint" in settings.only,
+        window=settings.window,
+        stop_at_damage=settings.on_damage == "stop",
+    )
+
+
+def make_checkpoint(settings: BuildSettings, accepted: list[RangeSummary], plans: list[IndexFilePlan]) -> Checkpoint:
+    """The checkpoint of what was built (``StoreCheckpoint``; FORMAT: which field says what)."""
+    dispatched = [s for s in accepted if s.records]
+    with_units = [s for s in accepted if s.unit_records]
+    confirm = dispatched[-1].last_dispatched if dispatched and settings.broker_version != "4.9" else 0
+    ends = []
+    for number, plan in enumerate(plans):
+        followed = number + 1 < len(plans)
+        if plan.stretches and (settings.checkpoint == "safe" or (plan.full and followed)):
+            last = plan.stretches[-1]
+            item = staged_items(dataclasses.replace(last, start=last.start + last.count - 1, count=1))[0]
+            ends.append(int(item["time"]))
+    if settings.checkpoint == "safe":
+        newest = dispatched[-1].last_time if dispatched else 0
+        return Checkpoint(newest, newest, max([0, *ends]), 0, confirm)
+    logics = with_units[-1].last_unit_time if with_units else 0
+    index = [end for end in ends if end > 0]
+    return Checkpoint(0, logics, index[-1] if index else 0, 0, confirm)
+
+
+class Build:
+    """State of one run; ``summary`` is true at every moment, also when the run fails."""
+
+    def __init__(
+        self, settings: BuildSettings, reporter: Reporter, engines: Callable[[], AbstractContextManager[Engine]]
+    ) -> None:
+        self.settings = settings
+        self.engines = engines
+        self.reporter = reporter
+        self.summary = Summary()
+
+    def run(self) -> None:
+        """Raises ReindexError; nothing is published then."""
+        settings = self.settings
+        places = [*settings.roots, *([settings.store] if settings.store else [])]
+        target = output.check_places(places, settings.out, settings.overwrite)
+        log = list_segments(settings.roots, settings.segment_size)
+        self.summary.warnings += log.warnings
+        if settings.partial:
+            self.summary.warnings.append(
+                "a partial build beside the full log: a broker re-dispatches only records above the newest unit"
+            )
+        if settings.dry_run:
+            for line in dry_run_lines(settings, scan_settings(settings), log):
+                print(line)
+            return
+        with output.locked(target), output.staging(target) as stage:
+            check_free(settings, scan_settings(settings), log, stage)
+            begin = time.monotonic()
+            with self.engines() as engine:
+                opened = time.monotonic()
+                self.summary.seconds["session"] = opened - begin
+                try:
+                    keys = engine.buckets(-(-log.size // BUCKET_BYTES))
+                    units_per_file = settings.cq_file_size // UNIT_SIZE
+                    task = ScanTask(stage, "", 0, scan_settings(settings), units_per_file, keys)
+                    self._build(Scan(engine, stage, task, self.reporter), log)
+                    check_unchanged(log, settings.roots)
+                    output.publish(stage, target)
+                finally:
+                    self.summary.seconds["build"] = time.monotonic() - opened
+
+    def _build(self, scan: Scan, log: Commitlog) -> None:
+        settings, summary, stage = self.settings, self.summary, scan.stage
+        segment_bytes = max((s.segment_end - s.start for s in log.segments), default=1)
+        size = range_size(settings, log.size, segment_bytes, scan.engine.cores)
+        scan.first(log.segments, size, settings.until_offset)
+        chain = scan.settle(log.segments)
+        accepted = decisions.decide_damage(scan, settings, chain, summary)
+        accepted, order = decisions.decide_order(scan, settings, log.segments, chain, accepted, summary)
+        self._count(accepted, log)
+        plans = plan_index_files(accepted, settings.index_items)
+        check_free(settings, scan_settings(settings), log, stage, accepted, plans)
+        with self.reporter.stage("write", "files", len(plans), 0, lambda: (0, 0)):
+            written = writing.write_both(scan, settings, accepted, order, plans)
+        summary.units = written.units
+        summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
+        self._finish(stage, log, scan, accepted, plans, written)
+        if any(not entry["reason"].startswith("torn tail") for entry in summary.damage):
+            summary.exit = 3
+
+    def _count(self, accepted: list[RangeSummary], log: Commitlog) -> None:
+        summary = self.summary
+        until = self.settings.until_offset
+        summary.bytes = sum(max(0, min(segment.data_end, until) - segment.start) for segment in log.segments)
+        summary.records = sum(s.records for s in accepted)
+        summary.items = sum(s.items for s in accepted) if "index" in self.settings.only else 0
+        names = sorted({name for s in accepted for name in s.unusual_names})
+        for name in names[:20]:
+            summary.warnings.append(f"topic {escape(name)}: a name that RocketMQ's TopicValidator refuses; built all the same")
+        slash, malformed = sum(s.lmq_slash for s in accepted), sum(s.lmq_malformed for s in accepted)
+        if slash:
+            summary.warnings.append(f"skipped {slash} dispatches to LMQ names that hold a '/', as the broker does")
+        if malformed:
+            summary.warnings.append(f"skipped the LMQ dispatch of {malformed} records: offsets are no numbers or too few")
+
+    def _finish(
+        self, stage: Stage, log: Commitlog, scan: Scan, accepted: list[RangeSummary], plans: list[IndexFilePlan],
+        written: writing.Written,
+    ) -> None:  # fmt: skip
+        settings = self.settings
+        for part in ("consumequeue", "index"):
+            if part in settings.only:
+                files.make_folder(files.join(stage.tree, part))
+        entries = writing.name_index_files(stage, written)
+        fields = None
+        if "checkpoint" in settings.only:
+            checkpoint = make_checkpoint(settings, accepted, plans)
+            data = checkpoint.to_bytes()
+            files.write_bytes(stage.temporary, files.join(stage.tree, "checkpoint"), [data])
+            entries.append({"path": "checkpoint", "size": len(data), "used": 40, "digest": new_digest([data]).digest().hex()})
+            fields = dataclasses.asdict(checkpoint)
+        manifest.write(stage, settings, log, self.summary, scan.summaries.values(), fields, written.parts, entries)

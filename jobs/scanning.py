@@ -1,0 +1,98 @@
+"""Scan a log in rounds until its ranges chain: the first round takes all of it, later ones what was a wrong guess."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+
+from jobs.engine import Engine
+from jobs.progress import Reporter
+from storage_format.chain import Chain, Segment, chain_ranges, cut_ranges
+from storage_format.range_summary import RangeSpec, RangeSummary
+from udfs import files
+from udfs.scan import ScanTask
+from udfs.stage import Stage
+
+TASKS_PER_CORE = 4
+
+
+@dataclass
+class Scan:
+    """What has been scanned so far: rows that the engine keeps, and summaries by range number."""
+
+    engine: Engine
+    stage: Stage
+    task: ScanTask
+    reporter: Reporter
+    summaries: dict[int, RangeSummary] = field(default_factory=dict)
+    ranges: dict[int, list[RangeSpec]] = field(default_factory=dict)
+    rounds: int = 0
+
+    def _round(self, specs: list[RangeSpec]) -> None:
+        if not specs:
+            return
+        self.rounds += 1
+        plan = files.join(self.stage.plans, f"ranges-{self.rounds}")
+        files.write_bytes(self.stage.temporary, plan, [json.dumps([dataclasses.astuple(spec) for spec in specs]).encode()])
+        tasks = min(len(specs), TASKS_PER_CORE * self.engine.cores)
+        task = dataclasses.replace(self.task, plan=plan, tasks=tasks)
+        size = {str(spec.number): spec.high - spec.low for spec in specs}
+
+        def probe() -> tuple[int, int]:
+            done = [size[e.name] for e in files.listing(self.stage.ranges) if e.name in size]
+            return len(done), sum(done)
+
+        name = "scan" if self.rounds == 1 else f"scan again ({self.rounds})"
+        with self.reporter.stage(name, "ranges", len(specs), sum(size.values()), probe):
+            for data in self.engine.scan(task, tasks):
+                summary = RangeSummary.from_json(data.decode())
+                self.summaries[summary.number] = summary
+
+    def first(self, segments: list[Segment], range_size: int, until: int) -> None:
+        """Scan everything below ``until`` for the first time."""
+        specs = cut_ranges(segments, range_size, until)
+        for segment in segments:
+            self.ranges[segment.start] = []
+        for spec in specs:
+            self.ranges[spec.segment_start].append(spec)
+        self._round(specs)
+
+    def settle(self, segments: list[Segment]) -> Chain:
+        """Chain the ranges, scanning again where a guess was wrong, until they chain."""
+        while True:
+            chain = chain_ranges(segments, self.ranges, self.summaries)
+            if not chain.rescans:
+                return chain
+            again: list[RangeSpec] = [
+                dataclasses.replace(spec, number=len(self.summaries) + k) for k, spec in enumerate(chain.rescans)
+            ]
+            rejected = set(chain.rejected)
+            for spec in again:
+                kept = [old for old in self.ranges[spec.segment_start] if old.number not in rejected]
+                self.ranges[spec.segment_start] = [*kept, spec]
+            self._round(again)
+
+    def cut(self, accepted: list[RangeSummary], at: int) -> list[RangeSummary]:
+        """The accepted ranges without any record from ``at`` on; the range it lies in may be scanned again up to there."""
+        kept: list[RangeSummary] = []
+        again: list[RangeSpec] = []
+        specs = {spec.number: spec for specs in self.ranges.values() for spec in specs}
+        for summary in accepted:
+            ended = max(summary.end, summary.tail)
+            if summary.low >= at or summary.first >= at:
+                continue
+            if ended <= at:
+                kept.append(summary)
+                continue
+            number = len(self.summaries) + len(again)
+            spec = specs[summary.number]
+            again.append(dataclasses.replace(spec, number=number, low=summary.first, high=at, known=True))
+        for spec in again:
+            self.ranges[spec.segment_start].append(spec)
+        self._round(again)
+        return kept + [self.summaries[spec.number] for spec in again]
+
+    def left_out(self, accepted: list[RangeSummary]) -> list[int]:
+        """The ranges whose rows are not to be used."""
+        return sorted(set(self.summaries) - {summary.number for summary in accepted})

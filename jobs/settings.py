@@ -1,0 +1,156 @@
+"""Settings of a build, and the words of the command line that stand for them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from storage_format.consume_queue import UNIT_SIZE
+from storage_format.errors import UsageError
+from storage_format.frame import CRC_ALL, CRC_BODY, CRC_NONE
+from storage_format.walk_state import INT64_MAX
+
+PARTS: Final = ("consumequeue", "index", "checkpoint")
+DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+CRC_MODES: Final = {"none": CRC_NONE, "body": CRC_BODY, "all": CRC_ALL}
+_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+INT32_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """All that decides what a build writes, and how it runs. Sizes in bytes, times in milliseconds since 1970."""
+
+    store: str
+    out: str
+    commitlogs: tuple[str, ...] = ()
+    only: tuple[str, ...] = PARTS
+    cq_file_size: int = 6_000_000
+    hash_slots: int = 5_000_000
+    index_items: int = 20_000_000
+    segment_size: int = 0
+    index_policy: str = "capacity"
+    on_damage: str = "fail"
+    queue_order: str = "logical"
+    crc: str = "body"
+    checkpoint: str = "safe"
+    lmq: bool = False
+    delay_levels: str = DELAY_LEVELS
+    broker_version: str = "5.3"
+    include_topics: tuple[str, ...] = ()
+    exclude_topics: tuple[str, ...] = ()
+    until_offset: int = INT64_MAX
+    until_time: int = INT64_MAX
+    max_fill: int = 100_000
+    overwrite: bool = False
+    range_size: int = 0
+    master: str = ""
+    dry_run: bool = False
+    json: bool = False
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        return self.commitlogs or (f"{self.store.rstrip('/')}/commitlog",)
+
+    @property
+    def window(self) -> int:
+        """milliseconds of --index-policy window:..., 0 for capacity"""
+        return 0 if self.index_policy == "capacity" else parse_window(self.index_policy)
+
+    @property
+    def delays(self) -> tuple[int, ...]:
+        return parse_delay_levels(self.delay_levels)
+
+    @property
+    def partial(self) -> bool:
+        """whether less than the whole log is asked for"""
+        limited = self.until_offset != INT64_MAX or self.until_time != INT64_MAX
+        return bool(self.include_topics or self.exclude_topics or limited)
+
+    def check(self) -> BuildSettings:
+        """Raises UsageError for values that no build can have."""
+        if self.cq_file_size < UNIT_SIZE or self.cq_file_size % UNIT_SIZE or self.cq_file_size > INT32_MAX:
+            raise UsageError(f"--cq-file-size {self.cq_file_size}: take a multiple of {UNIT_SIZE} (one unit) below 2 GiB")
+        if self.hash_slots < 1 or self.index_items < 2 or 40 + 4 * self.hash_slots + 20 * self.index_items > INT32_MAX:
+            raise UsageError(
+                f"--hash-slots {self.hash_slots} --index-items {self.index_items}: "
+                "take at least 1 slot and 2 items, and at most 2 GiB a file"
+            )
+        for name, value in (("segment-size", self.segment_size), ("range-size", self.range_size)):
+            if value < 0:
+                raise UsageError(f"--{name} {value}: take a number of bytes above 0")
+        if self.until_offset < 0 or self.max_fill < 0:
+            raise UsageError("--until-offset and --max-fill take a number from 0 on")
+        if not self.only or set(self.only) - set(PARTS):
+            raise UsageError(f"--only {','.join(self.only)}: take one or more of {', '.join(PARTS)}")
+        _ = self.window, self.delays
+        return self
+
+    def for_manifest(self) -> dict[str, Any]:
+        """The settings that decide what is written (not where it runs)."""
+        return {
+            "only": list(self.only),
+            "cq_file_size": self.cq_file_size,
+            "hash_slots": self.hash_slots,
+            "index_items": self.index_items,
+            "segment_size": self.segment_size,
+            "index_policy": self.index_policy,
+            "on_damage": self.on_damage,
+            "queue_order": self.queue_order,
+            "crc": self.crc,
+            "checkpoint": self.checkpoint,
+            "lmq": self.lmq,
+            "delay_levels": self.delay_levels,
+            "broker_version": self.broker_version,
+            "include_topics": list(self.include_topics),
+            "exclude_topics": list(self.exclude_topics),
+            "until_offset": None if self.until_offset == INT64_MAX else self.until_offset,
+            "until_time": None if self.until_time == INT64_MAX else self.until_time,
+            "max_fill": self.max_fill,
+        }
+
+
+def parse_window(policy: str) -> int:
+    """``window:1h`` as milliseconds. Raises UsageError."""
+    found = re.fullmatch(r"window:(\d{1,12})(ms|s|m|h|d)", policy)
+    if not found or not int(found[1]):
+        raise UsageError(f"--index-policy {policy}: take capacity, or window: and a time such as 30m, 1h or 1d")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """``1s 5s ... 2h`` as milliseconds (``DefaultMessageStore.parseDelayLevel``). Raises UsageError."""
+    levels = []
+    for word in text.split(" "):
+        found = re.fullmatch(r"(\d{1,9})([smhd])", word)
+        if not found:
+            raise UsageError(f"--delay-levels: {word!r} is not a number followed by s, m, h or d")
+        levels.append(int(found[1]) * _UNITS[found[2]])
+    return tuple(levels)
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since 1970, or an ISO time with its zone. Raises UsageError."""
+    if re.fullmatch(r"-?\d{1,18}", text):
+        return int(text)
+    try:
+        moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise UsageError(
+            f"--until-time {text}: take milliseconds since 1970, or a time with its zone as in 2026-01-31T12:00:00+01:00"
+        )
+    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(milliseconds=1)
+
+
+def parse_parts(text: str) -> tuple[str, ...]:
+    """``index,checkpoint`` as parts, in their usual order."""
+    asked = [word.strip() for word in text.split(",") if word.strip()]
+    unknown = [word for word in asked if word not in PARTS]
+    if unknown or not asked:
+        raise UsageError(f"--only {text}: take one or more of {', '.join(PARTS)}, separated by commas")
+    return tuple(part for part in PARTS if part in asked)

@@ -1,0 +1,72 @@
+"""The summary of a run: what the exit status stands for, as one JSON object or as text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobs import __version__
+from storage_format.names import escape
+
+WARNING_LINES_MAX = 1000
+
+
+@dataclass
+class Summary:
+    """Filled while the run goes on; also given on failure."""
+
+    version: str = __version__
+    exit: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: {"session": 0.0, "build": 0.0})
+    bytes: int = 0
+    records: int = 0
+    units: int = 0
+    items: int = 0
+    files: dict[str, int] = field(default_factory=lambda: {"consumequeue": 0, "index": 0})
+    damage: list[dict[str, Any]] = field(default_factory=list)
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    error: str | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    def add_damage(self, segment: str, offset: int, length: int, reason: str, *, lost: bool = True) -> None:
+        """One damaged place, with its warning; ``lost`` False for a torn tail, which every crash leaves."""
+        self.damage.append({"segment": segment, "offset": offset, "length": length, "reason": reason})
+        what = "skipped" if lost else "cut"
+        self.warnings.append(f"{what} {length} bytes at offset {offset} (segment {segment}): {reason}")
+
+    def add_decision(self, kind: str, topic: str, queue: int, offset: int, count: int) -> None:
+        """One thing done to a queue's order, with its warning."""
+        self.decisions.append({"kind": kind, "topic": escape(topic), "queue": queue, "offset": offset, "count": count})
+        self.warnings.append(f"queue {escape(topic)}/{queue}: {_DECISIONS.get(kind, kind)} at offset {offset}: {count} units")
+
+    def to_text(self) -> str:
+        """What a person reads at the end of a run that published."""
+        rate = self.records / self.seconds["build"] if self.seconds["build"] else 0.0
+        lines = [
+            f"read     {self.bytes:,} bytes, {self.records:,} records",
+            (
+                f"wrote    {self.units:,} units in {self.files['consumequeue']:,} ConsumeQueue files, "
+                f"{self.items:,} items in {self.files['index']:,} IndexFiles"
+            ),
+            f"took     {self.seconds['build']:.1f} s ({rate:,.0f} records/s), session {self.seconds['session']:.1f} s",
+        ]
+        if self.damage:
+            lines.append(f"damage   {len(self.damage):,} places, see the warnings")
+        return "\n".join(lines)
+
+
+_DECISIONS = {
+    "generation": "begun again (topic made anew), older units dropped",
+    "fill": "offsets missing, filled with the next unit",
+    "out-of-line": "record out of line, its unit left out",
+    "restart": "offset 0 again, appended as the broker does",
+    "dropped": "below the queue's end, dropped as the broker does",
+    "misplaced": "above the queue's end, appended in the wrong place as the broker does",
+    "repeat": "offsets repeat",
+    "gap": "offsets have a gap",
+}

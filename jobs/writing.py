@@ -1,0 +1,92 @@
+"""Write ConsumeQueue files and IndexFiles into the staging tree, both kinds at the same time."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobs.decisions import Order
+from jobs.scanning import Scan
+from jobs.settings import BuildSettings
+from storage_format.index_plan import IndexFilePlan
+from storage_format.range_summary import RangeSummary
+from udfs import files, schemas
+from udfs.reroute import Reroute
+from udfs.stage import Stage
+from udfs.write_index import WriteIndex
+from udfs.write_queues import WriteQueues
+
+
+@dataclass
+class Written:
+    """Results of the writers: parts of the manifest, and what is known of each IndexFile."""
+
+    parts: list[str] = field(default_factory=list)
+    queue_files: int = 0
+    units: int = 0
+    index: list[dict[str, Any]] = field(default_factory=list)
+
+
+def write_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order) -> list[dict[str, Any]]:
+    """Assemble the files from the cells; one word a task."""
+    if not any(summary.units for summary in accepted):
+        return []
+    stage, reroute = scan.stage, None
+    if order.placements:
+        path = files.join(stage.plans, "placements")
+        files.write_bytes(stage.temporary, path, [json.dumps(order.placements).encode()])
+        reroute = Reroute(path, scan.task.units_per_file, scan.task.keys)
+    writer = WriteQueues(stage, settings.cq_file_size)
+    words = scan.engine.reduce(schemas.UNITS, scan.left_out(accepted), reroute, writer)
+    return [json.loads(word) for word in words]
+
+
+def write_index(scan: Scan, settings: BuildSettings, plans: list[IndexFilePlan]) -> list[dict[str, Any]]:
+    """Write the IndexFiles under their numbers; one word each, in order."""
+    if not plans:
+        return []
+    stage = scan.stage
+    path = files.join(stage.plans, "index")
+    files.write_bytes(stage.temporary, path, [json.dumps([dataclasses.asdict(plan) for plan in plans]).encode()])
+    seal = settings.checkpoint == "safe"
+    writer = WriteIndex(stage, path, settings.hash_slots, settings.index_items, settings.broker_version, seal)
+    words = [json.loads(word) for word in scan.engine.numbers(writer, len(plans))]
+    return sorted(words, key=lambda word: int(word["number"]))
+
+
+def write_both(
+    scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]
+) -> Written:
+    """Both kinds as the settings ask for, side by side."""
+    written = Written()
+    with ThreadPoolExecutor(2, thread_name_prefix="write") as pool:
+        index = pool.submit(write_index, scan, settings, plans if "index" in settings.only else [])
+        if "consumequeue" in settings.only:
+            for word in write_queues(scan, settings, accepted, order):
+                written.parts.append(word["part"])
+                written.queue_files += word["files"]
+                written.units += word["units"]
+        written.index = index.result()
+    return written
+
+
+def name_index_files(stage: Stage, written: Written) -> list[dict[str, Any]]:
+    """Give IndexFiles their names: the offset of the record that made the file, at least the name before + 1."""
+    entries, name = [], -1
+    for word in written.index:
+        name = max(int(word["maker"]), name + 1)
+        relative = f"index/{name:017d}"
+        files.rename(files.join(stage.tree, "index", f"n{word['number']}"), files.join(stage.tree, relative))
+        entries.append(
+            {
+                "path": relative,
+                "size": word["size"],
+                "used": word["used"],
+                "digest": word["digest"],
+                "header": word["header"],
+            }
+        )
+    return entries

@@ -1,0 +1,51 @@
+# Shared by scripts/uv and scripts/setup. Sourced, never run.
+
+say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
+
+die() {
+    say "$*"
+    exit 1
+}
+
+# Prints the command of a Python that this project supports; fails if there is none.
+find_python() {
+    local name
+    for name in python3 python3.13 python3.12 python3.11 python3.10; do
+        if "$name" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then
+            command -v "$name"
+            return
+        fi
+    done
+    return 1
+}
+
+# The prefix that runs a command as root without asking for a password; fails where there is none.
+root_prefix() {
+    if [ "$(id -u)" -eq 0 ]; then
+        echo env
+    elif sudo -n true 2>/dev/null; then
+        echo "sudo -n env"
+    else
+        return 1
+    fi
+}
+
+# Installs the first of the named packages that this Debian has. Fails, without output, where it may not.
+apt_install_one_of() {
+    local prefix package
+    command -v apt-get apt-cache >/dev/null || return 1
+    prefix=$(root_prefix) || return 1
+    # An image without package lists knows no package: only then, and only once, ask for them.
+    # (show reads to the end: a pipe that closes early would count as a failure.)
+    if ! apt-cache show "$@" 2>/dev/null | grep '^Package:' >/dev/null; then
+        $prefix apt-get update -q >&2 || return 1
+    fi
+    for package in "$@"; do
+        if apt-cache show "$package" 2>/dev/null | grep '^Package:' >/dev/null; then
+            say "installing $package"
+            $prefix DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$package" >&2
+            return
+        fi
+    done
+    return 1
+}

@@ -1,0 +1,68 @@
+"""Packed cells: columns of many queues in one binary value, the only thing of the messages that passes a Spark row.
+
+little-endian
+0   int64   pieces p
+8   int64   rows n
+16  int32   name length   x p      (UTF-8 bytes)
+    int32   queue id      x p
+    int32   rows          x p
+    int64   column        x n      (once for each column; the rows of a piece lie together)
+    bytes   names
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+UNIT_COLUMNS: Final = 4
+"""queue offset, place (physical offset), size, tagsCode"""
+RUN_COLUMNS: Final = 4
+"""first queue offset, rows, place of the first record, end of the last one"""
+CELL_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Rows of several queues: ``columns`` int64 (columns, rows); piece i has ``counts[i]`` rows of queue (name, id)."""
+
+    names: list[bytes]
+    queue_ids: Int32s
+    counts: Int32s
+    columns: Int64s
+
+
+def pack(names: list[bytes], queue_ids: Int32s, counts: Int32s, columns: Int64s) -> bytes:
+    """One cell; the inverse of ``unpack``."""
+    head = np.array([len(names), columns.shape[1]], dtype="<i8")
+    lengths = np.array([len(name) for name in names], dtype="<i4")
+    return b"".join(
+        [
+            head.tobytes(),
+            lengths.tobytes(),
+            queue_ids.astype("<i4", copy=False).tobytes(),
+            counts.astype("<i4", copy=False).tobytes(),
+            np.ascontiguousarray(columns, dtype="<i8").tobytes(),
+            *names,
+        ]
+    )
+
+
+def unpack(cell: bytes, columns: int) -> Pieces:
+    """The pieces of a cell with so many columns."""
+    count, rows = (int(v) for v in np.frombuffer(cell, "<i8", 2))
+    table = np.frombuffer(cell, "<i4", 3 * count, 16).reshape(3, count)
+    at = 16 + 12 * count
+    body = np.frombuffer(cell, "<i8", columns * rows, at).reshape(columns, rows)
+    at += 8 * columns * rows
+    names = []
+    for length in table[0]:
+        names.append(cell[at : at + int(length)])
+        at += int(length)
+    return Pieces(names, table[1], table[2], body)

@@ -1,0 +1,163 @@
+"""Join the summaries of neighbouring ranges: where one ends the next must begin, else say why not.
+
+Each segment is a chain of its own, since records never span segments. A range whose first record was looked for and does
+not stand where the range before ends was a wrong guess: the rest of its segment is scanned again from the known place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from storage_format import record as r
+from storage_format.range_summary import RangeSpec, RangeSummary
+
+TORN_TAIL_MAX: Final = 16 << 20
+"""Damage with no good record after it, at most so far before the last byte that is not zero, is a torn tail."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One file of the commitlog; offsets are absolute. ``data_end`` is below ``segment_end`` when the file is short."""
+
+    name: str
+    path: str
+    start: int
+    data_end: int
+    segment_end: int
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A stretch of the log that is no good record."""
+
+    segment: str
+    offset: int
+    length: int
+    reason: str
+
+
+@dataclass
+class Chain:
+    """The accepted ranges in order, the holes between good records, and what is to be scanned again first."""
+
+    accepted: list[RangeSummary] = field(default_factory=list)
+    rejected: list[int] = field(default_factory=list)
+    rescans: list[RangeSpec] = field(default_factory=list)
+    holes: list[Hole] = field(default_factory=list)
+    torn: Hole | None = None
+    later: int = -1
+    """first record above --until-time, if it was met"""
+
+
+@dataclass
+class _Loose:
+    """Holes of one log in order, before it is known which of them lie behind the last good record."""
+
+    holes: list[Hole] = field(default_factory=list)
+    last_good: int = -1
+    last_missing: int = -1
+    nonzero: int = -1
+
+
+def _chain_segment(
+    segment: Segment, ranges: list[RangeSpec], summaries: dict[int, RangeSummary], chain: Chain, loose: _Loose
+) -> bool:
+    """Chain one segment; returns whether the log goes on behind it (False at --until-time)."""
+    expected, hole, code = segment.start, -1, 0
+    high = ranges[-1].high
+
+    def note(offset: int, length: int, why: int) -> None:
+        loose.holes.append(Hole(segment.name, offset, length, r.REASONS[why]))
+
+    for index, spec in enumerate(ranges):
+        s = summaries[spec.number]
+        if hole < 0:
+            if expected >= spec.high:
+                chain.rejected.append(s.number)
+                continue
+            if not s.known and s.first != expected:
+                if s.first < 0 and s.last_nonzero < expected:
+                    hole, code = expected, r.ZERO
+                    continue
+                chain.rejected.extend(later.number for later in ranges[index:])
+                chain.rescans.append(
+                    RangeSpec(-1, segment.path, segment.start, segment.segment_end, segment.data_end, expected, high, True)
+                )
+                return True
+        elif s.first < 0:
+            loose.nonzero = max(loose.nonzero, s.last_nonzero)
+            continue
+        else:
+            note(hole, s.first - hole, code)
+            hole = -1
+        chain.accepted.append(s)
+        for offset, length, why in s.holes:
+            note(offset, length, why)
+            loose.nonzero = max(loose.nonzero, offset + length - 1)
+        loose.last_good = max(loose.last_good, s.last_good, s.after_tail)
+        if s.later >= 0:
+            chain.later = s.later
+            return False
+        if s.tail >= 0:
+            hole, code = s.tail, s.tail_code
+            loose.nonzero = max(loose.nonzero, s.last_nonzero)
+        else:
+            expected = s.end
+    if hole >= 0:
+        note(hole, high - hole, code)
+    return True
+
+
+def chain_ranges(segments: list[Segment], ranges: dict[int, list[RangeSpec]], summaries: dict[int, RangeSummary]) -> Chain:
+    """Chain a whole log: ``ranges`` by segment start, in order; ``summaries`` by range number.
+
+    While ``rescans`` is not empty the rest is provisional: scan those (under fresh numbers), put them in the place of the
+    rejected ranges from their ``low`` on, and chain again.
+    """
+    chain, loose = Chain(), _Loose()
+    end = segments[0].start if segments else 0
+    for segment in segments:
+        if segment.start not in ranges:
+            break
+        size = max(1, segment.segment_end - segment.start)
+        for missing in range(end, segment.start, size):
+            loose.holes.append(Hole(f"{missing:020d}", missing, size, r.MISSING_SEGMENT))
+            loose.last_missing = missing
+        end = segment.segment_end
+        if not ranges[segment.start]:
+            continue
+        if not _chain_segment(segment, ranges[segment.start], summaries, chain, loose):
+            break
+    settled = max(loose.last_good, loose.last_missing)
+    chain.holes = [h for h in loose.holes if h.offset <= settled]
+    trailing = [h for h in loose.holes if h.offset > settled]
+    if trailing and loose.nonzero >= trailing[0].offset:
+        first = trailing[0]
+        length = loose.nonzero + 1 - first.offset
+        if length <= TORN_TAIL_MAX:
+            chain.torn = Hole(first.segment, first.offset, length, f"torn tail: {first.reason}")
+        else:
+            chain.holes += trailing
+    return chain
+
+
+def cut_ranges(segments: list[Segment], size: int, until: int) -> list[RangeSpec]:
+    """Ranges of at most ``size`` bytes of all that lies below the absolute offset ``until``, numbered from 0."""
+    specs: list[RangeSpec] = []
+    for segment in segments:
+        high = min(segment.data_end, until)
+        for low in range(segment.start, high, size):
+            specs.append(
+                RangeSpec(
+                    len(specs),
+                    segment.path,
+                    segment.start,
+                    segment.segment_end,
+                    segment.data_end,
+                    low,
+                    min(low + size, high),
+                    low == segment.start,
+                )
+            )
+    return specs

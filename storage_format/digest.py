@@ -1,0 +1,77 @@
+"""Digests: murmur3 (128 bits) of aligned chunks of a segment, and of the written bytes of an output file.
+
+They tell changed files apart; they are no defence against someone who wants two files to collide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+
+CHUNK: Final = 64 << 20
+"""Bytes of a segment under one digest, counted from the segment's start."""
+
+
+def new_digest(parts: Iterable[bytes | memoryview | npt.NDArray[np.uint8]] = ()) -> mmh3.mmh3_x64_128:
+    """A digest of the concatenation of ``parts``, to go on with; ``digest().hex()`` gives its 32 digits."""
+    hasher = mmh3.mmh3_x64_128()
+    for part in parts:
+        hasher.update(part.data if isinstance(part, np.ndarray) else part)
+    return hasher
+
+
+class ChunkDigests:
+    """Digests of the chunks that start in one range, fed with the log's bytes in order.
+
+    ``chunks`` maps a chunk's start (absolute) to its digest once the chunk's last byte has been seen.
+    """
+
+    def __init__(self, segment_start: int, data_end: int, low: int, high: int) -> None:
+        first = segment_start + -(-(low - segment_start) // CHUNK) * CHUNK
+        self.chunks: dict[int, str] = {}
+        self._next = first
+        """start of the next chunk to begin"""
+        self._high = high
+        self._data_end = data_end
+        self._at = low
+        self._hasher: mmh3.mmh3_x64_128 | None = None
+
+    @property
+    def wanted_until(self) -> int:
+        """Where the last chunk that starts in the range ends: bytes are needed up to there."""
+        if self._next >= self._high and self._hasher is None:
+            return 0
+        last = self._next - CHUNK if self._hasher is not None else self._next
+        while last + CHUNK < self._high:
+            last += CHUNK
+        return min(last + CHUNK, self._data_end)
+
+    def feed(self, at: int, data: npt.NDArray[np.uint8]) -> None:
+        """Take in the bytes at absolute offset ``at``; what has been seen before is passed over."""
+        if at < self._at:
+            data = data[self._at - at :]
+            at = self._at
+        while len(data):
+            if self._hasher is None:
+                if self._next >= self._high:
+                    return
+                skip = self._next - at
+                if skip >= len(data):
+                    self._at = at + len(data)
+                    return
+                data, at = data[max(skip, 0) :], max(at, self._next)
+                self._hasher = mmh3.mmh3_x64_128()
+                self._next += CHUNK
+            end = min(self._next, self._data_end)
+            part = data[: end - at]
+            self._hasher.update(part.data)
+            at += len(part)
+            data = data[len(part) :]
+            self._at = at
+            if at == end:
+                self.chunks[self._next - CHUNK] = self._hasher.digest().hex()
+                self._hasher = None

@@ -1,0 +1,123 @@
+"""Light message queues: one more unit in each LMQ that a record names (``MultiDispatchUtils``, ``ConsumeQueue``)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage_format import properties as p
+from storage_format import record as r
+from storage_format import walk_state as w
+from storage_format.java_text import decode_at, parse_number
+from storage_format.jit import jit
+from storage_format.names import LMQ, PLAIN, SLASH, NameArrays, find_name
+from storage_format.walk_state import INT64_MAX
+
+_COMMA: Final = 0x2C
+
+
+@jit
+def is_blank(data: npt.NDArray[np.uint8], start: int, end: int) -> bool:
+    """``StringUtils.isBlank``: only characters of ``Character.isWhitespace``."""
+    at = start
+    while at < end:
+        c, at = decode_at(data, at, end)
+        if not (
+            c == 0x20 or 0x09 <= c <= 0x0D or 0x1C <= c <= 0x1F or c == 0x1680 or c == 0x2028 or c == 0x2029
+            or c == 0x205F or c == 0x3000 or (0x2000 <= c <= 0x200A and c != 0x2007)
+        ):  # fmt: skip
+            return False
+    return True
+
+
+@jit
+def _pieces(data: npt.NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
+    """How many pieces ``String.split(",")`` gives, and where the last of them ends (trailing empty ones are dropped)."""
+    stop = end
+    while stop > start and data[stop - 1] == _COMMA:
+        stop -= 1
+    if stop == start:
+        return 0, stop
+    count = 1
+    for at in range(start, stop):
+        if data[at] == _COMMA:
+            count += 1
+    return count, stop
+
+
+@jit
+def _piece_end(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
+    at = start
+    while at < end and data[at] != _COMMA:
+        at += 1
+    return at
+
+
+@jit
+def check_lmq(
+    data: npt.NDArray[np.uint8],
+    spans: npt.NDArray[np.int64],
+    names: NameArrays,
+    state: npt.NDArray[np.int64],
+) -> int:
+    """GOOD: dispatch; NOT_FOUND: nothing to dispatch; LMQ_MALFORMED: skip it; NEW_NAME and BAD_LMQ as in the walk."""
+    q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
+    q_end, o_end = spans[2 * p.MULTI_DISPATCH + 1], spans[2 * p.MULTI_OFFSET + 1]
+    if q < 0 or o < 0 or is_blank(data, q, q_end) or is_blank(data, o, o_end):
+        return r.NOT_FOUND
+    count, q_end = _pieces(data, q, q_end)
+    offsets, o_end = _pieces(data, o, o_end)
+    good = count == offsets
+    for _ in range(count):
+        stop = _piece_end(data, q, q_end)
+        name = find_name(names, data, q, stop)
+        if name < 0:
+            state[w.NAME_START] = q
+            state[w.NAME_END] = stop
+            return r.NEW_NAME
+        if not names.flags[name] & SLASH:
+            if not names.flags[name] & PLAIN:
+                return r.BAD_LMQ
+            if good:
+                o_stop = _piece_end(data, o, o_end)
+                number, value = parse_number(data, o, o_stop, -INT64_MAX - 1, INT64_MAX)
+                if not number or value < 0 or value > r.QUEUE_OFFSET_MAX:
+                    good = False
+        if good:
+            o = _piece_end(data, o, o_end) + 1
+        q = stop + 1
+    return r.GOOD if good else r.LMQ_MALFORMED
+
+
+@jit
+def dispatch_lmq(
+    data: npt.NDArray[np.uint8],
+    spans: npt.NDArray[np.int64],
+    names: NameArrays,
+    queues: w.QueueArrays,
+    units: w.UnitArrays,
+    state: npt.NDArray[np.int64],
+    queue_id: int,
+    place: int,
+    size: int,
+    tags_code: int,
+) -> None:
+    """``ConsumeQueue.multiDispatchLmqQueue``: one more unit in each LMQ named, at the offset given for it."""
+    q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
+    count, q_end = _pieces(data, q, spans[2 * p.MULTI_DISPATCH + 1])
+    _, o_end = _pieces(data, o, spans[2 * p.MULTI_OFFSET + 1])
+    for _ in range(count):
+        stop = _piece_end(data, q, q_end)
+        o_stop = _piece_end(data, o, o_end)
+        name = find_name(names, data, q, stop)
+        if names.flags[name] & SLASH:
+            state[w.LMQ_SLASH] += 1
+        else:
+            _, offset = parse_number(data, o, o_stop, -INT64_MAX - 1, INT64_MAX)
+            lmq_id = 0 if names.flags[name] & LMQ else queue_id
+            queue = w.enter_queue(queues, state, np.int64(names.canonical[name]), lmq_id)
+            w.put_unit(units, queues, state, queue, offset, place, size, tags_code)
+        q = stop + 1
+        o = o_stop + 1

@@ -1,0 +1,180 @@
+"""Put the units of one queue in order, judged from the stretches of consecutive queue offsets alone.
+
+A run is (first queue offset, rows, place of its first record, end of its last one), in commitlog order. A queue whose runs
+join into one is as it should be; for any other the policy decides which units stand where.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Run = tuple[int, int, int, int]
+
+CONTINUED: Final = 3
+"""A record is continued when the queue's next two records follow on it: a run of three."""
+
+
+@dataclass
+class Placement:
+    """Where the units of one queue stand.
+
+    ``kept``: [first queue offset, rows, first place, last end, shift]: such a unit stands at its offset + shift.
+    ``fills``: [first position, rows, position of the unit repeated]. ``lost``: [place, length, queue offset] of records that
+    are out of line, which is damage. ``decisions``: [kind, queue offset, count].
+    """
+
+    kept: list[list[int]] = field(default_factory=list)
+    fills: list[list[int]] = field(default_factory=list)
+    lost: list[list[int]] = field(default_factory=list)
+    decisions: list[tuple[str, int, int]] = field(default_factory=list)
+
+    @property
+    def filled(self) -> int:
+        return sum(count for _, count, _ in self.fills)
+
+
+def join_runs(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs in commitlog order, those that follow on each other joined."""
+    joined: list[list[Run]] = []
+    following = -1
+    for run in runs:
+        if joined and run[0] == following:
+            joined[-1].append(run)
+        else:
+            joined.append([run])
+        following = run[0] + run[1]
+    return joined
+
+
+def _keep(placement: Placement, parts: list[Run]) -> None:
+    placement.kept.append([parts[0][0], sum(run[1] for run in parts), parts[0][2], parts[-1][3], 0])
+
+
+def order_logical(runs: Sequence[Run], holes: Sequence[int]) -> Placement:
+    """A unit stands at its QUEUEOFFSET; ``holes`` are the offsets of damage in the log, ascending.
+
+    A record below the queue's end opens a new generation, which drops what stood at or above it, if its QUEUEOFFSET is 0 or
+    it is continued; one above the end counts if it is continued or damage lies between. All others are out of line.
+    """
+    out = Placement()
+    end, last_place = -1, -1
+    for parts in join_runs(runs):
+        first, rows = parts[0][0], sum(run[1] for run in parts)
+        if end >= 0 and first < end:
+            if first != 0 and rows < CONTINUED:
+                out.lost += [[run[2], run[3] - run[2], run[0]] for run in parts]
+                continue
+            dropped = _drop_from(out, first)
+            out.decisions.append(("generation", first, dropped))
+        elif end >= 0 and first > end and rows < CONTINUED:
+            nearest = bisect_right(holes, parts[0][2])
+            if nearest == 0 or holes[nearest - 1] < last_place:
+                out.lost += [[run[2], run[3] - run[2], run[0]] for run in parts]
+                continue
+        _keep(out, parts)
+        end, last_place = first + rows, parts[-1][3]
+    for before, after in pairwise(out.kept):
+        gap = after[0] - (before[0] + before[1])
+        if gap:
+            out.fills.append([before[0] + before[1], gap, after[0]])
+            out.decisions.append(("fill", before[0] + before[1], gap))
+    out.decisions += [("out-of-line", offset, 1) for _, _, offset in out.lost]
+    return out
+
+
+def _drop_from(placement: Placement, offset: int) -> int:
+    """Take back every unit at or above ``offset``; returns how many."""
+    dropped = 0
+    while placement.kept and placement.kept[-1][0] + placement.kept[-1][1] > offset:
+        last = placement.kept[-1]
+        remaining = max(0, offset - last[0])
+        dropped += last[1] - remaining
+        if remaining:
+            last[1] = remaining
+        else:
+            placement.kept.pop()
+    return dropped
+
+
+def order_broker(runs: Sequence[Run]) -> Placement:
+    """Exactly what ``ConsumeQueue.putMessagePositionInfo`` does.
+
+    It never re-orders: QUEUEOFFSET 0 is appended at the queue's end unchecked, one below the end is dropped, one above it is
+    appended at the end all the same.
+    """
+    out = Placement()
+    end = -1
+    for parts in join_runs(runs):
+        first, rows, place, last = parts[0][0], sum(run[1] for run in parts), parts[0][2], parts[-1][3]
+        if end < 0 or first == end:
+            out.kept.append([first, rows, place, last, 0])
+            end = first + rows
+            continue
+        if first == 0:
+            out.kept.append([0, 1, place, last, end])
+            out.decisions.append(("restart", end, 1))
+            end += 1
+            first, rows = 1, rows - 1
+        if rows and first > end:
+            out.kept.append([first, rows, place, last, end - first])
+            out.decisions.append(("misplaced", first, rows))
+            end += rows
+        elif rows:
+            dropped = min(rows, end - first)
+            if dropped:
+                out.decisions.append(("dropped", first, dropped))
+            if rows > dropped:
+                out.kept.append([first + dropped, rows - dropped, place, last, 0])
+                end = first + rows
+    return out
+
+
+def irregular(runs: Sequence[Run]) -> list[tuple[str, int, int]]:
+    """What ``--queue-order fail`` objects to: [(repeat or gap, queue offset, rows)]; nothing for a regular queue."""
+    joined = join_runs(runs)
+    found = []
+    for before, after in pairwise(joined):
+        end = before[-1][0] + before[-1][1]
+        first = after[0][0]
+        found.append(("repeat" if first < end else "gap", first, abs(first - end)))
+    return found
+
+
+class PlacementTable:
+    """A placement as it is applied to units, block by block."""
+
+    def __init__(self, kept: list[list[int]], fills: list[list[int]]) -> None:
+        self._kept = np.array(kept, dtype=np.int64).reshape(-1, 5)
+        self._fills = {source: (first, rows) for first, rows, source in fills}
+        self._sources = np.array(sorted(self._fills), dtype=np.int64)
+
+    def place(self, units: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Units of the queue (rows offset, place, size, tagsCode; ascending by place) with positions for offsets.
+
+        Units that stand nowhere are gone; a unit that fills a gap before it stands there as well.
+        """
+        place = units[1]
+        found = [units[:, :0]]
+        if len(place):
+            low = int(np.searchsorted(self._kept[:, 3], place[0], side="right"))
+            high = int(np.searchsorted(self._kept[:, 2], place[-1], side="right"))
+            for first, rows, low_place, end_place, shift in self._kept[low:high].tolist():
+                start, stop = np.searchsorted(place, [low_place, end_place])
+                part = units[:, start:stop]
+                part = part[:, (part[0] >= first) & (part[0] < first + rows)].copy()
+                part[0] += shift
+                found.append(part)
+        placed = np.concatenate(found, axis=1)
+        for k in np.flatnonzero(np.isin(placed[0], self._sources)).tolist():
+            first, rows = self._fills[int(placed[0, k])]
+            filling = np.repeat(placed[:, k : k + 1], rows, axis=1)
+            filling[0] = np.arange(first, first + rows)
+            found.append(filling)
+        return np.concatenate(found, axis=1)

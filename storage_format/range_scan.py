@@ -1,0 +1,296 @@
+"""Scan one byte range of the log in chunks: walk its records, pass over damage, hand out blocks of units and items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage_format import record as r
+from storage_format import walk_state as w
+from storage_format.digest import ChunkDigests
+from storage_format.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, TOTAL, find_record, int16_at, int32_at
+from storage_format.names import PLAIN, NameTable, is_usual
+from storage_format.range_summary import RangeSpec, RangeSummary
+from storage_format.walk import WalkOptions, walk
+
+Bytes = npt.NDArray[np.uint8]
+ReadInto = Callable[[int, Bytes], None]
+"""Fill the array with the log's bytes from an absolute offset on; raises if they are not there."""
+
+CHUNK: Final = 32 << 20
+UNUSUAL_NAMES_MAX: Final = 20
+
+
+@dataclass(frozen=True)
+class ScanSettings:
+    """What a scan needs to know. ``window`` is milliseconds, 0 for none; times are milliseconds since 1970."""
+
+    crc_mode: int = CRC_BODY
+    broker_version: str = "5.3"
+    lmq: bool = False
+    delays: tuple[int, ...] = (1000,)
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    until_time: int = w.INT64_MAX
+    want_units: bool = True
+    want_items: bool = True
+    window: int = 0
+    stop_at_damage: bool = False
+    chunk: int = CHUNK
+    block_rows: int = 1 << 20
+
+
+@dataclass(frozen=True)
+class Block:
+    """Units and items met since the block before, as views that the next block overwrites."""
+
+    units: w.UnitArrays
+    items: w.ItemArrays
+
+
+class RangeScanner:
+    """Scans ranges one after another with the same buffers: memory does not grow with the ranges."""
+
+    def __init__(self, settings: ScanSettings) -> None:
+        self.settings = settings
+        self.names = NameTable(settings.broker_version, settings.include, settings.exclude)
+        self._options = WalkOptions(
+            settings.crc_mode,
+            settings.broker_version == "4.9",
+            settings.lmq,
+            settings.until_time,
+            settings.want_units,
+            settings.want_items,
+            np.array(settings.delays, dtype=np.int64),
+        )
+        self._search_crc = max(settings.crc_mode, CRC_BODY)
+        self._rec = np.zeros(REC_SIZE, np.int64)
+        self._spans = np.zeros(SPANS_SIZE, np.int64)
+        rows = settings.block_rows
+        self._units = w.UnitArrays(
+            np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows, np.int64),
+            np.empty(rows, np.int32), np.empty(rows, np.int64),
+        )  # fmt: skip
+        self._items = w.ItemArrays(
+            np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows, np.int64),
+            np.empty(rows, np.int64), np.empty(rows, np.int64),
+        )  # fmt: skip
+        self._buffer = np.empty(0, np.uint8)
+        self._filled = 0
+        self._state = np.zeros(w.STATE_SIZE, np.int64)
+        self._new_queues(1 << 16)
+
+    # -- queues of the range ------------------------------------------------------------------------------------------
+
+    def _new_queues(self, slots: int) -> None:
+        self.queues = w.QueueArrays(
+            np.full(slots, -1, np.int32), np.zeros(slots // 2, np.int32),
+            np.zeros(slots // 2, np.int32), np.full(slots // 2, -1, np.int64),
+        )  # fmt: skip
+
+    def _grow_queues(self) -> None:
+        old, count = self.queues, int(self._state[w.QUEUES])
+        self._new_queues(4 * len(old.slots))
+        self._state[w.QUEUES] = 0
+        for k in range(count):
+            w.enter_queue(self.queues, self._state, int(old.name[k]), int(old.queue_id[k]))
+        self.queues.last[:count] = old.last[:count]
+
+    @property
+    def queue_count(self) -> int:
+        return int(self._state[w.QUEUES])
+
+    # -- bytes --------------------------------------------------------------------------------------------------------
+
+    def _more(self, at: int, limit: int) -> int:
+        """Get more bytes, at least the ``rec[TOTAL]`` wanted from ``at`` on; returns the new index of that place."""
+        want = int(self._rec[TOTAL])
+        if at + want > len(self._buffer):
+            kept = self._filled - at
+            if want > len(self._buffer):
+                larger = np.empty(want, np.uint8)
+                larger[:kept] = self._buffer[at : self._filled]
+                self._buffer = larger
+            else:
+                self._buffer[:kept] = self._buffer[at : self._filled].copy()
+            self._base += at
+            self._filled, at = kept, 0
+        end = max(self._base + at + want, min(limit, self._base + len(self._buffer)))
+        end = min(end, self._base + len(self._buffer), self._spec.data_end)
+        start = self._base + self._filled
+        view = self._buffer[self._filled : end - self._base]
+        self._read(start, view)
+        self._digests.feed(start, view)
+        self._filled = end - self._base
+        return at
+
+    def _is_sane(self, at: int) -> bool:
+        """Before a buffer grows for a record larger than it: do the lengths at its far end add up?"""
+        total, place, spec = int(self._rec[TOTAL]), self._base + at, self._spec
+        if total <= len(self._buffer):
+            return True
+        flags = int32_at(self._buffer, at + r.AT_SYS_FLAG)
+        extra = r.IPV6_EXTRA * (bool(flags & r.FLAG_BORN_HOST_V6) + bool(flags & r.FLAG_STORE_HOST_V6))
+        body = max(0, int32_at(self._buffer, at + r.AT_BODY_LENGTH + extra))
+        v1 = int32_at(self._buffer, at + 4) == r.MAGIC_V1
+        topic_at = place + r.HEADER_SIZE + extra + body
+        head = np.zeros(2, np.uint8)
+        self._read(topic_at, head[1:] if v1 else head)
+        topic = int16_at(head, 0)
+        end = topic_at + (1 if v1 else 2) + topic
+        if topic < 0 or end + 2 > min(place + total, spec.data_end):
+            return False
+        self._read(end, head)
+        return end + 2 + max(0, int16_at(head, 0)) == place + total
+
+    # -- the scan -----------------------------------------------------------------------------------------------------
+
+    def scan(self, spec: RangeSpec, read: ReadInto) -> Iterator[Block]:
+        """Yield the range's blocks; afterwards ``summary`` says the rest."""
+        settings = self.settings
+        self._spec, self._read = spec, read
+        self._state = np.zeros(w.STATE_SIZE, np.int64)
+        for k in (w.FIRST_DISPATCHED, w.LAST_DISPATCHED, w.WAITING, w.LAST_GOOD):
+            self._state[k] = -1
+        self._new_queues(1 << 16)
+        self._digests = ChunkDigests(spec.segment_start, spec.data_end, spec.low, spec.high)
+        if not len(self._buffer):
+            self._buffer = np.empty(settings.chunk, np.uint8)
+        self._base, self._filled = spec.low, 0
+        self.summary = out = RangeSummary(spec.number, spec.low, spec.high, spec.known)
+        self._window_seen: int | None = None
+        state, rec, spans = self._state, self._rec, self._spans
+        searching = not spec.known
+        hole, hole_code = (-1, r.NOT_FOUND) if spec.known else (spec.low, r.NOT_FOUND)
+        at = 0
+        if spec.known:
+            out.first = spec.low
+        while True:
+            limit = spec.high - self._base
+            if searching:
+                before = at
+                code, at = find_record(
+                    self._buffer, self._filled, self._base, at, limit, spec.segment_end, spec.data_end,
+                    self._search_crc, rec, spans,
+                )  # fmt: skip
+                self._note_nonzero(before, min(at, self._filled))
+                if code == r.NOT_FOUND:
+                    out.tail, out.tail_code = hole, hole_code
+                    break
+                if code == r.MORE:
+                    if self._is_sane(at):
+                        at = self._more(at, spec.high)
+                    else:
+                        self._note_nonzero(at, at + 1)
+                        at += 1
+                    continue
+                place = self._base + at
+                if settings.stop_at_damage and hole_code != r.NOT_FOUND:
+                    out.tail, out.tail_code, out.after_tail = hole, hole_code, place
+                    break
+                if hole_code != r.NOT_FOUND:
+                    out.holes.append([hole, place - hole, hole_code])
+                if out.first < 0:
+                    out.first = place
+                searching = False
+                out.last_nonzero = -1
+            code, at = walk(
+                self._buffer, self._filled, self._base, at, limit, spec.segment_end, spec.data_end, self._options,
+                self.names.arrays, self.queues, self._units, self._items, state, rec, spans,
+            )  # fmt: skip
+            place = self._base + at
+            if code == r.MORE and self._is_sane(at):
+                at = self._more(at, spec.high)
+            elif code == r.NEW_NAME:
+                self._add_name()
+            elif code == r.UNITS_FULL or code == r.ITEMS_FULL:
+                yield self._flush()
+            elif code == r.QUEUES_FULL:
+                self._grow_queues()
+            elif code == r.LIMIT:
+                out.end = place
+                break
+            elif code == r.FILLER:
+                out.end = spec.segment_end
+                break
+            elif code == r.LATER:
+                out.end = out.later = place
+                break
+            elif code >= r.FIRST_FRAMED and not settings.stop_at_damage:
+                out.holes.append([place, int(rec[TOTAL]), code])
+                at += int(rec[TOTAL])
+            else:
+                hole, hole_code = place, r.BAD_LENGTHS if code == r.MORE else code
+                # What follows a record of known extent is looked at behind it, not inside it.
+                step = int(rec[TOTAL]) if code >= r.FIRST_FRAMED else 1
+                self._note_nonzero(at, min(at + step, self._filled))
+                at += step
+                searching = True
+        yield self._flush()
+        self._finish()
+
+    def _note_nonzero(self, low: int, high: int) -> None:
+        """Remember the last byte that is not zero in ``buffer[low:high]`` as passed over."""
+        view = self._buffer[low:high]
+        if len(view) and view.any():
+            self.summary.last_nonzero = self._base + high - 1 - int(np.argmax(view[::-1] != 0))
+
+    def _add_name(self) -> None:
+        raw = self._buffer[self._state[w.NAME_START] : self._state[w.NAME_END]].tobytes()
+        entry = self.names.add(raw)
+        text = self.names.texts[entry]
+        if self.names.arrays.flags[entry] & PLAIN and not is_usual(text):
+            unusual = self.summary.unusual_names
+            if text not in unusual and len(unusual) < UNUSUAL_NAMES_MAX:
+                unusual.append(text)
+
+    def _flush(self) -> Block:
+        state = self._state
+        units, items, makers = (int(state[k]) for k in (w.UNITS, w.ITEMS, w.MAKERS))
+        u, i = self._units, self._items
+        block = Block(
+            w.UnitArrays(u.queue[:units], u.offset[:units], u.place[:units], u.size[:units], u.tags_code[:units]),
+            w.ItemArrays(i.key_hash[:items], i.place[:items], i.time[:items], i.maker_item[:makers], i.maker_place[:makers]),
+        )
+        before = int(state[w.ITEMS_BEFORE])
+        if self.settings.window and items:
+            self._note_windows(before, block.items.time)
+        if before == 0 and items:
+            has_maker = makers and int(block.items.maker_item[0]) == 0
+            self.summary.first_item_maker = int(block.items.maker_place[0] if has_maker else block.items.place[0])
+        self.summary.units += units
+        self.summary.items += items
+        state[w.ITEMS_BEFORE] += items
+        state[w.UNITS] = state[w.ITEMS] = state[w.MAKERS] = 0
+        return block
+
+    def _note_windows(self, before: int, times: npt.NDArray[np.int64]) -> None:
+        windows = np.maximum.accumulate(times // self.settings.window)
+        seen = windows[0] - 1 if self._window_seen is None else self._window_seen
+        rises = np.flatnonzero(windows > np.maximum(seen, np.concatenate([[seen], windows[:-1]])))
+        self.summary.windows += [[before + int(k), int(windows[k])] for k in rises]
+        self._window_seen = max(int(seen), int(windows[-1]))
+
+    def _finish(self) -> None:
+        out, state, spec = self.summary, self._state, self._spec
+        at = self._base + self._filled
+        while out.later < 0 and at < min(self._digests.wanted_until, spec.data_end):
+            view = self._buffer[: min(len(self._buffer), spec.data_end - at)]
+            self._read(at, view)
+            self._digests.feed(at, view)
+            at += len(view)
+        if len(self._buffer) > self.settings.chunk:
+            self._buffer = np.empty(0, np.uint8)
+        out.digests = {str(k): v for k, v in self._digests.chunks.items()}
+        out.last_good = int(state[w.LAST_GOOD])
+        out.records, out.unit_records = int(state[w.RECORDS]), int(state[w.UNIT_RECORDS])
+        out.excluded, out.queues = int(state[w.EXCLUDED]), int(state[w.QUEUES])
+        out.first_dispatched, out.last_dispatched = int(state[w.FIRST_DISPATCHED]), int(state[w.LAST_DISPATCHED])
+        out.last_time, out.last_unit_time = int(state[w.LAST_TIME]), int(state[w.LAST_UNIT_TIME])
+        out.time_min, out.time_max = int(state[w.TIME_MIN]), int(state[w.TIME_MAX])
+        out.waiting = int(state[w.WAITING])
+        out.lmq_slash, out.lmq_malformed = int(state[w.LMQ_SLASH]), int(state[w.LMQ_BAD])

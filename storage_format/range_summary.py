@@ -1,0 +1,82 @@
+"""What a scan says of one byte range of the log: the only thing of the records that the driver sees."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class RangeSpec:
+    """Bytes [low, high) of one segment. ``known``: a record or the segment starts at ``low``; else the first is looked for.
+
+    ``data_end`` is where the segment's file ends, ``segment_end`` where it would end whole. All offsets are absolute.
+    """
+
+    number: int
+    path: str
+    segment_start: int
+    segment_end: int
+    data_end: int
+    low: int
+    high: int
+    known: bool
+
+
+@dataclass
+class RangeSummary:
+    """One scanned range. Absent offsets and times are -1; a hole is [offset, length, code of ``record``]."""
+
+    number: int
+    low: int
+    high: int
+    known: bool
+    first: int = -1
+    """where the first record or filler stands that starts in the range"""
+    end: int = -1
+    """where the next record should start; -1 when the walk ended in damage or zeros (``tail``)"""
+    tail: int = -1
+    """first place that is no record, with none after it in the range"""
+    tail_code: int = 0
+    after_tail: int = -1
+    """stop: the next good record after the damage at which the walk was stopped"""
+    last_nonzero: int = -1
+    """last byte that is not zero at or after ``tail``"""
+    later: int = -1
+    """first record whose store time is above --until-time; the walk ended there"""
+    holes: list[list[int]] = field(default_factory=list)
+    last_good: int = -1
+    records: int = 0
+    unit_records: int = 0
+    excluded: int = 0
+    units: int = 0
+    items: int = 0
+    queues: int = 0
+    first_dispatched: int = -1
+    last_dispatched: int = -1
+    last_time: int = 0
+    last_unit_time: int = 0
+    time_min: int = 0
+    time_max: int = 0
+    waiting: int = -1
+    """first record dispatched after the last one with items (or at all, when none has items)"""
+    first_item_maker: int = -1
+    """first record dispatched in the range up to and including the one of its first item"""
+    windows: list[list[int]] = field(default_factory=list)
+    """[item, window]: where the highest time window so far rises, in the range's own count"""
+    lmq_slash: int = 0
+    lmq_malformed: int = 0
+    unusual_names: list[str] = field(default_factory=list)
+    digests: dict[str, str] = field(default_factory=dict)
+    block: str = ""
+    """where the staged index items lie"""
+    makers: int = 0
+    """entries of the block's table of makers"""
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> RangeSummary:
+        return cls(**json.loads(text))

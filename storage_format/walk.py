@@ -1,0 +1,213 @@
+"""The record loop: walk good records, and write down units and index items as arrays.
+
+Mirrors what RocketMQ derives in ``CommitLog.checkMessageAndReturnSize`` and dispatches in ``ConsumeQueue`` and
+``IndexService``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage_format import properties as p
+from storage_format import record as r
+from storage_format.frame import (
+    PROPS_END,
+    PROPS_START,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    STORE_TIME,
+    SYS_FLAG,
+    TOPIC_END,
+    TOPIC_START,
+    TOTAL,
+    VERSION,
+    check_record,
+)
+from storage_format.java_text import java_hash, parse_number, signed32
+from storage_format.jit import jit
+from storage_format.lmq import check_lmq, dispatch_lmq
+from storage_format.names import DISPATCHES, INCLUDED, PLAIN, SCHEDULE, NameArrays, find_name
+from storage_format.walk_state import (
+    EXCLUDED,
+    FIRST_DISPATCHED,
+    INT64_MAX,
+    ITEMS,
+    LAST_DISPATCHED,
+    LAST_GOOD,
+    LAST_TIME,
+    LAST_UNIT_TIME,
+    LMQ_BAD,
+    MAKERS,
+    NAME_END,
+    NAME_START,
+    QUEUES,
+    RECORDS,
+    TIME_MAX,
+    TIME_MIN,
+    UNIT_RECORDS,
+    UNITS,
+    WAITING,
+    ItemArrays,
+    QueueArrays,
+    UnitArrays,
+    enter_queue,
+    put_item,
+    put_unit,
+)
+
+
+class WalkOptions(NamedTuple):
+    """Settings of the loop; ``delays`` are milliseconds by level from 1 (index 0)."""
+
+    crc_mode: int
+    old_broker: bool
+    lmq: bool
+    until_time: int
+    want_units: bool
+    want_items: bool
+    delays: npt.NDArray[np.int64]
+
+
+@jit
+def _index_record(
+    data: npt.NDArray[np.uint8],
+    spans: npt.NDArray[np.int64],
+    items: ItemArrays,
+    state: npt.NDArray[np.int64],
+    seed: int,
+    place: int,
+    time: int,
+) -> bool:
+    """``IndexService.buildIndex``: UNIQ_KEY first, then each of KEYS (split on single spaces, empty pieces skipped)."""
+    before = state[ITEMS]
+    if spans[2 * p.UNIQ_KEY] >= 0:
+        h = java_hash(data, spans[2 * p.UNIQ_KEY], spans[2 * p.UNIQ_KEY + 1], seed)
+        put_item(items, state, h, place, time)
+    at = spans[2 * p.KEYS]
+    if at >= 0:
+        end = spans[2 * p.KEYS + 1]
+        while at < end:
+            stop = at
+            while stop < end and data[stop] != 0x20:
+                stop += 1
+            if stop > at:
+                put_item(items, state, java_hash(data, at, stop, seed), place, time)
+            at = stop + 1
+    return bool(state[ITEMS] > before)
+
+
+@jit
+def walk(
+    data: npt.NDArray[np.uint8],
+    filled: int,
+    base: int,
+    start: int,
+    limit: int,
+    segment_end: int,
+    data_end: int,
+    options: WalkOptions,
+    names: NameArrays,
+    queues: QueueArrays,
+    units: UnitArrays,
+    items: ItemArrays,
+    state: npt.NDArray[np.int64],
+    rec: npt.NDArray[np.int64],
+    spans: npt.NDArray[np.int64],
+) -> tuple[int, int]:
+    """Walk the records that start in ``data[start:limit]``; returns why it stopped (a code of ``record``) and where.
+
+    At every stop but LIMIT the record at that place has left no trace yet: the caller mends the cause (more data, room,
+    a new name) and calls again from there, or passes over it.
+    """
+    at = start
+    while at < limit:
+        found = check_record(data, filled, base, at, segment_end, data_end, options.crc_mode, rec, spans)
+        if found != r.GOOD:
+            return found, at
+        place = base + at
+        size = rec[TOTAL]
+        time = rec[STORE_TIME]
+        if options.old_broker and rec[VERSION] == 2:
+            return r.BAD_VERSION, at
+        name = find_name(names, data, rec[TOPIC_START], rec[TOPIC_END])
+        if name < 0:
+            state[NAME_START] = rec[TOPIC_START]
+            state[NAME_END] = rec[TOPIC_END]
+            return r.NEW_NAME, at
+        flags = names.flags[name]
+        if not flags & PLAIN:
+            return r.BAD_TOPIC, at
+
+        tags_code = np.int64(0)
+        if spans[2 * p.TAGS] >= 0:
+            tags_code = signed32(java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], 0))
+        if spans[2 * p.DELAY] >= 0 and flags & SCHEDULE:
+            number, level = parse_number(data, spans[2 * p.DELAY], spans[2 * p.DELAY + 1], -0x80000000, 0x7FFFFFFF)
+            if not number:
+                return r.BAD_NUMBER, at
+            if level > 0:
+                tags_code = time + options.delays[min(level, len(options.delays)) - 1]
+        if not options.old_broker and spans[2 * p.INNER_NUM] >= 0 and spans[2 * p.INNER_BASE] >= 0:
+            number, _ = parse_number(data, spans[2 * p.INNER_NUM], spans[2 * p.INNER_NUM + 1], -0x8000, 0x7FFF)
+            if number:
+                number, _ = parse_number(data, spans[2 * p.INNER_BASE], spans[2 * p.INNER_BASE + 1], -INT64_MAX - 1, INT64_MAX)
+            if not number:
+                return r.BAD_NUMBER, at
+
+        transaction = rec[SYS_FLAG] & r.FLAG_TRANSACTION_MASK
+        has_unit = transaction == r.TRANSACTION_NONE or transaction == r.TRANSACTION_COMMIT
+        lmq = np.int64(r.NOT_FOUND)
+        if has_unit:
+            if rec[QUEUE_ID] < 0 or rec[QUEUE_OFFSET] < 0 or rec[QUEUE_OFFSET] > r.QUEUE_OFFSET_MAX:
+                return r.BAD_QUEUE, at
+            if options.lmq and flags & DISPATCHES:
+                lmq = check_lmq(data, spans, names, state)
+                if lmq == r.NEW_NAME or lmq == r.BAD_LMQ:
+                    return lmq, at
+        if time > options.until_time:
+            return r.LATER, at
+        if not flags & INCLUDED:
+            state[EXCLUDED] += 1
+            state[LAST_GOOD] = place
+            at += size
+            continue
+
+        # The longest possible record names no more keys, or LMQs, than half of its property bytes.
+        most = 2 + (rec[PROPS_END] - rec[PROPS_START]) // 2
+        if state[UNITS] + most > len(units.place):
+            return r.UNITS_FULL, at
+        if state[ITEMS] + most > len(items.place) or state[MAKERS] == len(items.maker_item):
+            return r.ITEMS_FULL, at
+        if 2 * (state[QUEUES] + most) > len(queues.slots):
+            return r.QUEUES_FULL, at
+
+        if has_unit and options.want_units:
+            queue = enter_queue(queues, state, np.int64(names.canonical[name]), rec[QUEUE_ID])
+            put_unit(units, queues, state, queue, rec[QUEUE_OFFSET], place, size, tags_code)
+            if lmq == r.GOOD:
+                dispatch_lmq(data, spans, names, queues, units, state, rec[QUEUE_ID], place, size, tags_code)
+            elif lmq == r.LMQ_MALFORMED:
+                state[LMQ_BAD] += 1
+        indexed = False
+        if options.want_items and transaction != r.TRANSACTION_ROLLBACK:
+            indexed = _index_record(data, spans, items, state, names.hash[name], place, time)
+        if not indexed and state[WAITING] < 0:
+            state[WAITING] = place
+        if state[FIRST_DISPATCHED] < 0:
+            state[FIRST_DISPATCHED] = place
+            state[TIME_MIN] = time
+            state[TIME_MAX] = time
+        state[RECORDS] += 1
+        state[LAST_DISPATCHED] = place
+        state[LAST_GOOD] = place
+        state[LAST_TIME] = time
+        state[TIME_MIN] = min(state[TIME_MIN], time)
+        state[TIME_MAX] = max(state[TIME_MAX], time)
+        if has_unit:
+            state[UNIT_RECORDS] += 1
+            state[LAST_UNIT_TIME] = time
+        at += size
+    return r.LIMIT, at

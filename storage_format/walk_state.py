@@ -1,0 +1,125 @@
+"""What the record loop writes down: arrays of queues, units and items, and the numbers it keeps between calls."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage_format.java_text import index_hash
+from storage_format.jit import jit
+
+INT64_MAX: Final = 2**63 - 1
+
+# What the loop keeps between calls, in the int64 array ``state``.
+(
+    UNITS,
+    ITEMS,
+    MAKERS,
+    QUEUES,
+    RECORDS,
+    UNIT_RECORDS,
+    EXCLUDED,
+    FIRST_DISPATCHED,
+    LAST_DISPATCHED,
+    LAST_TIME,
+    LAST_UNIT_TIME,
+    TIME_MIN,
+    TIME_MAX,
+    WAITING,
+    ITEMS_BEFORE,
+    LAST_GOOD,
+    LMQ_SLASH,
+    LMQ_BAD,
+    NAME_START,
+    NAME_END,
+) = range(20)
+STATE_SIZE: Final = 20
+
+
+class QueueArrays(NamedTuple):
+    """Queues met: open addressing over ``slots``; ``last`` is the record that last gave a unit."""
+
+    slots: npt.NDArray[np.int32]
+    name: npt.NDArray[np.int32]
+    queue_id: npt.NDArray[np.int32]
+    last: npt.NDArray[np.int64]
+
+
+class UnitArrays(NamedTuple):
+    """ConsumeQueue units in commitlog order; ``queue`` indexes QueueArrays."""
+
+    queue: npt.NDArray[np.int32]
+    offset: npt.NDArray[np.int64]
+    place: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int32]
+    tags_code: npt.NDArray[np.int64]
+
+
+class ItemArrays(NamedTuple):
+    """Index items in commitlog order, and where a record without items was dispatched before an item's record."""
+
+    key_hash: npt.NDArray[np.int32]
+    place: npt.NDArray[np.int64]
+    time: npt.NDArray[np.int64]
+    maker_item: npt.NDArray[np.int64]
+    maker_place: npt.NDArray[np.int64]
+
+
+@jit
+def enter_queue(queues: QueueArrays, state: npt.NDArray[np.int64], name: int, queue_id: int) -> int:
+    """The number of a queue, entered if it is new. The caller has made sure of room."""
+    mask = len(queues.slots) - 1
+    slot = ((name * 0x9E3779B1 + (queue_id & 0xFFFFFFFF) * 0x85EBCA77) >> 7) & mask
+    while True:
+        entry = queues.slots[slot]
+        if entry < 0:
+            entry = state[QUEUES]
+            state[QUEUES] += 1
+            queues.slots[slot] = entry
+            queues.name[entry] = name
+            queues.queue_id[entry] = queue_id
+            queues.last[entry] = -1
+            return int(entry)
+        if queues.name[entry] == name and queues.queue_id[entry] == queue_id:
+            return int(entry)
+        slot = (slot + 1) & mask
+
+
+@jit
+def put_unit(
+    units: UnitArrays,
+    queues: QueueArrays,
+    state: npt.NDArray[np.int64],
+    queue: int,
+    offset: int,
+    place: int,
+    size: int,
+    tags_code: int,
+) -> None:
+    if queues.last[queue] == place:
+        return  # the same LMQ twice in one record (ConsumeQueue.putMessagePositionInfo: maxPhysicOffset)
+    queues.last[queue] = place
+    n = state[UNITS]
+    units.queue[n] = queue
+    units.offset[n] = offset
+    units.place[n] = place
+    units.size[n] = size
+    units.tags_code[n] = tags_code
+    state[UNITS] = n + 1
+
+
+@jit
+def put_item(items: ItemArrays, state: npt.NDArray[np.int64], key_hash: int, place: int, time: int) -> None:
+    n = state[ITEMS]
+    if state[WAITING] >= 0 and state[WAITING] != place:
+        m = state[MAKERS]
+        items.maker_item[m] = state[ITEMS_BEFORE] + n
+        items.maker_place[m] = state[WAITING]
+        state[MAKERS] = m + 1
+    state[WAITING] = -1
+    items.key_hash[n] = index_hash(key_hash)
+    items.place[n] = place
+    items.time[n] = time
+    state[ITEMS] = n + 1

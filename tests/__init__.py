@@ -1,0 +1,1 @@
+"""All tests, their reference and their tools."""

@@ -1,0 +1,1 @@
+"""Stores that RocketMQ itself wrote, and what its own rebuild made of them."""

@@ -1,0 +1,37 @@
+package oracle;
+
+import java.nio.file.Path;
+import org.apache.rocketmq.store.config.FlushDiskType;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+
+/** The settings both programs open a store with: a broker's defaults, but nothing that ages or frees disk. */
+final class Settings {
+    /** A broker's default. */
+    static final long SEGMENT_SIZE = 1L << 30;
+
+    private Settings() {
+    }
+
+    static MessageStoreConfig of(Path root, Args args, long segmentSize) {
+        MessageStoreConfig config = new MessageStoreConfig();
+        config.setStorePathRootDir(root.toString());
+        config.setStorePathCommitLog(root.resolve("commitlog").toString());
+        config.setMappedFileSizeCommitLog(args.count("segment-size", Math.toIntExact(segmentSize)));
+        config.setMappedFileSizeConsumeQueue(args.count("cq-file-size", 6_000_000));
+        config.setMaxHashSlotNum(args.count("hash-slots", 5_000_000));
+        config.setMaxIndexNum(args.count("index-items", 20_000_000));
+        if (args.has("enable-lmq")) {
+            config.setEnableLmq(true);
+            config.setEnableMultiDispatch(true);
+        }
+        config.setFlushDiskType(FlushDiskType.ASYNC_FLUSH);
+        // Port 0: any free one, so that several stores can run side by side.
+        config.setHaListenPort(0);
+        // A broker deletes segments that are three days old (by default at four o'clock) or when the disk is full.
+        config.setFileReservedTime(Integer.MAX_VALUE);
+        config.setCleanFileForciblyEnable(false);
+        config.setCleanResourceInterval(Integer.MAX_VALUE);
+        System.setProperty("rocketmq.broker.diskSpaceWarningLevelRatio", "0.99");
+        return config;
+    }
+}

@@ -1,0 +1,7 @@
+package oracle;
+
+import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+
+/** The message a broker hands to its store: 5.x and 4.x keep it in different packages. */
+final class BrokerMessage extends MessageExtBrokerInner {
+}

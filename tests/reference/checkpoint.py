@@ -1,0 +1,30 @@
+"""The checkpoint: physicMsgTimestamp, logicsMsgTimestamp, indexMsgTimestamp, and in 5.x masterFlushedOffset
+and confirmPhyOffset; eight bytes each, zeros up to 4,096."""
+
+import struct
+
+from tests.reference.index_file import IndexFile
+from tests.reference.records import Record
+
+SIZE = 4096
+
+
+def checkpoint(
+    policy: str,
+    broker_version: str,
+    last: Record | None,
+    last_dispatched: Record | None,
+    index_files: list[IndexFile],
+) -> bytes:
+    """`last`: the log's last good record; `last_dispatched`: the last that was handed to a ConsumeQueue."""
+    if policy == "safe":
+        physic = logics = last.store_timestamp if last else 0
+        index = max((f.end_timestamp for f in index_files), default=0)
+    else:
+        physic = 0
+        logics = last_dispatched.store_timestamp if last_dispatched else 0
+        # IndexService.flush: a full file counts once the next is made, unless its end is no positive time.
+        followed = [f.end_timestamp for f in index_files[:-1] if f.end_timestamp > 0]
+        index = followed[-1] if followed else 0
+    confirm = last.offset if last and broker_version != "4.9" else 0
+    return struct.pack(">qqqqq", physic, logics, index, 0, confirm).ljust(SIZE, b"\0")

@@ -1,0 +1,1 @@
+"""Tools that make logs and spoil them."""

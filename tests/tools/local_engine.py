@@ -1,0 +1,96 @@
+"""The engine of a build without Spark: the same functions over the same rows, in this process, one after another."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.engine import Batches, Engine
+from jobs.progress import Reporter
+from jobs.run import Build
+from jobs.settings import BuildSettings
+from jobs.summary import Summary
+from storage_format.errors import ReindexError
+from udfs import schemas
+
+
+class LocalEngine:
+    """Mirrors SparkEngine: ``partitions`` tasks reduce ``bucket_count`` buckets."""
+
+    def __init__(self, bucket_count: int = 2, partitions: int = 2, cores: int = 2) -> None:
+        self.cores = cores
+        self._buckets, self._partitions = bucket_count, partitions
+        self._rows: list[schemas.Row] = []
+
+    def buckets(self, wanted: int) -> tuple[int, ...]:
+        return tuple(k % self._partitions for k in range(max(self._buckets, wanted)))
+
+    @staticmethod
+    def _numbers(count: int) -> Iterator[pa.RecordBatch]:
+        for k in range(count):
+            yield pa.RecordBatch.from_arrays([pa.array([k], pa.int64())], ["id"])
+
+    def scan(self, function: Batches, tasks: int) -> list[bytes]:
+        found = []
+        for one in self._numbers(tasks):
+            for batch in function(iter([one])):
+                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    if row[0] == schemas.SUMMARY:
+                        found.append(row[4])
+                    else:
+                        self._rows.append(row)
+        return found
+
+    def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
+        rows = [row for row in self._rows if row[0] == kind and row[3] not in set(left_out)]
+        if before is not None:
+            rows = [
+                row
+                for batch in before(schemas.batches(rows))
+                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            ]
+        words: list[str] = []
+        for key in range(self._partitions):
+            mine = sorted((row for row in rows if row[2] == key), key=lambda row: row[1])
+            for batch in reducer(schemas.batches(mine)):
+                words += batch.column(0).to_pylist()
+        return words
+
+    def numbers(self, function: Batches, count: int) -> list[str]:
+        return [
+            word
+            for one in self._numbers(count)
+            for batch in function(iter([one]))
+            for word in batch.column(0).to_pylist()
+        ]
+
+    def forget(self) -> None:
+        self._rows = []
+
+
+class QuietReporter(Reporter):
+    """Says nothing."""
+
+    def line(self, text: str) -> None:
+        pass
+
+
+def local_build(store: Path, out: Path, engine: LocalEngine | None = None, **settings: Any) -> Summary:
+    """A whole build in this process; the summary holds the exit status and the error, as the command line would say."""
+    chosen = engine or LocalEngine()
+
+    @contextlib.contextmanager
+    def engines() -> Iterator[Engine]:
+        yield chosen
+
+    make: Callable[[], contextlib.AbstractContextManager[Engine]] = engines
+    job = Build(BuildSettings(store=str(store), out=str(out), **settings).check(), QuietReporter(), make)
+    try:
+        job.run()
+    except ReindexError as error:
+        job.summary.exit, job.summary.error = error.exit_status, str(error)
+    return job.summary

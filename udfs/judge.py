@@ -1,0 +1,50 @@
+"""Judge the order of queues from their runs: only queues out of order leave a word for the driver."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from storage_format import cells
+from storage_format.queue_order import irregular, order_broker, order_logical
+from udfs import schemas
+
+
+@dataclass(frozen=True)
+class Judge:
+    """``policy`` is logical, broker or fail; ``holes`` are the offsets of damage in the log, ascending."""
+
+    policy: str
+    holes: tuple[int, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        queues: dict[tuple[bytes, int], list[np.ndarray[tuple[int, int], np.dtype[np.int64]]]] = defaultdict(list)
+        for batch in batches:
+            for cell in batch.column(batch.schema.get_field_index("data")).to_pylist():
+                pieces = cells.unpack(cell, cells.RUN_COLUMNS)
+                at = 0
+                for name, queue_id, count in zip(pieces.names, pieces.queue_ids.tolist(), pieces.counts.tolist(), strict=True):
+                    queues[name, queue_id].append(pieces.columns[:, at : at + count])
+                    at += count
+        yield schemas.result(self._words(queues))
+
+    def _words(self, queues: dict[tuple[bytes, int], list[np.ndarray[tuple[int, int], np.dtype[np.int64]]]]) -> Iterator[str]:
+        for (name, queue_id), parts in sorted(queues.items()):
+            columns = np.concatenate(parts, axis=1)
+            columns = columns[:, np.argsort(columns[2], kind="stable")]
+            if (columns[0, 1:] == columns[0, :-1] + columns[1, :-1]).all():
+                continue
+            runs = [tuple(run) for run in columns.T.tolist()]
+            word: dict[str, object] = {"topic": name.decode(), "queue": queue_id}
+            if self.policy == "fail":
+                word["decisions"] = irregular(runs)
+            else:
+                order = order_broker(runs) if self.policy == "broker" else order_logical(runs, self.holes)
+                word |= dataclasses.asdict(order)
+            yield json.dumps(word)

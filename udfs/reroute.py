@@ -1,0 +1,74 @@
+"""Take the units of disordered queues to where the queue order policy puts them."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from storage_format import cells
+from storage_format.grouping import QueueBlock, bucket_of, cut_cells, rows_of
+from storage_format.queue_order import PlacementTable
+from udfs import files, schemas
+
+
+@dataclass(frozen=True)
+class Reroute:
+    """Take the units of disordered queues to where the policy puts them; all other cells pass as they are.
+
+    ``placements`` is the file of (name, queue id, kept, fills) of each such queue (``queue_order.Placement``).
+    """
+
+    placements: str
+    units_per_file: int
+    keys: tuple[int, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = {
+            (name.encode(), queue_id): PlacementTable(kept, fills)
+            for name, queue_id, kept, fills in json.loads(files.read_bytes(self.placements))
+        }
+        return schemas.batches(row for batch in batches for row in self._rows(batch, table))
+
+    def _rows(self, batch: pa.RecordBatch, table: dict[tuple[bytes, int], PlacementTable]) -> Iterator[schemas.Row]:
+        columns = [column.to_pylist() for column in batch.columns]
+        for kind, bucket, key, number, cell in zip(*columns, strict=True):
+            pieces = cells.unpack(cell, cells.UNIT_COLUMNS)
+            queues = list(zip(pieces.names, pieces.queue_ids.tolist(), strict=True))
+            odd = np.array([queue in table for queue in queues])
+            if not odd.any():
+                yield kind, bucket, key, number, cell
+                continue
+            starts = np.cumsum(pieces.counts, dtype=np.int64) - pieces.counts
+            keep = np.flatnonzero(~odd)
+            if len(keep):
+                rows = rows_of(starts[keep], pieces.counts[keep].astype(np.int64))
+                plain = cells.pack(
+                    [pieces.names[k] for k in keep],
+                    pieces.queue_ids[keep],
+                    pieces.counts[keep],
+                    pieces.columns[:, rows],
+                )
+                yield kind, bucket, key, number, plain
+            for k in np.flatnonzero(odd):
+                units = pieces.columns[:, starts[k] : starts[k] + pieces.counts[k]]
+                placed = table[queues[k]].place(units)
+                yield from self._route(number, queues[k], placed)
+
+    def _route(self, number: int, queue: tuple[bytes, int], units: npt.NDArray[np.int64]) -> Iterator[schemas.Row]:
+        if not units.shape[1]:
+            return
+        n = units.shape[1]
+        block = QueueBlock(np.zeros(n, np.int32), units[0], units[1], units[2].astype(np.int32), units[3], 1)
+        _, file_number, starts, counts = block.pieces(self.units_per_file)
+        crc = np.full(len(starts), zlib.crc32(queue[0]), np.uint32)
+        ids = np.full(len(starts), queue[1], np.int32)
+        bucket = bucket_of(crc, ids, file_number, len(self.keys))
+        zeros = np.zeros(len(starts), np.int64)
+        for target, cell in cut_cells(bucket, [queue[0]], zeros, ids, starts, counts, block.columns):
+            yield schemas.UNITS, target, self.keys[target], number, cell

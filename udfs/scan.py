@@ -1,0 +1,106 @@
+"""Scan ranges of the log: packed cells of units, runs of queue offsets, staged index items and one summary a range."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from storage_format.grouping import QueueBlock, bucket_of, cut_cells
+from storage_format.index_file import MAKER, STAGED
+from storage_format.range_scan import RangeScanner, ScanSettings
+from storage_format.range_summary import RangeSpec
+from storage_format.walk_state import ItemArrays, UnitArrays
+from udfs import files, schemas
+from udfs.stage import Stage
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """What every scan task gets: ``plan`` is the file of ranges, ``tasks`` how many share them.
+
+    ``keys[b]`` is the number whose Spark hash leads to bucket b's partition.
+    """
+
+    stage: Stage
+    plan: str
+    tasks: int
+    settings: ScanSettings
+    units_per_file: int
+    keys: tuple[int, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        specs = [RangeSpec(*fields) for fields in json.loads(files.read_bytes(self.plan))]
+        scanner = RangeScanner(self.settings)
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                low, high = task * len(specs) // self.tasks, (task + 1) * len(specs) // self.tasks
+                for spec in specs[low:high]:
+                    yield from schemas.batches(self._scan(scanner, spec))
+
+    def _scan(self, scanner: RangeScanner, spec: RangeSpec) -> Iterator[schemas.Row]:
+        block_path = files.join(self.stage.blocks, f"{spec.number}-{uuid.uuid4().hex}")
+        makers: list[npt.NDArray[np.void]] = []
+        with files.Reader(spec.path) as reader, files.writing(self.stage.temporary, block_path) as writer:
+
+            def read(at: int, out: npt.NDArray[np.uint8]) -> None:
+                reader.read_into(at - spec.segment_start, out)
+
+            for block in scanner.scan(spec, read):
+                if len(block.items.place):
+                    writer.append(_staged(block.items))
+                    makers.append(_makers(block.items))
+                yield from self._cells(scanner, spec, block.units)
+            summary = scanner.summary
+            if summary.items:
+                table = np.concatenate(makers)
+                summary.makers = len(table)
+                writer.append(table)
+                writer.finish()
+                summary.block = block_path
+            else:
+                writer.abandon()
+        text = summary.to_json().encode()
+        files.write_bytes(self.stage.temporary, files.join(self.stage.ranges, f"{spec.number}"), [text])
+        yield schemas.SUMMARY, 0, 0, spec.number, text
+
+    def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[schemas.Row]:
+        if not len(units.place):
+            return
+        queues = scanner.queue_count
+        block = QueueBlock(*units, queues)
+        names = scanner.queues.name[:queues].astype(np.int64)
+        crc = scanner.names.crc[names]
+        ids = scanner.queues.queue_id[:queues]
+        texts = [scanner.names.texts[k].encode() for k in range(len(scanner.names.texts))]
+        buckets = len(self.keys)
+
+        def rows(kind: int, bucket: npt.NDArray[np.int64], queue: npt.NDArray[np.int64], starts: npt.NDArray[np.int64],
+                 counts: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Iterator[schemas.Row]:  # fmt: skip
+            for number, cell in cut_cells(bucket, texts, names[queue], ids[queue], starts, counts, columns):
+                yield kind, number, self.keys[number], spec.number, cell
+
+        queue, file_number, starts, counts = block.pieces(self.units_per_file)
+        bucket = bucket_of(crc[queue], ids[queue], file_number, buckets)
+        yield from rows(schemas.UNITS, bucket, queue, starts, counts, block.columns)
+        queue, columns = block.runs()
+        present, starts, counts = np.unique(queue, return_index=True, return_counts=True)
+        bucket = bucket_of(crc[present], ids[present], np.zeros_like(present), buckets)
+        yield from rows(schemas.RUNS, bucket, present, starts, counts, columns)
+
+
+def _staged(items: ItemArrays) -> npt.NDArray[np.void]:
+    out = np.empty(len(items.place), dtype=STAGED)
+    out["place"], out["time"], out["key_hash"] = items.place, items.time, items.key_hash
+    return out
+
+
+def _makers(items: ItemArrays) -> npt.NDArray[np.void]:
+    out = np.empty(len(items.maker_item), dtype=MAKER)
+    out["item"], out["place"] = items.maker_item, items.maker_place
+    return out

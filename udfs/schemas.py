@@ -1,0 +1,53 @@
+"""Columns of the rows that pass between stages: few, packed, never one per message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import pyarrow as pa
+
+SUMMARY, UNITS, RUNS = 0, 1, 2
+
+ROWS: Final = pa.schema(
+    [
+        ("kind", pa.int32()),
+        ("bucket", pa.int32()),
+        ("key", pa.int32()),
+        ("range", pa.int32()),
+        ("data", pa.binary()),
+    ]
+)
+"""``bucket`` says which task takes a cell, ``key`` is a number that Spark's hash sends to that task's partition."""
+ROWS_DDL: Final = "kind int, bucket int, key int, range int, data binary"
+
+RESULT: Final = pa.schema([("data", pa.string())])
+RESULT_DDL: Final = "data string"
+_BATCH_BYTES: Final = 4 << 20
+
+Row = tuple[int, int, int, int, bytes]
+
+
+def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    """Rows as record batches of a few MiB at most."""
+    held: list[Row] = []
+    size = 0
+    for row in rows:
+        held.append(row)
+        size += len(row[4])
+        if size >= _BATCH_BYTES:
+            yield _batch(held)
+            held, size = [], 0
+    if held:
+        yield _batch(held)
+
+
+def _batch(rows: list[Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, type=field.type) for column, field in zip(columns, ROWS, strict=True)], schema=ROWS
+    )
+
+
+def result(texts: Iterable[str]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(list(texts), type=pa.string())], schema=RESULT)
