@@ -85,7 +85,8 @@ def decide_order(
                 f"queue {escape(first['topic'])}/{first['queue']}: {kind} of {count} at queue offset {offset}"
                 f" ({len(words)} queues out of order): choose --queue-order logical or broker"
             )
-        lost = sorted((place, size, word) for word in words for place, size, _ in word["lost"])
+        lost = [(place, size, word) for word in words for place, size, _ in word.get("lost", [])]
+        lost.sort(key=lambda entry: entry[0])
         if lost and settings.on_damage == "stop":
             place, size, word = lost[0]
             summary.add_damage(segment_of(segments, place), place, size, _out_of_line(word))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import struct
 import sys
 from collections.abc import Iterator
@@ -16,30 +17,45 @@ from pyspark.sql import SparkSession
 from storage_format.errors import InputError
 
 SHUFFLE_PARTITIONS_DEFAULT = 200
+JAVA_VERSIONS = ("17", "21")
+_PACKAGE = Path(__file__).resolve().parent
 _RUN_SETTINGS = {
     # A row may be a cell of 1 MiB: batches are counted in rows first.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
 }
 
 
-def _find_java() -> None:
-    """Spark's launcher looks at JAVA_HOME, then PATH; ``make setup`` leaves its choice in .java-home."""
-    if "JAVA_HOME" in os.environ:
-        return
-    chosen = Path(__file__).resolve().parent.parent / ".java-home"
+def _java_major(home: str) -> str:
+    """The major version that a JDK's ``release`` file names, or nothing."""
     with contextlib.suppress(OSError):
-        home = chosen.read_text().strip()
-        if home:
-            os.environ["JAVA_HOME"] = home
+        found = re.search(r'^JAVA_VERSION="?(\d+)', (Path(home) / "release").read_text(), re.MULTILINE)
+        return found[1] if found else ""
+    return ""
 
 
-def _configuration() -> Path | None:
-    """The folder of log4j2.properties and the like: beside the sources, or in the wheel."""
-    here = Path(__file__).resolve().parent
-    for folder in (here.parent / "conf", here / "_conf"):
-        if (folder / "log4j2.properties").exists():
-            return folder
-    return None
+def _choose_java() -> None:
+    """Spark's launcher takes JAVA_HOME: ``make setup`` leaves its choice in .java-home, used unless the shell's one fits."""
+    if _java_major(os.environ.get("JAVA_HOME", "")) in JAVA_VERSIONS:
+        return
+    with contextlib.suppress(OSError):
+        chosen = (_PACKAGE.parent / ".java-home").read_text().strip()
+        if chosen:
+            os.environ["JAVA_HOME"] = chosen
+
+
+def _configuration() -> dict[str, str]:
+    """conf/spark-defaults.conf, beside the sources or in the wheel, for a session of our own."""
+    found = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    for folder in (_PACKAGE.parent / "conf", _PACKAGE / "_conf"):
+        defaults, log = folder / "spark-defaults.conf", folder / "log4j2.properties"
+        if defaults.exists():
+            for line in defaults.read_text().splitlines():
+                name, _, value = line.strip().partition(" ")
+                if name and not name.startswith("#"):
+                    found[name] = value.strip()
+            found["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
+            break
+    return found
 
 
 def get_session(master: str) -> tuple[SparkSession, bool]:
@@ -47,27 +63,14 @@ def get_session(master: str) -> tuple[SparkSession, bool]:
     active = SparkSession.getActiveSession()
     if active is not None:
         return active, False
-    submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
-    _find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("rocketmq-reindex")
-    if not submitted:
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        # Not under spark-submit, which brings its own settings.
+        _choose_java()
         builder = builder.master(master or "local[*]")
-        for name, value in {
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.driver.memory": "1g",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.sql.catalogImplementation": "in-memory",
-            "spark.python.worker.reuse": "true",
-        }.items():
+        for name, value in _configuration().items():
             builder = builder.config(name, value)
-        folder = _configuration()
-        if folder is not None:
-            builder = builder.config(
-                "spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"
-            )
     elif master:
         builder = builder.master(master)
     try:

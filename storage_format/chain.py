@@ -63,7 +63,7 @@ class _Loose:
 def _chain_segment(
     segment: Segment, ranges: list[RangeSpec], summaries: dict[int, RangeSummary], chain: Chain, loose: _Loose
 ) -> bool:
-    """Chain one segment; returns whether the log goes on behind it (False at --until-time)."""
+    """Chain one segment; returns whether the log goes on behind it (False at --until-time, or damage to stop at)."""
     expected, hole, code = segment.start, -1, 0
     high = ranges[-1].high
 
@@ -98,6 +98,10 @@ def _chain_segment(
         loose.last_good = max(loose.last_good, s.last_good, s.after_tail)
         if s.later >= 0:
             chain.later = s.later
+            return False
+        if s.after_tail >= 0:
+            # The walk was stopped at damage before a good record: nothing behind it will be built.
+            note(s.tail, s.after_tail - s.tail, s.tail_code)
             return False
         if s.tail >= 0:
             hole, code = s.tail, s.tail_code
@@ -135,10 +139,13 @@ def chain_ranges(segments: list[Segment], ranges: dict[int, list[RangeSpec]], su
     if trailing and loose.nonzero >= trailing[0].offset:
         first = trailing[0]
         length = loose.nonzero + 1 - first.offset
-        if length <= TORN_TAIL_MAX:
-            chain.torn = Hole(first.segment, first.offset, length, f"torn tail: {first.reason}")
+        torn = length <= TORN_TAIL_MAX
+        reason = f"torn tail: {first.reason}" if torn else first.reason
+        hole = Hole(first.segment, first.offset, length, reason)
+        if torn:
+            chain.torn = hole
         else:
-            chain.holes += trailing
+            chain.holes.append(hole)
     return chain
 
 

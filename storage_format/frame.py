@@ -91,8 +91,6 @@ def check_record(
     rec[TOTAL] = min(total, r.HEADER_SIZE + 2 * r.IPV6_EXTRA + 3)
     if at + rec[TOTAL] > filled:
         return r.MORE
-    if int64_at(data, at + r.AT_PHYSICAL_OFFSET) != place:
-        return r.BAD_POSITION
     sys_flag = int32_at(data, at + r.AT_SYS_FLAG)
     born_extra = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
     extra = born_extra + (r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0)
@@ -130,6 +128,8 @@ def check_record(
     rec[PROPS_START] = props
     rec[PROPS_END] = props + props_size
     rec[VERSION] = length_size
+    if int64_at(data, at + r.AT_PHYSICAL_OFFSET) != place:
+        return r.BAD_POSITION
     if crc_mode != CRC_NONE and body_size > 0:
         stored = int32_at(data, at + r.AT_BODY_CRC)
         if (crc32(data, body, body + body_size) & LOW31) != stored:
@@ -155,22 +155,22 @@ def find_record(
     rec: npt.NDArray[np.int64],
     spans: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """The first place in ``data[start:limit]`` where a record or a filler stands whose magic, position, length and CRC hold.
+    """The first place in ``data[start:limit]`` where a record stands whose magic, position, length and CRC hold.
 
-    Returns (GOOD or FILLER, place), (MORE, place) when the data end before that is known, or (NOT_FOUND, limit).
+    Returns (GOOD, place), (MORE, place) when the data end before that is known, or (NOT_FOUND, limit). Fillers are not
+    looked for: a body may hold one that fits, and all behind it would be lost.
     """
     at = start
     while at < limit:
-        if at + r.FILLER_MIN > filled:
-            if data_end - (base + at) < r.FILLER_MIN:
-                return r.NOT_FOUND, limit
-            rec[TOTAL] = r.FILLER_MIN
+        if data_end - (base + at) < r.RECORD_MIN:
+            return r.NOT_FOUND, limit
+        if at + r.HEADER_SIZE > filled:
+            rec[TOTAL] = r.HEADER_SIZE
             return r.MORE, at
-        # The magic codes begin with 0xDAA320 and 0xCBD431.
-        first = data[at + 4]
-        if (first == 0xDA and data[at + 5] == 0xA3) or (first == 0xCB and data[at + 5] == 0xD4):
+        # Where it lies is asked first: it is wrong for all but true records, and then nothing more is read for it.
+        if data[at + 4] == 0xDA and data[at + 5] == 0xA3 and int64_at(data, at + r.AT_PHYSICAL_OFFSET) == base + at:
             found = check_record(data, filled, base, at, segment_end, data_end, crc_mode, rec, spans)
-            if found == r.GOOD or found == r.FILLER or found == r.MORE:
+            if found == r.GOOD or found == r.MORE:
                 return found, at
         at += 1
     return r.NOT_FOUND, limit

@@ -1,18 +1,46 @@
 """One way to compile a record loop: numba in nopython mode, cached on disk, without the GIL.
 
+numba looks only at a function's own file to see whether its cached code is stale, not at the functions and constants it
+takes from others: code of an older version would go on running. The cache's key therefore holds a stamp of the whole package.
 The wrapped function keeps its Python twin (``NUMBA_DISABLE_JIT=1`` runs it), which the tests compare with the compiled one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import pkgutil
+import zlib
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numba
+from numba.core.caching import FunctionCache
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
+def _stamp() -> int:
+    import storage_format
+
+    crc = 0
+    for module in sorted(pkgutil.iter_modules(storage_format.__path__), key=lambda m: m.name):
+        crc = zlib.crc32(pkgutil.get_data("storage_format", f"{module.name}.py") or b"", crc)
+    return crc
+
+
+STAMP: Final = _stamp()
+
+
+class _StampedCache(FunctionCache):  # type: ignore[misc]  # numba ships no types
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        return (*super()._index_key(sig, codegen), STAMP)
+
+
 def jit(function: F) -> F:
     """Compile ``function``; integer arguments are int64, arrays are C-contiguous."""
-    return cast(F, numba.njit(cache=True, nogil=True)(function))
+    compiled = numba.njit(nogil=True)(function)
+    if hasattr(compiled, "enable_caching"):
+        # Where there is no folder to cache in (a package in a zip without NUMBA_CACHE_DIR), each process compiles anew.
+        with contextlib.suppress(RuntimeError):
+            compiled._cache = _StampedCache(function)
+    return cast(F, compiled)

@@ -66,20 +66,22 @@ def order_logical(runs: Sequence[Run], holes: Sequence[int]) -> Placement:
     out = Placement()
     end, last_place = -1, -1
     for parts in join_runs(runs):
-        first, rows = parts[0][0], sum(run[1] for run in parts)
-        if end >= 0 and first < end:
-            if first != 0 and rows < CONTINUED:
-                out.lost += [[run[2], run[3] - run[2], run[0]] for run in parts]
-                continue
-            dropped = _drop_from(out, first)
-            out.decisions.append(("generation", first, dropped))
-        elif end >= 0 and first > end and rows < CONTINUED:
-            nearest = bisect_right(holes, parts[0][2])
-            if nearest == 0 or holes[nearest - 1] < last_place:
-                out.lost += [[run[2], run[3] - run[2], run[0]] for run in parts]
-                continue
-        _keep(out, parts)
-        end, last_place = first + rows, parts[-1][3]
+        rows = sum(run[1] for run in parts)
+        # A short stretch is judged record by record: damage may lie between its two.
+        for some in [parts] if rows >= CONTINUED else [[run] for run in parts]:
+            first = some[0][0]
+            if end >= 0 and first < end:
+                if first != 0 and rows < CONTINUED:
+                    out.lost.append([some[0][2], some[0][3] - some[0][2], first])
+                    continue
+                out.decisions.append(("generation", first, _drop_from(out, first)))
+            elif end >= 0 and first > end and rows < CONTINUED:
+                nearest = bisect_right(holes, some[0][2])
+                if nearest == 0 or holes[nearest - 1] < last_place:
+                    out.lost.append([some[0][2], some[0][3] - some[0][2], first])
+                    continue
+            _keep(out, some)
+            end, last_place = first + sum(run[1] for run in some), some[-1][3]
     for before, after in pairwise(out.kept):
         gap = after[0] - (before[0] + before[1])
         if gap:

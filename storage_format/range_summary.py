@@ -33,7 +33,7 @@ class RangeSummary:
     high: int
     known: bool
     first: int = -1
-    """where the first record or filler stands that starts in the range"""
+    """where the first record stands that starts in the range"""
     end: int = -1
     """where the next record should start; -1 when the walk ended in damage or zeros (``tail``)"""
     tail: int = -1

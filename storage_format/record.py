@@ -78,7 +78,6 @@ FIRST_DAMAGE: Final = 20
 BAD_MAGIC: Final = 20
 BAD_SIZE: Final = 21
 BAD_LENGTHS: Final = 22
-BAD_POSITION: Final = 23
 BAD_FILLER: Final = 24
 NO_ROOM: Final = 25
 # From FIRST_FRAMED on the record's extent is known all the same: what follows it is looked at next.
@@ -90,6 +89,7 @@ BAD_TOPIC: Final = 33
 BAD_QUEUE: Final = 34
 BAD_VERSION: Final = 35
 BAD_LMQ: Final = 36
+BAD_POSITION: Final = 37
 
 REASONS: Final = {
     ZERO: "zeros where a record should start",

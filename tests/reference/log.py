@@ -114,18 +114,15 @@ def _walk_segment(segment: Segment, size: int, last_byte: int, rules: Settings) 
 
 
 def _next_record(segment: Segment, start: int, size: int, rules: Settings) -> int:
-    """Where next a record or filler stands that is sound in position, length and CRC; else the segment's end.
+    """Where next a record stands that is sound in position, length and CRC; else the segment's end.
 
+    A filler is not looked for: a body may hold one that fits, and all behind it would be lost.
     The CRC counts here even where `--crc none` lets it pass elsewhere: nothing else speaks for this place.
     """
     data = segment.data
     rules = replace(rules, crc="body") if rules.crc == "none" else rules
     for at in range(start, len(data) - 7):
-        if int.from_bytes(data[at + 4 : at + 8], "big") in (
-            records.MAGIC_V1,
-            records.MAGIC_V2,
-            records.MAGIC_BLANK,
-        ):
+        if int.from_bytes(data[at + 4 : at + 8], "big") in (records.MAGIC_V1, records.MAGIC_V2):
             found = records.parse(data, at, segment.base, segment.base + size, rules)
             if not isinstance(found, Bad) or found.reason in records.SOUND:
                 return at

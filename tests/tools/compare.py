@@ -1,0 +1,67 @@
+"""A build by the project beside one by the reference: every way in which they differ, in words."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from jobs.summary import Summary
+from tests.golden.stores import read_files
+from tests.reference.build import reference_build
+from tests.reference.log import merged
+from tests.tools.local_engine import LocalEngine, local_build
+
+_RENAMED = {"include_topic": "include_topics", "exclude_topic": "exclude_topics"}
+SMALL = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
+"""File sizes at which small logs fill several files."""
+
+
+def differences(store: Path, out: Path, engine: LocalEngine | None = None, range_size: int = 0, **settings: Any) -> list[str]:
+    """Build ``store`` both ways into ``out`` (emptied first); settings by the reference's names."""
+    shutil.rmtree(out, ignore_errors=True)
+    truth = reference_build(store, **settings)
+    given = {_RENAMED.get(name, name): value for name, value in settings.items() if value is not None}
+    summary = local_build(store, out, engine, range_size=range_size, **given)
+    return [*_outcome(summary, truth), *_bytes(out, truth.files)]
+
+
+def _outcome(summary: Summary, truth: Any) -> list[str]:
+    found = []
+    if summary.exit != truth.summary.exit:
+        found.append(f"exit {summary.exit} ({summary.error}) instead of {truth.summary.exit} ({truth.summary.refused})")
+    torn = [entry for entry in summary.damage if entry["reason"].startswith("torn tail")]
+    damage = [(e["offset"], e["offset"] + e["length"]) for e in summary.damage if e not in torn]
+    ours, theirs = _merge(damage), merged(truth.summary.damage)
+    if ours != theirs:
+        found.append(f"damage {ours} instead of {theirs}")
+    tail = truth.summary.torn_tail
+    if [(e["offset"], e["length"]) for e in torn] != ([(tail.offset, tail.length)] if tail else []):
+        found.append(f"torn tail {torn} instead of {tail}")
+    if summary.exit in (0, 3):
+        for name in ("records", "units", "items"):
+            if getattr(summary, name) != getattr(truth.summary, name):
+                found.append(f"{name} {getattr(summary, name)} instead of {getattr(truth.summary, name)}")
+    return found
+
+
+def _merge(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _bytes(out: Path, files: dict[str, bytes]) -> list[str]:
+    ours = read_files(out) if out.exists() else {}
+    ours.pop("reindex.json", None)
+    found = [f"{name} is missing" for name in sorted(files.keys() - ours.keys())]
+    found += [f"{name} is too many" for name in sorted(ours.keys() - files.keys())]
+    for name in sorted(files.keys() & ours.keys()):
+        if files[name] != ours[name]:
+            at = next((k for k, (a, b) in enumerate(zip(ours[name], files[name], strict=False)) if a != b), -1)
+            found.append(f"{name} differs from byte {at} on ({len(ours[name])} and {len(files[name])} bytes)")
+    return found

@@ -1,0 +1,76 @@
+"""The next good record after damage: the first place, tried byte by byte, where one stands."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from storage_format import frame
+from storage_format import record as r
+from tests.reference import records
+from tests.reference.settings import Settings
+from tests.tools.encode import Message, blank, encode
+
+BASE, SEGMENT_END = 1 << 20, 2 << 20
+
+
+def find(log: bytes, start: int, limit: int, step: int = 0, crc: int = frame.CRC_BODY) -> tuple[int, int]:
+    """find_record, handed ``step`` bytes more whenever it asks for more (0: all at once)."""
+    data = np.frombuffer(log, np.uint8)
+    rec, spans = np.zeros(frame.REC_SIZE, np.int64), np.zeros(frame.SPANS_SIZE, np.int64)
+    filled, at = (min(start + step, len(log)) if step else len(log)), start
+    while True:
+        seen = np.concatenate([data[:filled], np.full(len(data) - filled, 0xDA, np.uint8)])
+        code, at = frame.find_record(seen, filled, BASE, at, limit, SEGMENT_END, BASE + len(log), crc, rec, spans)
+        if code != r.MORE:
+            return int(code), int(at)
+        assert filled < at + rec[frame.TOTAL] <= len(log)
+        filled = max(at + int(rec[frame.TOTAL]), min(filled + step, len(log)))
+
+
+def brute_force(log: bytes, start: int, limit: int) -> tuple[int, int]:
+    for at in range(start, limit):
+        found = records.parse(log, at, BASE, SEGMENT_END, Settings())
+        if isinstance(found, records.Record) or (isinstance(found, records.Bad) and found.reason in records.SOUND):
+            return r.GOOD, at
+    return r.NOT_FOUND, limit
+
+
+@pytest.mark.parametrize("step", [0, 1, 64])
+def test_finds_what_trying_every_byte_finds(seed: int, step: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(40):
+        log = bytearray()
+        for _ in range(rng.randrange(1, 4)):
+            log += rng.choice((b"", bytes(3), b"\xda\xa3\x20\xa7" * 3, rng.randbytes(40), b"\xcb\xd4\x31\x94", bytes(7)))
+            message = Message(body=rng.randbytes(rng.randrange(60)), properties={"KEYS": "k"} if rng.random() < 0.5 else {})
+            if rng.random() < 0.3:
+                inner = encode(Message(topic="Evil"), BASE + len(log) + 88)
+                message = replace(message, body=inner, body_crc=rng.choice((0, None)))
+            log += encode(message, BASE + len(log) + rng.choice((0, 0, 0, 1)))
+        for _ in range(rng.randrange(3)):
+            log[rng.randrange(len(log))] ^= 1 << rng.randrange(8)
+        if rng.random() < 0.3:
+            del log[rng.randrange(len(log)) :]
+        start = rng.randrange(len(log) + 1)
+        limit = rng.choice((len(log), rng.randrange(start, len(log) + 1)))
+        assert find(bytes(log), start, limit, step) == brute_force(bytes(log), start, limit)
+
+
+def test_no_filler_is_looked_for() -> None:
+    """A body may hold a filler that fits; to believe it would cost the rest of the segment."""
+    log = b"lost" + blank(SEGMENT_END - BASE - 4) + bytes(50)
+    record = encode(Message(), BASE + len(log))
+    assert find(log + record, 0, len(log) + 1) == (r.GOOD, len(log))
+    assert find(log + record, 0, len(log)) == (r.NOT_FOUND, len(log))
+
+
+def test_a_bad_body_is_found_only_without_crc() -> None:
+    record = bytearray(encode(Message(body=b"x" * 20), BASE + 5))
+    record[88] ^= 1
+    log = b"?????" + bytes(record)
+    assert find(log, 0, len(log)) == (r.NOT_FOUND, len(log))
+    assert find(log, 0, len(log), crc=frame.CRC_NONE) == (r.GOOD, 5)
