@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format matrix clean distclean
+.PHONY: help setup demo test segment lint format matrix clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -22,6 +22,9 @@ test: setup ## every test but the slow ones and the full matrix
 
 matrix: setup ## the same bytes from every range size, shuffle, adaptive setting and master
 	$(ENV) $(PY) -m pytest -m matrix tests/
+
+segment: setup ## one real segment of 1 GiB: time and memory of a build (needs Maven; minutes)
+	$(ENV) $(PY) -m tests.bench.segment
 
 lint: setup ## ruff, mypy --strict, import-linter
 	.venv/bin/ruff check .

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NoReturn
@@ -65,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder of segments, instead of STORE/commitlog (repeatable)",
     )
-    add("--only", type=parse_parts, metavar="PARTS", help="any of consumequeue,index,checkpoint")
+    add("--only", type=parse_parts, metavar="PARTS", help="any of consumequeue,index,checkpoint (all)")
     add("--cq-file-size", type=int, metavar="BYTES", help="ConsumeQueue file size, a multiple of 20 (6000000)")
     add("--hash-slots", type=int, metavar="N", help="slots of an IndexFile (5000000)")
     add("--index-items", type=int, metavar="N", help="items of an IndexFile, as maxIndexNum (20000000)")
@@ -93,7 +95,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="safe against the next crash, or as the broker's own rebuild (safe)",
     )
     add("--lmq", action="store_true", help="also build light message queues (enableLmq, enableMultiDispatch)")
-    add("--delay-levels", type=_checked(parse_delay_levels), metavar="LEVELS", help="messageDelayLevel of the broker")
+    add(
+        "--delay-levels",
+        type=_checked(parse_delay_levels),
+        metavar="LEVELS",
+        help="messageDelayLevel of the broker (1s 5s 10s 30s 1m ... 2h)",
+    )
     add("--broker-version", choices=("5.3", "4.9"), help="where the two differ (5.3)")
     add("--include-topic", dest="include_topics", action="append", metavar="GLOB", help="only these topics (repeatable)")
     add("--exclude-topic", dest="exclude_topics", action="append", metavar="GLOB", help="not these topics (repeatable)")
@@ -123,8 +130,8 @@ def parse_settings(arguments: Sequence[str]) -> BuildSettings:
     if conf is not None:
         try:
             values = settings_of(files.read_bytes(conf).decode("utf-8", "replace"), escape(conf))
-        except OSError as error:
-            raise UsageError(f"--broker-conf {escape(conf)}: {error.strerror or 'cannot be read'}") from None
+        except OSError:
+            raise UsageError(f"--broker-conf {escape(conf)}: cannot be read: name the broker's properties file") from None
         if "store" in given or "commitlogs" in given:
             values.pop("store", None)
             values.pop("commitlogs", None)
@@ -135,20 +142,39 @@ def parse_settings(arguments: Sequence[str]) -> BuildSettings:
     return BuildSettings(**values).check()
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+class _Interrupts:
+    """SIGINT and SIGTERM end a run; py4j turns what a handler raises into errors of its own, so a mark is left as well."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def __enter__(self) -> _Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._mark) for number in (signal.SIGINT, signal.SIGTERM)}
+        # What py4j logs of a call cut short is no news.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in getattr(self, "_before", {}).items():
+            signal.signal(number, handler)
+
+    def _mark(self, _number: int, _frame: FrameType | None) -> None:
+        self.seen = True
+        raise KeyboardInterrupt
 
 
 def build(arguments: Sequence[str]) -> int:
     """One build; returns the exit status."""
     summary, text = Summary(), ""
+    interrupts = _Interrupts()
     try:
         settings = parse_settings(["build", *arguments])
         from jobs.engine import SparkEngines
         from jobs.progress import Reporter
         from jobs.run import Build
 
-        with Reporter() as reporter:
+        with interrupts, Reporter() as reporter:
             job = Build(settings, reporter, SparkEngines(settings.master))
             summary = job.summary
             job.run()
@@ -159,9 +185,11 @@ def build(arguments: Sequence[str]) -> int:
         summary.exit, summary.error = 1, "interrupted: nothing was published"
     except OSError as error:
         where = escape(str(error.filename)) if error.filename else "input or output"
-        summary.exit, summary.error = 1, f"{where}: {error.strerror or error}: nothing was published"
+        summary.exit, summary.error = 1, f"{where}: {error.strerror or escape(str(error))}: nothing was published"
     except Exception as error:  # noqa: BLE001  whatever Spark or a task raises: one line, nothing published
         summary.exit, summary.error = 1, _one_line(error)
+    if interrupts.seen and summary.error:
+        summary.exit, summary.error = 1, "interrupted: nothing was published"
     for warning in summary.warnings[:WARNING_LINES_MAX]:
         print(f"warning: {warning}", file=sys.stderr)
     if len(summary.warnings) > WARNING_LINES_MAX:
@@ -189,7 +217,6 @@ def _one_line(error: Exception) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry of ``rmq-reindex``; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
     if words and words[0] == "build" and not {"-h", "--help"} & set(words):
         return build(words[1:])
     try:

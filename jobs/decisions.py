@@ -53,7 +53,7 @@ def decide_damage(scan: Scan, settings: BuildSettings, chain: Chain, summary: Su
         first = chain.holes[0]
         raise RefusedError(
             f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
-            f" ({len(chain.holes)} damaged places in all): choose --on-damage stop or salvage"
+            f" ({len(chain.holes)} in all): choose --on-damage stop or salvage"
         )
     return accepted
 
@@ -98,7 +98,7 @@ def decide_order(
             place, _, word = lost[0]
             raise RefusedError(
                 f"segment {segment_of(segments, place)}: damage at offset {place}: {_out_of_line(word)}"
-                f" ({len(lost)} such records): choose --on-damage stop or salvage"
+                f" ({len(lost)} in all): choose --on-damage stop or salvage"
             )
         filled = sum(rows for word in words for _, rows, _ in word["fills"])
         if filled > settings.max_fill:

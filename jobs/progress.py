@@ -71,7 +71,8 @@ class Stage:
         if bar:
             self._task = bar.add_task(self._name, total=self._total_bytes or 1, done=f"0/{self._total} {self._things}")
         else:
-            self._reporter.line(f"{self._name}: {self._total} {self._things}, {self._total_bytes:,} bytes")
+            size = f", {self._total_bytes:,} bytes" if self._total_bytes else ""
+            self._reporter.line(f"{self._name}: {self._total} {self._things}{size}")
         self._thread.start()
         return self
 
@@ -101,7 +102,8 @@ class Stage:
                 self._reporter.line(self._plain(things, size))
 
     def _plain(self, things: int, size: int) -> str:
-        seconds = time.monotonic() - self._begin
-        rate = size / seconds
+        if not self._total_bytes:
+            return f"{self._name}: {things}/{self._total} {self._things}"
+        rate = size / (time.monotonic() - self._begin)
         left = f", {(self._total_bytes - size) / rate:.0f} s left" if rate and self._total_bytes >= size else ""
         return f"{self._name}: {things}/{self._total} {self._things}, {size:,} bytes, {rate / 1e6:.0f} MB/s{left}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,7 +11,7 @@ from contextlib import AbstractContextManager
 from jobs import decisions, manifest, output, writing
 from jobs.engine import Engine
 from jobs.estimate import check_free, dry_run_lines
-from jobs.progress import Reporter
+from jobs.progress import Probe, Reporter
 from jobs.scanning import Scan
 from jobs.segments import Commitlog, check_unchanged, list_segments
 from jobs.settings import CRC_MODES, BuildSettings
@@ -54,7 +55,9 @@ def scan_settings(settings: BuildSettings) -> ScanSettings:
     )
 
 
-def make_checkpoint(settings: BuildSettings, accepted: list[RangeSummary], plans: list[IndexFilePlan]) -> Checkpoint:
+def make_checkpoint(
+    settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan]
+) -> Checkpoint:
     """The checkpoint of what was built (``StoreCheckpoint``; FORMAT: which field says what)."""
     dispatched = [s for s in accepted if s.records]
     with_units = [s for s in accepted if s.unit_records]
@@ -69,6 +72,9 @@ def make_checkpoint(settings: BuildSettings, accepted: list[RangeSummary], plans
     if settings.checkpoint == "safe":
         newest = dispatched[-1].last_time if dispatched else 0
         return Checkpoint(newest, newest, max([0, *ends]), 0, confirm)
+    if log.segments and not dispatched and not settings.partial and settings.broker_version != "4.9":
+        # CommitLog.recoverNormally leaves what it started from: the end of the last segment.
+        confirm = log.segments[-1].segment_end
     logics = with_units[-1].last_unit_time if with_units else 0
     index = [end for end in ends if end > 0]
     return Checkpoint(0, logics, index[-1] if index else 0, 0, confirm)
@@ -92,13 +98,19 @@ class Build:
         target = output.check_places(places, settings.out, settings.overwrite)
         log = list_segments(settings.roots, settings.segment_size)
         self.summary.warnings += log.warnings
-        if settings.partial:
+        if "index" in settings.only and "checkpoint" not in settings.only:
+            self.summary.warnings.append(
+                "index without checkpoint: with an older checkpoint the next crash deletes it: take --only index,checkpoint"
+            )
+        if settings.partial and "consumequeue" in settings.only:
             self.summary.warnings.append(
                 "a partial build beside the full log: a broker re-dispatches only records above the newest unit"
             )
         if settings.dry_run:
             for line in dry_run_lines(settings, scan_settings(settings), log):
-                print(line)
+                # With --json stdout holds the summary alone.
+                print(line, file=sys.stderr if settings.json else sys.stdout)
+            self.summary.bytes = log.size
             return
         with output.locked(target), output.staging(target) as stage:
             check_free(settings, scan_settings(settings), log, stage)
@@ -127,13 +139,25 @@ class Build:
         self._count(accepted, log)
         plans = plan_index_files(accepted, settings.index_items)
         check_free(settings, scan_settings(settings), log, stage, accepted, plans)
-        with self.reporter.stage("write", "files", len(plans), 0, lambda: (0, 0)):
+        with self.reporter.stage("write", "buckets and IndexFiles", *self._to_write(scan, plans)):
             written = writing.write_both(scan, settings, accepted, order, plans)
         summary.units = written.units
         summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         self._finish(stage, log, scan, accepted, plans, written)
         if any(not entry["reason"].startswith("torn tail") for entry in summary.damage):
             summary.exit = 3
+
+    def _to_write(self, scan: Scan, plans: list[IndexFilePlan]) -> tuple[int, int, Probe]:
+        """How many buckets and IndexFiles are to be written, no bytes, and how far that is."""
+        parts = len(set(scan.task.keys)) if "consumequeue" in self.settings.only else 0
+        index = files.join(scan.stage.tree, "index")
+        total = parts + (len(plans) if "index" in self.settings.only else 0)
+
+        def probe() -> tuple[int, int]:
+            made = len(files.listing(index)) if files.look(index).kind == files.FOLDER else 0
+            return len(files.listing(scan.stage.parts)) + made, 0
+
+        return total, 0, probe
 
     def _count(self, accepted: list[RangeSummary], log: Commitlog) -> None:
         summary = self.summary
@@ -161,7 +185,7 @@ class Build:
         entries = writing.name_index_files(stage, written)
         fields = None
         if "checkpoint" in settings.only:
-            checkpoint = make_checkpoint(settings, accepted, plans)
+            checkpoint = make_checkpoint(settings, log, accepted, plans)
             data = checkpoint.to_bytes()
             files.write_bytes(stage.temporary, files.join(stage.tree, "checkpoint"), [data])
             entries.append({"path": "checkpoint", "size": len(data), "used": 40, "digest": new_digest([data]).digest().hex()})

@@ -10,6 +10,7 @@ from jobs.engine import Engine
 from jobs.progress import Reporter
 from storage_format.chain import Chain, Segment, chain_ranges, cut_ranges
 from storage_format.range_summary import RangeSpec, RangeSummary
+from storage_format.walk_state import INT64_MAX
 from udfs import files
 from udfs.scan import ScanTask
 from udfs.stage import Stage
@@ -28,6 +29,7 @@ class Scan:
     summaries: dict[int, RangeSummary] = field(default_factory=dict)
     ranges: dict[int, list[RangeSpec]] = field(default_factory=dict)
     rounds: int = 0
+    until: int = INT64_MAX
 
     def _round(self, specs: list[RangeSpec]) -> None:
         if not specs:
@@ -51,6 +53,7 @@ class Scan:
 
     def first(self, segments: list[Segment], range_size: int, until: int) -> None:
         """Scan everything below ``until`` for the first time."""
+        self.until = until
         specs = cut_ranges(segments, range_size, until)
         for segment in segments:
             self.ranges[segment.start] = []
@@ -61,7 +64,7 @@ class Scan:
     def settle(self, segments: list[Segment]) -> Chain:
         """Chain the ranges, scanning again where a guess was wrong, until they chain."""
         while True:
-            chain = chain_ranges(segments, self.ranges, self.summaries)
+            chain = chain_ranges(segments, self.ranges, self.summaries, self.until)
             if not chain.rescans:
                 return chain
             again: list[RangeSpec] = [

@@ -31,7 +31,7 @@ def _list(roots: tuple[str, ...]) -> list[files.Entry]:
         kind = files.look(root).kind
         if kind != files.FOLDER:
             what = "is not there" if kind == files.ABSENT else "is not a folder"
-            raise InputError(f"{escape(root)}: {what}: name the folder that holds the segments")
+            raise InputError(f"{escape(root)}: {what}: STORE is the folder around commitlog/, --commitlog one of segments")
         found += files.listing(root)
     return found
 

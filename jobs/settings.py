@@ -84,6 +84,8 @@ class BuildSettings:
                 raise UsageError(f"--{name} {value}: take a number of bytes above 0")
         if self.until_offset < 0 or self.max_fill < 0:
             raise UsageError("--until-offset and --max-fill take a number from 0 on")
+        if not self.out:
+            raise UsageError("--out: name a folder")
         if not self.only or set(self.only) - set(PARTS):
             raise UsageError(f"--only {','.join(self.only)}: take one or more of {', '.join(PARTS)}")
         _ = self.window, self.delays

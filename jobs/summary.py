@@ -11,6 +11,8 @@ from jobs import __version__
 from storage_format.names import escape
 
 WARNING_LINES_MAX = 1000
+RATE_RECORDS_MIN = 100_000
+"""Below that a rate says more of Spark's start than of the build."""
 
 
 @dataclass
@@ -36,27 +38,29 @@ class Summary:
     def add_damage(self, segment: str, offset: int, length: int, reason: str, *, lost: bool = True) -> None:
         """One damaged place, with its warning; ``lost`` False for a torn tail, which every crash leaves."""
         self.damage.append({"segment": segment, "offset": offset, "length": length, "reason": reason})
-        what = "skipped" if lost else "cut"
-        self.warnings.append(f"{what} {length} bytes at offset {offset} (segment {segment}): {reason}")
+        what = "damage" if lost else "cut"
+        self.warnings.append(f"{what}: segment {segment}, offset {offset}, {length} bytes: {reason}")
 
     def add_decision(self, kind: str, topic: str, queue: int, offset: int, count: int) -> None:
         """One thing done to a queue's order, with its warning."""
         self.decisions.append({"kind": kind, "topic": escape(topic), "queue": queue, "offset": offset, "count": count})
-        self.warnings.append(f"queue {escape(topic)}/{queue}: {_DECISIONS.get(kind, kind)} at offset {offset}: {count} units")
+        self.warnings.append(f"queue {escape(topic)}/{queue}: {_DECISIONS.get(kind, kind)}: offset {offset}, units {count}")
 
     def to_text(self) -> str:
         """What a person reads at the end of a run that published."""
-        rate = self.records / self.seconds["build"] if self.seconds["build"] else 0.0
+        took = f"took     {self.seconds['build']:.1f} s"
+        if self.records >= RATE_RECORDS_MIN:
+            took += f" ({self.records / self.seconds['build']:,.0f} records/s)"
         lines = [
             f"read     {self.bytes:,} bytes, {self.records:,} records",
             (
                 f"wrote    {self.units:,} units in {self.files['consumequeue']:,} ConsumeQueue files, "
                 f"{self.items:,} items in {self.files['index']:,} IndexFiles"
             ),
-            f"took     {self.seconds['build']:.1f} s ({rate:,.0f} records/s), session {self.seconds['session']:.1f} s",
+            f"{took}, session {self.seconds['session']:.1f} s",
         ]
         if self.damage:
-            lines.append(f"damage   {len(self.damage):,} places, see the warnings")
+            lines.append(f"damage   {len(self.damage):,} in all, see the warnings")
         return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from storage_format import record as r
 from storage_format.range_summary import RangeSpec, RangeSummary
+from storage_format.walk_state import INT64_MAX
 
 TORN_TAIL_MAX: Final = 16 << 20
 """Damage with no good record after it, at most so far before the last byte that is not zero, is a torn tail."""
@@ -98,6 +99,7 @@ def _chain_segment(
         loose.last_good = max(loose.last_good, s.last_good, s.after_tail)
         if s.later >= 0:
             chain.later = s.later
+            loose.last_good = max(loose.last_good, s.later)
             return False
         if s.after_tail >= 0:
             # The walk was stopped at damage before a good record: nothing behind it will be built.
@@ -113,8 +115,13 @@ def _chain_segment(
     return True
 
 
-def chain_ranges(segments: list[Segment], ranges: dict[int, list[RangeSpec]], summaries: dict[int, RangeSummary]) -> Chain:
-    """Chain a whole log: ``ranges`` by segment start, in order; ``summaries`` by range number.
+def chain_ranges(
+    segments: list[Segment],
+    ranges: dict[int, list[RangeSpec]],
+    summaries: dict[int, RangeSummary],
+    until: int = INT64_MAX,
+) -> Chain:
+    """Chain a log below ``until``: ``ranges`` by segment start, in order; ``summaries`` by range number.
 
     While ``rescans`` is not empty the rest is provisional: scan those (under fresh numbers), put them in the place of the
     rejected ranges from their ``low`` on, and chain again.
@@ -139,7 +146,8 @@ def chain_ranges(segments: list[Segment], ranges: dict[int, list[RangeSpec]], su
     if trailing and loose.nonzero >= trailing[0].offset:
         first = trailing[0]
         length = loose.nonzero + 1 - first.offset
-        torn = length <= TORN_TAIL_MAX
+        # Where the log was not read to its end, good records may follow.
+        torn = length <= TORN_TAIL_MAX and not any(segment.data_end > until for segment in segments)
         reason = f"torn tail: {first.reason}" if torn else first.reason
         hole = Hole(first.segment, first.offset, length, reason)
         if torn:

@@ -145,7 +145,7 @@ def irregular(runs: Sequence[Run]) -> list[tuple[str, int, int]]:
     for before, after in pairwise(joined):
         end = before[-1][0] + before[-1][1]
         first = after[0][0]
-        found.append(("repeat" if first < end else "gap", first, abs(first - end)))
+        found.append(("repeat", first, end - first) if first < end else ("gap", end, first - end))
     return found
 
 

@@ -62,7 +62,7 @@ def _places(store: Path) -> list[Place]:
         data, at = path.read_bytes(), 0
         while at + 8 <= len(data):
             size, magic = struct.unpack_from(">iI", data, at)
-            if magic == MAGIC_BLANK or magic not in (MAGIC_V1, MAGIC_V2):
+            if size < 91 or magic == MAGIC_BLANK or magic not in (MAGIC_V1, MAGIC_V2):
                 break
             (sysflag,) = struct.unpack_from(">i", data, at + 36)
             body = 88 + (12 if sysflag & BORN_V6 else 0) + (12 if sysflag & STORE_V6 else 0)

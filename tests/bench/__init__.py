@@ -1,0 +1,1 @@
+"""Measurements that take minutes or gigabytes: run by name, not in CI."""
