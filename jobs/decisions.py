@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from jobs.scanning import Scan
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
 from storage_format import record as r
-from storage_format.chain import Chain, Segment
+from storage_format.chain import Chain, Hole, Segment
 from storage_format.errors import RefusedError
 from storage_format.names import escape
 from storage_format.range_summary import RangeSummary
+from storage_format.walk_state import INT64_MAX
 from udfs import schemas
 from udfs.judge import Judge
-
-CUTS_MAX = 16
-"""How often out-of-line records may move the end of a log that is built up to its first damage."""
 
 
 @dataclass
@@ -32,90 +30,88 @@ def segment_of(segments: list[Segment], offset: int) -> str:
     return next((s.name for s in reversed(segments) if s.start <= offset), "")
 
 
-def report_damage(summary: Summary, chain: Chain) -> None:
-    for hole in chain.holes:
-        summary.add_damage(hole.segment, hole.offset, hole.length, hole.reason)
-    if chain.torn:
-        torn = chain.torn
-        summary.add_damage(torn.segment, torn.offset, torn.length, torn.reason, lost=False)
+def decide(
+    scan: Scan, settings: BuildSettings, segments: list[Segment], chain: Chain, summary: Summary
+) -> tuple[list[RangeSummary], Order]:
+    """The ranges to build from, and where the units of disordered queues go; all of it is told in the summary.
 
-
-def decide_damage(scan: Scan, settings: BuildSettings, chain: Chain, summary: Summary) -> list[RangeSummary]:
-    """The ranges to build from. Raises RefusedError where the policy is fail and there is damage."""
-    accepted = chain.accepted
-    if chain.holes and settings.on_damage == "stop":
-        first = chain.holes[0]
-        summary.add_damage(first.segment, first.offset, first.length, first.reason)
-        summary.warnings.append(f"built up to offset {first.offset}; what follows is left out")
-        return scan.cut(accepted, first.offset)
-    report_damage(summary, chain)
-    if chain.holes and settings.on_damage == "fail":
-        first = chain.holes[0]
+    Raises RefusedError as the policies say.
+    """
+    stop, accepted, holes, torn = settings.on_damage == "stop", chain.accepted, chain.holes, chain.torn
+    offsets = [hole.offset for hole in holes]
+    if holes and stop:
+        holes, torn = holes[:1], None
+        accepted = scan.cut(accepted, holes[0].offset)
+    if holes and settings.on_damage == "fail":
+        _report(summary, holes, torn)
+        first = holes[0]
         raise RefusedError(
             f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
-            f" ({len(chain.holes)} in all): choose --on-damage stop or salvage"
+            f" ({len(holes)} in all): choose --on-damage stop or salvage"
         )
-    return accepted
+    words = _judge(scan, settings, accepted, offsets, INT64_MAX)
+    if settings.queue_order == "fail" and words:
+        _report(summary, holes, torn)
+        _refuse_order(summary, words)
+    lost = _lost(segments, words)
+    if lost and stop:
+        # What the whole log says of the records below the cut stays true; what lies behind it is not built.
+        holes, torn = lost[:1], None
+        words = _judge(scan, settings, accepted, offsets, holes[0].offset)
+        accepted, lost = scan.cut(accepted, holes[0].offset), []
+    _report(summary, [*holes, *lost], torn)
+    if holes and stop:
+        summary.warnings.append(f"built up to offset {holes[0].offset}; what follows is left out")
+    for word in words:
+        for kind, offset, count in word["decisions"]:
+            summary.add_decision(kind, word["topic"], word["queue"], offset, count)
+    if lost and settings.on_damage == "fail":
+        raise RefusedError(
+            f"segment {lost[0].segment}: damage at offset {lost[0].offset}: {lost[0].reason}"
+            f" ({len(lost)} in all): choose --on-damage stop or salvage"
+        )
+    filled = sum(rows for word in words for _, rows, _ in word["fills"])
+    if filled > settings.max_fill:
+        raise RefusedError(
+            f"queues: {filled} missing offsets would have to be filled, more than --max-fill {settings.max_fill}"
+        )
+    return accepted, Order([[w["topic"], w["queue"], w["kept"], w["fills"]] for w in words])
 
 
-def judge_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], holes: list[int]) -> list[dict[str, Any]]:
-    """What reducers say of queues out of order."""
+def _judge(
+    scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], holes: list[int], cut: int
+) -> list[dict[str, Any]]:
+    """What reducers say of queues out of order, below the offset ``cut``."""
     if not any(summary.units for summary in accepted):
         return []
-    judge = Judge(settings.queue_order, tuple(holes))
+    judge = Judge(settings.queue_order, tuple(holes), cut)
     words = scan.engine.reduce(schemas.RUNS, scan.left_out(accepted), None, judge)
     return sorted((json.loads(word) for word in words), key=lambda w: (w["topic"], w["queue"]))
 
 
-def decide_order(
-    scan: Scan, settings: BuildSettings, segments: list[Segment], chain: Chain, accepted: list[RangeSummary],
-    summary: Summary,
-) -> tuple[list[RangeSummary], Order]:  # fmt: skip
-    """The ranges to build from, and where the units of disordered queues go. Raises RefusedError as the policies say."""
-    holes = [hole.offset for hole in chain.holes]
-    for _ in range(CUTS_MAX):
-        words = judge_queues(scan, settings, accepted, holes)
-        if settings.queue_order == "fail" and words:
-            for word in words:
-                for kind, offset, count in word["decisions"]:
-                    summary.add_decision(kind, word["topic"], word["queue"], offset, count)
-            first = words[0]
-            kind, offset, count = first["decisions"][0]
-            raise RefusedError(
-                f"queue {escape(first['topic'])}/{first['queue']}: {kind} of {count} at queue offset {offset}"
-                f" ({len(words)} queues out of order): choose --queue-order logical or broker"
-            )
-        lost = [(place, size, word) for word in words for place, size, _ in word.get("lost", [])]
-        lost.sort(key=lambda entry: entry[0])
-        if lost and settings.on_damage == "stop":
-            place, size, word = lost[0]
-            summary.add_damage(segment_of(segments, place), place, size, _out_of_line(word))
-            summary.warnings.append(f"built up to offset {place}; what follows is left out")
-            accepted = scan.cut(accepted, place)
-            continue
-        _report_order(summary, segments, words)
-        if lost and settings.on_damage == "fail":
-            place, _, word = lost[0]
-            raise RefusedError(
-                f"segment {segment_of(segments, place)}: damage at offset {place}: {_out_of_line(word)}"
-                f" ({len(lost)} in all): choose --on-damage stop or salvage"
-            )
-        filled = sum(rows for word in words for _, rows, _ in word["fills"])
-        if filled > settings.max_fill:
-            raise RefusedError(
-                f"queues: {filled} missing offsets would have to be filled, more than --max-fill {settings.max_fill}"
-            )
-        return accepted, Order([[w["topic"], w["queue"], w["kept"], w["fills"]] for w in words])
-    raise RefusedError("queues: records out of line at too many places: choose --on-damage salvage")
-
-
-def _out_of_line(word: dict[str, Any]) -> str:
-    return f"{r.OUT_OF_LINE} (queue {escape(word['topic'])}/{word['queue']})"
-
-
-def _report_order(summary: Summary, segments: list[Segment], words: list[dict[str, Any]]) -> None:
+def _refuse_order(summary: Summary, words: list[dict[str, Any]]) -> NoReturn:
     for word in words:
-        for place, size, _ in word["lost"]:
-            summary.add_damage(segment_of(segments, place), place, size, _out_of_line(word))
         for kind, offset, count in word["decisions"]:
             summary.add_decision(kind, word["topic"], word["queue"], offset, count)
+    kind, offset, count = words[0]["decisions"][0]
+    raise RefusedError(
+        f"queue {escape(words[0]['topic'])}/{words[0]['queue']}: {kind} of {count} at queue offset {offset}"
+        f" ({len(words)} queues out of order): choose --queue-order logical or broker"
+    )
+
+
+def _lost(segments: list[Segment], words: list[dict[str, Any]]) -> list[Hole]:
+    """Records out of line, as damage."""
+    found = [
+        Hole(segment_of(segments, place), place, size, f"{r.OUT_OF_LINE} (queue {escape(word['topic'])}/{word['queue']})")
+        for word in words
+        for place, size, _ in word.get("lost", [])
+    ]
+    return sorted(found, key=lambda hole: (hole.offset, hole.reason))
+
+
+def _report(summary: Summary, holes: list[Hole], torn: Hole | None) -> None:
+    for hole in sorted(holes, key=lambda hole: (hole.offset, hole.reason)):
+        summary.add_damage(hole.segment, hole.offset, hole.length, hole.reason)
+    if torn:
+        summary.add_damage(torn.segment, torn.offset, torn.length, torn.reason, lost=False)

@@ -30,6 +30,10 @@ class Scan:
     ranges: dict[int, list[RangeSpec]] = field(default_factory=dict)
     rounds: int = 0
     until: int = INT64_MAX
+    """what was scanned ends there"""
+    until_read: int = INT64_MAX
+    """what is built ends there, when more was scanned"""
+    range_size: int = 1
 
     def _round(self, specs: list[RangeSpec]) -> None:
         if not specs:
@@ -53,7 +57,7 @@ class Scan:
 
     def first(self, segments: list[Segment], range_size: int, until: int) -> None:
         """Scan everything below ``until`` for the first time."""
-        self.until = until
+        self.until, self.range_size = until, range_size
         specs = cut_ranges(segments, range_size, until)
         for segment in segments:
             self.ranges[segment.start] = []
@@ -65,8 +69,11 @@ class Scan:
         """Chain the ranges, scanning again where a guess was wrong, until they chain."""
         while True:
             chain = chain_ranges(segments, self.ranges, self.summaries, self.until)
+            if not chain.rescans and chain.unsure:
+                self._read_on(segments)
+                continue
             if not chain.rescans:
-                return chain
+                return self._below(chain)
             again: list[RangeSpec] = [
                 dataclasses.replace(spec, number=len(self.summaries) + k) for k, spec in enumerate(chain.rescans)
             ]
@@ -75,6 +82,28 @@ class Scan:
                 kept = [old for old in self.ranges[spec.segment_start] if old.number not in rejected]
                 self.ranges[spec.segment_start] = [*kept, spec]
             self._round(again)
+
+    def _read_on(self, segments: list[Segment]) -> None:
+        """Look behind --until-offset as well, for good records that make damage before it no torn tail."""
+        again: list[RangeSpec] = []
+        for spec in cut_ranges(segments, max(1, self.range_size), INT64_MAX):
+            low = max(spec.low, self.until)
+            if low < spec.high:
+                number = len(self.summaries) + len(again)
+                again.append(dataclasses.replace(spec, number=number, low=low, known=spec.known and low == spec.low))
+        self.until_read, self.until = self.until, INT64_MAX
+        for spec in again:
+            self.ranges[spec.segment_start].append(spec)
+        self._round(again)
+
+    def _below(self, chain: Chain) -> Chain:
+        """The chain without what was read behind --until-offset."""
+        until = self.until_read
+        chain.accepted = [summary for summary in chain.accepted if summary.low < until]
+        chain.holes = [hole for hole in chain.holes if hole.offset < until]
+        if chain.torn and chain.torn.offset >= until:
+            chain.torn = None
+        return chain
 
     def cut(self, accepted: list[RangeSummary], at: int) -> list[RangeSummary]:
         """The accepted ranges without any record from ``at`` on; the range it lies in may be scanned again up to there."""

@@ -47,6 +47,8 @@ class Chain:
     rescans: list[RangeSpec] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
     torn: Hole | None = None
+    unsure: bool = False
+    """the part that was read ends in damage, and there is more: only that tells whether it is a torn tail"""
     later: int = -1
     """first record above --until-time, if it was met"""
 
@@ -67,25 +69,30 @@ def _chain_segment(
     """Chain one segment; returns whether the log goes on behind it (False at --until-time, or damage to stop at)."""
     expected, hole, code = segment.start, -1, 0
     high = ranges[-1].high
+    unseen = -1  # index of the range from which on nobody has looked at the place where a record should start
 
     def note(offset: int, length: int, why: int) -> None:
         loose.holes.append(Hole(segment.name, offset, length, r.REASONS[why]))
 
+    def again(index: int, low: int) -> bool:
+        """Everything from ``low`` on is scanned again, now from a known place."""
+        chain.rejected.extend(spec.number for spec in ranges[index:])
+        chain.rescans.append(RangeSpec(-1, segment.path, segment.start, segment.segment_end, segment.data_end, low, high, True))
+        return True
+
     for index, spec in enumerate(ranges):
         s = summaries[spec.number]
+        if unseen >= 0 and (s.first >= 0 or s.last_nonzero >= 0):
+            return again(unseen, hole)
         if hole < 0:
             if expected >= spec.high:
                 chain.rejected.append(s.number)
                 continue
             if not s.known and s.first != expected:
                 if s.first < 0 and s.last_nonzero < expected:
-                    hole, code = expected, r.ZERO
+                    hole, code, unseen = expected, r.ZERO, index
                     continue
-                chain.rejected.extend(later.number for later in ranges[index:])
-                chain.rescans.append(
-                    RangeSpec(-1, segment.path, segment.start, segment.segment_end, segment.data_end, expected, high, True)
-                )
-                return True
+                return again(index, expected)
         elif s.first < 0:
             loose.nonzero = max(loose.nonzero, s.last_nonzero)
             continue
@@ -103,8 +110,13 @@ def _chain_segment(
             return False
         if s.after_tail >= 0:
             # The walk was stopped at damage before a good record: nothing behind it will be built.
-            note(s.tail, s.after_tail - s.tail, s.tail_code)
+            note(s.tail, s.tail_length or s.after_tail - s.tail, s.tail_code)
             return False
+        if s.tail_length:
+            note(s.tail, s.tail_length, s.tail_code)
+            loose.nonzero = max(loose.nonzero, s.tail + s.tail_length - 1, s.last_nonzero)
+            expected = s.tail + s.tail_length
+            continue
         if s.tail >= 0:
             hole, code = s.tail, s.tail_code
             loose.nonzero = max(loose.nonzero, s.last_nonzero)
@@ -129,12 +141,12 @@ def chain_ranges(
     chain, loose = Chain(), _Loose()
     end = segments[0].start if segments else 0
     for segment in segments:
-        if segment.start not in ranges:
-            break
         size = max(1, segment.segment_end - segment.start)
-        for missing in range(end, segment.start, size):
+        for missing in range(end, min(segment.start, until), size):
             loose.holes.append(Hole(f"{missing:020d}", missing, size, r.MISSING_SEGMENT))
             loose.last_missing = missing
+        if segment.start not in ranges or segment.start >= until:
+            break
         end = segment.segment_end
         if not ranges[segment.start]:
             continue
@@ -147,7 +159,8 @@ def chain_ranges(
         first = trailing[0]
         length = loose.nonzero + 1 - first.offset
         # Where the log was not read to its end, good records may follow.
-        torn = length <= TORN_TAIL_MAX and not any(segment.data_end > until for segment in segments)
+        chain.unsure = any(segment.data_end > until for segment in segments)
+        torn = length <= TORN_TAIL_MAX
         reason = f"torn tail: {first.reason}" if torn else first.reason
         hole = Hole(first.segment, first.offset, length, reason)
         if torn:

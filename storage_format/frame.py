@@ -152,6 +152,7 @@ def find_record(
     segment_end: int,
     data_end: int,
     crc_mode: int,
+    v1_only: bool,
     rec: npt.NDArray[np.int64],
     spans: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
@@ -170,6 +171,8 @@ def find_record(
         # Where it lies is asked first: it is wrong for all but true records, and then nothing more is read for it.
         if data[at + 4] == 0xDA and data[at + 5] == 0xA3 and int64_at(data, at + r.AT_PHYSICAL_OFFSET) == base + at:
             found = check_record(data, filled, base, at, segment_end, data_end, crc_mode, rec, spans)
+            if v1_only and int32_at(data, at + 4) == r.MAGIC_V2:
+                found = r.BAD_VERSION
             if found == r.GOOD or found == r.MORE:
                 return found, at
         at += 1

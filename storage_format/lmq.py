@@ -12,7 +12,7 @@ from storage_format import record as r
 from storage_format import walk_state as w
 from storage_format.java_text import decode_at, parse_number
 from storage_format.jit import jit
-from storage_format.names import LMQ, PLAIN, SLASH, NameArrays, find_name
+from storage_format.names import LMQ, PLAIN, SEEN, SLASH, NameArrays, find_name
 from storage_format.walk_state import INT64_MAX
 
 _COMMA: Final = 0x2C
@@ -116,6 +116,7 @@ def dispatch_lmq(
             state[w.LMQ_SLASH] += 1
         else:
             _, offset = parse_number(data, o, o_stop, -INT64_MAX - 1, INT64_MAX)
+            names.flags[name] |= SEEN
             lmq_id = 0 if names.flags[name] & LMQ else queue_id
             queue = w.enter_queue(queues, state, np.int64(names.canonical[name]), lmq_id)
             w.put_unit(units, queues, state, queue, offset, place, size, tags_code)

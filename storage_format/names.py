@@ -24,6 +24,10 @@ DISPATCHES: Final = 8
 """a record of this topic may be dispatched to LMQs as well"""
 INCLUDED: Final = 16
 LMQ: Final = 32
+UNUSUAL: Final = 64
+"""plain, but refused by ``TopicValidator``"""
+SEEN: Final = 128
+"""a record of the range being scanned was dispatched to it"""
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 RETRY_PREFIX: Final = "%RETRY%"
@@ -120,6 +124,7 @@ class NameTable:
 
     def _flags(self, name: str) -> int:
         flags = PLAIN if path_component(name) is not None else 0
+        flags |= 0 if is_usual(name) else UNUSUAL
         flags |= SLASH if "/" in name else 0
         flags |= SCHEDULE if name == SCHEDULE_TOPIC else 0
         flags |= LMQ if name.startswith(LMQ_PREFIX) else 0
@@ -138,12 +143,22 @@ class NameTable:
             a = a._replace(
                 **{f: np.concatenate([getattr(a, f), np.zeros_like(getattr(a, f))]) for f in a._fields[1:3]},
                 **{f: np.concatenate([getattr(a, f), np.zeros_like(getattr(a, f))]) for f in a._fields[4:]},
-                slots=np.full(4 * len(a.slots), -1, np.int32),
+                slots=np.full(2 * len(a.slots), -1, np.int32),
             )
             self.crc = np.concatenate([self.crc, np.zeros_like(self.crc)])
             self.arrays = a
             for entry in range(count):
                 self._place(entry)
+
+    def forget_seen(self) -> None:
+        """A new range begins."""
+        self.arrays.flags[:] &= ~SEEN
+
+    def seen_unusual(self, limit: int) -> list[str]:
+        """The first unusual names, in their order, that the range's records were dispatched to."""
+        wanted = UNUSUAL | SEEN
+        found = np.flatnonzero((self.arrays.flags[: len(self.texts)] & wanted) == wanted)
+        return sorted({self.texts[k] for k in found})[:limit]
 
     def _place(self, entry: int) -> None:
         a = self.arrays

@@ -57,11 +57,12 @@ def _keep(placement: Placement, parts: list[Run]) -> None:
     placement.kept.append([parts[0][0], sum(run[1] for run in parts), parts[0][2], parts[-1][3], 0])
 
 
-def order_logical(runs: Sequence[Run], holes: Sequence[int]) -> Placement:
+def order_logical(runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 1) -> Placement:
     """A unit stands at its QUEUEOFFSET; ``holes`` are the offsets of damage in the log, ascending.
 
     A record below the queue's end opens a new generation, which drops what stood at or above it, if its QUEUEOFFSET is 0 or
-    it is continued; one above the end counts if it is continued or damage lies between. All others are out of line.
+    it is continued; one above the end counts if it is continued or damage lies between. All others are out of line. What lies
+    at or behind the offset ``cut`` of the log may continue what lies before it, and counts for nothing else.
     """
     out = Placement()
     end, last_place = -1, -1
@@ -70,6 +71,8 @@ def order_logical(runs: Sequence[Run], holes: Sequence[int]) -> Placement:
         # A short stretch is judged record by record: damage may lie between its two.
         for some in [parts] if rows >= CONTINUED else [[run] for run in parts]:
             first = some[0][0]
+            if some[0][2] >= cut:
+                break
             if end >= 0 and first < end:
                 if first != 0 and rows < CONTINUED:
                     out.lost.append([some[0][2], some[0][3] - some[0][2], first])

@@ -13,7 +13,7 @@ from storage_format import record as r
 from storage_format import walk_state as w
 from storage_format.digest import ChunkDigests
 from storage_format.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, TOTAL, find_record, int16_at, int32_at
-from storage_format.names import PLAIN, NameTable, is_usual
+from storage_format.names import NameTable
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.walk import WalkOptions, walk
 
@@ -94,7 +94,7 @@ class RangeScanner:
 
     def _grow_queues(self) -> None:
         old, count = self.queues, int(self._state[w.QUEUES])
-        self._new_queues(4 * len(old.slots))
+        self._new_queues(2 * len(old.slots))
         self._state[w.QUEUES] = 0
         for k in range(count):
             w.enter_queue(self.queues, self._state, int(old.name[k]), int(old.queue_id[k]))
@@ -157,6 +157,7 @@ class RangeScanner:
         for k in (w.FIRST_DISPATCHED, w.LAST_DISPATCHED, w.WAITING, w.LAST_GOOD):
             self._state[k] = -1
         self._new_queues(1 << 16)
+        self.names.forget_seen()
         self._digests = ChunkDigests(spec.segment_start, spec.data_end, spec.low, spec.high)
         if not len(self._buffer):
             self._buffer = np.empty(settings.chunk, np.uint8)
@@ -166,6 +167,7 @@ class RangeScanner:
         state, rec, spans = self._state, self._rec, self._spans
         searching = not spec.known
         hole, hole_code = (-1, r.NOT_FOUND) if spec.known else (spec.low, r.NOT_FOUND)
+        hole_length = 0
         at = 0
         if spec.known:
             out.first = spec.low
@@ -175,11 +177,12 @@ class RangeScanner:
                 before = at
                 code, at = find_record(
                     self._buffer, self._filled, self._base, at, limit, spec.segment_end, spec.data_end,
-                    self._search_crc, rec, spans,
+                    self._search_crc, settings.broker_version == "4.9", rec, spans,
                 )  # fmt: skip
                 self._note_nonzero(before, min(at, self._filled))
                 if code == r.NOT_FOUND:
-                    out.tail, out.tail_code = hole, hole_code
+                    self._note_rest(spec.high)
+                    out.tail, out.tail_code, out.tail_length = hole, hole_code, hole_length
                     break
                 if code == r.MORE:
                     if self._is_sane(at):
@@ -190,7 +193,7 @@ class RangeScanner:
                     continue
                 place = self._base + at
                 if settings.stop_at_damage and hole_code != r.NOT_FOUND:
-                    out.tail, out.tail_code, out.after_tail = hole, hole_code, place
+                    out.tail, out.tail_code, out.tail_length, out.after_tail = hole, hole_code, hole_length, place
                     break
                 if hole_code != r.NOT_FOUND:
                     out.holes.append([hole, place - hole, hole_code])
@@ -227,6 +230,7 @@ class RangeScanner:
                 hole, hole_code = place, r.BAD_LENGTHS if code == r.MORE else code
                 # What follows a record of known extent is looked at behind it, not inside it.
                 step = int(rec[TOTAL]) if code >= r.FIRST_FRAMED else 1
+                hole_length = step if step > 1 else 0
                 self._note_nonzero(at, min(at + step, self._filled))
                 at += step
                 searching = True
@@ -239,14 +243,16 @@ class RangeScanner:
         if len(view) and view.any():
             self.summary.last_nonzero = self._base + high - 1 - int(np.argmax(view[::-1] != 0))
 
+    def _note_rest(self, high: int) -> None:
+        """The last bytes of a range are too few for a record, but not for a filler: they count as not zero all the same."""
+        while self._base + self._filled < high:
+            self._rec[TOTAL] = 1
+            at = self._more(self._filled, high)
+            self._note_nonzero(at, self._filled)
+
     def _add_name(self) -> None:
         raw = self._buffer[self._state[w.NAME_START] : self._state[w.NAME_END]].tobytes()
-        entry = self.names.add(raw)
-        text = self.names.texts[entry]
-        if self.names.arrays.flags[entry] & PLAIN and not is_usual(text):
-            unusual = self.summary.unusual_names
-            if text not in unusual and len(unusual) < UNUSUAL_NAMES_MAX:
-                unusual.append(text)
+        self.names.add(raw)
 
     def _flush(self) -> Block:
         state = self._state
@@ -293,4 +299,5 @@ class RangeScanner:
         out.last_time, out.last_unit_time = int(state[w.LAST_TIME]), int(state[w.LAST_UNIT_TIME])
         out.time_min, out.time_max = int(state[w.TIME_MIN]), int(state[w.TIME_MAX])
         out.waiting = int(state[w.WAITING])
+        out.unusual_names = self.names.seen_unusual(UNUSUAL_NAMES_MAX)
         out.lmq_slash, out.lmq_malformed = int(state[w.LMQ_SLASH]), int(state[w.LMQ_BAD])

@@ -39,6 +39,8 @@ class RangeSummary:
     tail: int = -1
     """first place that is no record, with none after it in the range"""
     tail_code: int = 0
+    tail_length: int = 0
+    """bytes of the damage at ``tail`` where they are known, as for a whole record with a wrong CRC"""
     after_tail: int = -1
     """stop: the next good record after the damage at which the walk was stopped"""
     last_nonzero: int = -1

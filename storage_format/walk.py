@@ -29,7 +29,7 @@ from storage_format.frame import (
 from storage_format.java_text import java_hash, parse_number, signed32
 from storage_format.jit import jit
 from storage_format.lmq import check_lmq, dispatch_lmq
-from storage_format.names import DISPATCHES, INCLUDED, PLAIN, SCHEDULE, NameArrays, find_name
+from storage_format.names import DISPATCHES, INCLUDED, PLAIN, SCHEDULE, SEEN, NameArrays, find_name
 from storage_format.walk_state import (
     EXCLUDED,
     FIRST_DISPATCHED,
@@ -185,6 +185,7 @@ def walk(
             return r.QUEUES_FULL, at
 
         if has_unit and options.want_units:
+            names.flags[name] |= SEEN
             queue = enter_queue(queues, state, np.int64(names.canonical[name]), rec[QUEUE_ID])
             put_unit(units, queues, state, queue, rec[QUEUE_OFFSET], place, size, tags_code)
             if lmq == r.GOOD:

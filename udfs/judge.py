@@ -13,15 +13,20 @@ import pyarrow as pa
 
 from storage_format import cells
 from storage_format.queue_order import irregular, order_broker, order_logical
+from storage_format.walk_state import INT64_MAX
 from udfs import schemas
 
 
 @dataclass(frozen=True)
 class Judge:
-    """``policy`` is logical, broker or fail; ``holes`` are the offsets of damage in the log, ascending."""
+    """``policy`` is logical, broker or fail; ``holes`` are the offsets of damage in the log, ascending.
+
+    Records from the offset ``cut`` on are seen, but nothing is decided of them.
+    """
 
     policy: str
     holes: tuple[int, ...]
+    cut: int = INT64_MAX
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         queues: dict[tuple[bytes, int], list[np.ndarray[tuple[int, int], np.dtype[np.int64]]]] = defaultdict(list)
@@ -45,6 +50,6 @@ class Judge:
             if self.policy == "fail":
                 word["decisions"] = irregular(runs)
             else:
-                order = order_broker(runs) if self.policy == "broker" else order_logical(runs, self.holes)
+                order = order_broker(runs) if self.policy == "broker" else order_logical(runs, self.holes, self.cut)
                 word |= dataclasses.asdict(order)
             yield json.dumps(word)

@@ -47,8 +47,9 @@ class WriteIndex:
             hashes = np.ascontiguousarray(chunk["key_hash"])
             used += ix.link_items(hashes, number, slots, prev)
             number += len(chunk)
-            first = chunk[0] if first is None else first
-            last = chunk[-1]
+            # Copies: the next chunk comes in the same buffer.
+            first = chunk[0].copy() if first is None else first
+            last = chunk[-1].copy()
         inherited = (int(before["time"]), int(before["place"])) if before is not None else None
         if first is None or last is None:
             header = ix.empty_header(inherited, self.broker_version)

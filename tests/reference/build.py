@@ -84,10 +84,9 @@ def _build(found: log.Log, rules: Settings, summary: Summary) -> dict[str, bytes
         else:
             judged = _judge(wanted, found.damage, rules)
             cut = _out_of_line(judged, rules, summary)
-            good = [r for r in good if r.offset < cut]
             wanted = [r for r in wanted if r.offset < cut]
             queues = _logical_queues(judged, cut, rules, summary)
-    return _files(good, wanted, queues, rules, summary)
+    return _files(wanted, queues, rules, summary)
 
 
 def _until(found: log.Log, rules: Settings) -> tuple[list[Record], list[Damage], Damage | None]:
@@ -136,8 +135,6 @@ def _logical_queues(judged: dict[QueueKey, list[Verdict]], cut: int, rules: Sett
         for verdict in verdicts:
             if verdict.does == queue_order.GENERATION:
                 _decide(summary, "generation", key, verdict.unit.queue_offset, verdict.count)
-            if verdict.does == queue_order.JUMP and verdict.count > rules.max_fill:
-                raise Refused("more missing queue offsets than may be filled")
         standing, fills = queue_order.settle(verdicts)
         for missing in sorted(fills):
             if missing - 1 not in fills:
@@ -148,6 +145,8 @@ def _logical_queues(judged: dict[QueueKey, list[Verdict]], cut: int, rules: Sett
         summary.fills += len(fills)
         if packed:
             files |= cq.queue_files(key, packed, rules.cq_file_size)
+    if summary.fills > rules.max_fill:
+        raise Refused("more missing queue offsets than may be filled")
     return files
 
 
@@ -170,14 +169,12 @@ def _decide(summary: Summary, kind: str, key: QueueKey, offset: int, count: int)
     summary.decisions.append({"kind": kind, "topic": key[0], "queue": key[1], "offset": offset, "count": count})
 
 
-def _files(
-    good: list[Record], wanted: list[Record], queues: dict[str, bytes], rules: Settings, summary: Summary
-) -> dict[str, bytes]:
+def _files(wanted: list[Record], queues: dict[str, bytes], rules: Settings, summary: Summary) -> dict[str, bytes]:
     index = IndexService(rules.hash_slots, rules.index_items)
     for record in wanted:
         index.build(record)
         summary.warnings.extend(record.warnings)
-    last = good[-1] if good else None
+    last = wanted[-1] if wanted else None
     dispatched = next((r for r in reversed(wanted) if r.gets_unit), None)
     state = checkpoint(rules.checkpoint, rules.broker_version, last, dispatched, index.files)
     if rules.checkpoint == "safe" and index.files:
@@ -189,6 +186,6 @@ def _files(
         summary.items = sum(len(f.items) for f in index.files)
     if "checkpoint" in rules.only:
         files["checkpoint"] = state
-    summary.records = len(good)
+    summary.records = len(wanted)
     summary.consumequeue_files = len(queues)
     return files

@@ -23,7 +23,7 @@ CRC_RESERVED = len(CRC_PROPERTY) + 1 + 10 + 1  # name, 0x01, ten digits, 0x02
 # Why something is not a record. SOUND: it lies where it says and its length and body CRC hold.
 ZEROS, MAGIC, SIZE, BLANK, POSITION, CRC = "zeros", "magic", "size", "blank", "position", "crc"
 NUMBER, PROPERTY_CRC, TOPIC, QUEUE, LMQ = "number", "property-crc", "topic", "queue", "lmq"
-SOUND = (NUMBER, PROPERTY_CRC, TOPIC, QUEUE, LMQ)
+SOUND = (NUMBER, TOPIC, QUEUE, LMQ)
 
 
 @dataclass(frozen=True)

@@ -6,27 +6,41 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from jobs.engine import Engine
 from jobs.summary import Summary
 from tests.golden.stores import read_files
-from tests.reference.build import reference_build
+from tests.reference.build import ReferenceBuild, reference_build
 from tests.reference.log import merged
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import local_build
 
 _RENAMED = {"include_topic": "include_topics", "exclude_topic": "exclude_topics"}
 SMALL = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 """File sizes at which small logs fill several files."""
 
 
-def differences(store: Path, out: Path, engine: LocalEngine | None = None, range_size: int = 0, **settings: Any) -> list[str]:
+def differences(
+    store: Path, out: Path, engine: Engine | None = None, range_size: int = 0, commitlog: list[Path] | None = None,
+    **settings: Any,
+) -> list[str]:  # fmt: skip
     """Build ``store`` both ways into ``out`` (emptied first); settings by the reference's names."""
     shutil.rmtree(out, ignore_errors=True)
-    truth = reference_build(store, **settings)
-    given = {_RENAMED.get(name, name): value for name, value in settings.items() if value is not None}
-    summary = local_build(store, out, engine, range_size=range_size, **given)
+    truth = reference_build(store, commitlog, **settings)
+    more = {"commitlogs": tuple(str(root) for root in commitlog)} if commitlog else {}
+    summary = local_build(store, out, engine, range_size=range_size, **project_settings(settings), **more)
+    return compare(summary, out, truth)
+
+
+def project_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """The reference's names of settings as those of the project."""
+    return {_RENAMED.get(name, name): value for name, value in settings.items() if value is not None}
+
+
+def compare(summary: Summary, out: Path, truth: ReferenceBuild) -> list[str]:
+    """What a build said and wrote into ``out`` beside the reference's build."""
     return [*_outcome(summary, truth), *_bytes(out, truth.files)]
 
 
-def _outcome(summary: Summary, truth: Any) -> list[str]:
+def _outcome(summary: Summary, truth: ReferenceBuild) -> list[str]:
     found = []
     if summary.exit != truth.summary.exit:
         found.append(f"exit {summary.exit} ({summary.error}) instead of {truth.summary.exit} ({truth.summary.refused})")

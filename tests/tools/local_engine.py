@@ -79,7 +79,7 @@ class QuietReporter(Reporter):
         pass
 
 
-def local_build(store: Path, out: Path, engine: LocalEngine | None = None, **settings: Any) -> Summary:
+def local_build(store: Path, out: Path, engine: Engine | None = None, **settings: Any) -> Summary:
     """A whole build in this process; the summary holds the exit status and the error, as the command line would say."""
     chosen = engine or LocalEngine()
 
@@ -87,8 +87,14 @@ def local_build(store: Path, out: Path, engine: LocalEngine | None = None, **set
     def engines() -> Iterator[Engine]:
         yield chosen
 
-    make: Callable[[], contextlib.AbstractContextManager[Engine]] = engines
-    job = Build(BuildSettings(store=str(store), out=str(out), **settings).check(), QuietReporter(), make)
+    return build_with(engines, store, out, **settings)
+
+
+def build_with(
+    engines: Callable[[], contextlib.AbstractContextManager[Engine]], store: Path, out: Path, **settings: Any
+) -> Summary:
+    """A whole build on whatever engine ``engines`` opens."""
+    job = Build(BuildSettings(store=str(store), out=str(out), **settings).check(), QuietReporter(), engines)
     try:
         job.run()
     except ReindexError as error:

@@ -24,7 +24,7 @@ def find(log: bytes, start: int, limit: int, step: int = 0, crc: int = frame.CRC
     filled, at = (min(start + step, len(log)) if step else len(log)), start
     while True:
         seen = np.concatenate([data[:filled], np.full(len(data) - filled, 0xDA, np.uint8)])
-        code, at = frame.find_record(seen, filled, BASE, at, limit, SEGMENT_END, BASE + len(log), crc, rec, spans)
+        code, at = frame.find_record(seen, filled, BASE, at, limit, SEGMENT_END, BASE + len(log), crc, False, rec, spans)
         if code != r.MORE:
             return int(code), int(at)
         assert filled < at + rec[frame.TOTAL] <= len(log)
