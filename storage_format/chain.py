@@ -103,6 +103,7 @@ def _chain_segment(
         for offset, length, why in s.holes:
             note(offset, length, why)
             loose.nonzero = max(loose.nonzero, offset + length - 1)
+        loose.nonzero = max(loose.nonzero, s.last_nonzero)
         loose.last_good = max(loose.last_good, s.last_good, s.after_tail)
         if s.later >= 0:
             chain.later = s.later
@@ -114,12 +115,11 @@ def _chain_segment(
             return False
         if s.tail_length:
             note(s.tail, s.tail_length, s.tail_code)
-            loose.nonzero = max(loose.nonzero, s.tail + s.tail_length - 1, s.last_nonzero)
+            loose.nonzero = max(loose.nonzero, s.tail + s.tail_length - 1)
             expected = s.tail + s.tail_length
             continue
         if s.tail >= 0:
             hole, code = s.tail, s.tail_code
-            loose.nonzero = max(loose.nonzero, s.last_nonzero)
         else:
             expected = s.end
     if hole >= 0:

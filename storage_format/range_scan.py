@@ -219,6 +219,7 @@ class RangeScanner:
                 break
             elif code == r.FILLER:
                 out.end = spec.segment_end
+                out.last_nonzero = place + r.FILLER_MIN - 1
                 break
             elif code == r.LATER:
                 out.end = out.later = place

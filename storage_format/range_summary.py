@@ -44,7 +44,7 @@ class RangeSummary:
     after_tail: int = -1
     """stop: the next good record after the damage at which the walk was stopped"""
     last_nonzero: int = -1
-    """last byte that is not zero at or after ``tail``"""
+    """last byte that is not zero at or after ``tail``, or in the filler that ends the walk"""
     later: int = -1
     """first record whose store time is above --until-time; the walk ended there"""
     holes: list[list[int]] = field(default_factory=list)

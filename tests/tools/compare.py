@@ -46,16 +46,15 @@ def _outcome(summary: Summary, truth: ReferenceBuild) -> list[str]:
         found.append(f"exit {summary.exit} ({summary.error}) instead of {truth.summary.exit} ({truth.summary.refused})")
     torn = [entry for entry in summary.damage if entry["reason"].startswith("torn tail")]
     damage = [(e["offset"], e["offset"] + e["length"]) for e in summary.damage if e not in torn]
-    ours, theirs = _merge(damage), merged(truth.summary.damage)
-    if ours != theirs:
-        found.append(f"damage {ours} instead of {theirs}")
+    spans, expected = _merge(damage), merged(truth.summary.damage)
+    if spans != expected:
+        found.append(f"damage {spans} instead of {expected}")
     tail = truth.summary.torn_tail
     if [(e["offset"], e["length"]) for e in torn] != ([(tail.offset, tail.length)] if tail else []):
         found.append(f"torn tail {torn} instead of {tail}")
     if summary.exit in (0, 3):
-        for name in ("records", "units", "items"):
-            if getattr(summary, name) != getattr(truth.summary, name):
-                found.append(f"{name} {getattr(summary, name)} instead of {getattr(truth.summary, name)}")
+        counts = [(name, getattr(summary, name), getattr(truth.summary, name)) for name in ("records", "units", "items")]
+        found += [f"{name} {ours} instead of {theirs}" for name, ours, theirs in counts if ours != theirs]
     return found
 
 

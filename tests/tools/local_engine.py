@@ -79,22 +79,27 @@ class QuietReporter(Reporter):
         pass
 
 
-def local_build(store: Path, out: Path, engine: Engine | None = None, **settings: Any) -> Summary:
+Engines = Callable[[], contextlib.AbstractContextManager[Engine]]
+
+
+def local_build(store: Path | str, out: Path, engine: Engine | None = None, **settings: Any) -> Summary:
     """A whole build in this process; the summary holds the exit status and the error, as the command line would say."""
-    chosen = engine or LocalEngine()
+    return run_build(BuildSettings(store=str(store), out=str(out), **settings).check(), single(engine or LocalEngine()))
+
+
+def single(engine: Engine) -> Engines:
+    """Opens ``engine`` for a run, and leaves it open."""
 
     @contextlib.contextmanager
     def engines() -> Iterator[Engine]:
-        yield chosen
+        yield engine
 
-    return build_with(engines, store, out, **settings)
+    return engines
 
 
-def build_with(
-    engines: Callable[[], contextlib.AbstractContextManager[Engine]], store: Path, out: Path, **settings: Any
-) -> Summary:
+def run_build(settings: BuildSettings, engines: Engines) -> Summary:
     """A whole build on whatever engine ``engines`` opens."""
-    job = Build(BuildSettings(store=str(store), out=str(out), **settings).check(), QuietReporter(), engines)
+    job = Build(settings, QuietReporter(), engines)
     try:
         job.run()
     except ReindexError as error:

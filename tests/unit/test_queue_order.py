@@ -85,7 +85,8 @@ def test_only_irregular_queues_are_objected_to(log: QueueLog) -> None:
     steps = [(before, after) for before, after in zip(offsets, offsets[1:], strict=False) if after != before + 1]
     found = irregular(runs_of(blocks_of(log, [])))
     assert found == [
-        ("repeat" if after <= before else "gap", after, abs(after - before - 1)) for before, after in steps
+        ("repeat", after, before + 1 - after) if after <= before else ("gap", before + 1, after - before - 1)
+        for before, after in steps
     ]
 
 
@@ -105,7 +106,7 @@ def test_what_is_said_of_a_disordered_queue() -> None:
     assert logical.fills == [[2, 3, 5]]
     assert logical.lost == [[8000, 900, 90]]
     assert order_broker(runs).decisions == [("restart", 3, 1), ("dropped", 1, 1), ("misplaced", 5, 3), ("misplaced", 90, 1)]
-    assert irregular(runs) == [("repeat", 0, 3), ("gap", 5, 3), ("gap", 90, 82)]
+    assert irregular(runs) == [("repeat", 0, 3), ("gap", 2, 3), ("gap", 8, 82)]
 
 
 def test_empty() -> None:
