@@ -167,6 +167,12 @@ class Build:
         names = sorted({name for s in accepted for name in s.unusual_names})
         for name in names[:20]:
             summary.warnings.append(f"topic {escape(name)}: a name that RocketMQ's TopicValidator refuses; built all the same")
+        batches = sum(s.inner_batches for s in accepted)
+        if batches:
+            summary.warnings.append(
+                f"{batches} records are inner batches: batch ConsumeQueues (queue.type=BatchCQ) are not built yet, "
+                "their topics got plain units"
+            )
         slash, malformed = sum(s.lmq_slash for s in accepted), sum(s.lmq_malformed for s in accepted)
         if slash:
             summary.warnings.append(f"skipped {slash} dispatches to LMQ names that hold a '/', as the broker does")

@@ -300,5 +300,6 @@ class RangeScanner:
         out.last_time, out.last_unit_time = int(state[w.LAST_TIME]), int(state[w.LAST_UNIT_TIME])
         out.time_min, out.time_max = int(state[w.TIME_MIN]), int(state[w.TIME_MAX])
         out.waiting = int(state[w.WAITING])
+        out.inner_batches = int(state[w.INNER_BATCHES])
         out.unusual_names = self.names.seen_unusual(UNUSUAL_NAMES_MAX)
         out.lmq_slash, out.lmq_malformed = int(state[w.LMQ_SLASH]), int(state[w.LMQ_BAD])

@@ -67,6 +67,7 @@ class RangeSummary:
     """first record dispatched in the range up to and including the one of its first item"""
     windows: list[list[int]] = field(default_factory=list)
     """[item, window]: where the highest time window so far rises, in the range's own count"""
+    inner_batches: int = 0
     lmq_slash: int = 0
     lmq_malformed: int = 0
     unusual_names: list[str] = field(default_factory=list)

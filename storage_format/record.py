@@ -52,6 +52,8 @@ TRANSACTION_NONE: Final = 0x00
 TRANSACTION_PREPARED: Final = 0x04
 TRANSACTION_COMMIT: Final = 0x08
 TRANSACTION_ROLLBACK: Final = 0x0C
+FLAG_INNER_BATCH: Final = 0x80
+"""``MessageSysFlag.INNER_BATCH_FLAG``: several messages in one record, of a batch ConsumeQueue"""
 FLAG_BORN_HOST_V6: Final = 0x10
 FLAG_STORE_HOST_V6: Final = 0x20
 

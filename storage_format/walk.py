@@ -33,6 +33,7 @@ from storage_format.names import DISPATCHES, INCLUDED, PLAIN, SCHEDULE, SEEN, Na
 from storage_format.walk_state import (
     EXCLUDED,
     FIRST_DISPATCHED,
+    INNER_BATCHES,
     INT64_MAX,
     ITEMS,
     LAST_DISPATCHED,
@@ -202,6 +203,8 @@ def walk(
             state[TIME_MIN] = time
             state[TIME_MAX] = time
         state[RECORDS] += 1
+        if rec[SYS_FLAG] & r.FLAG_INNER_BATCH:
+            state[INNER_BATCHES] += 1
         state[LAST_DISPATCHED] = place
         state[LAST_GOOD] = place
         state[LAST_TIME] = time

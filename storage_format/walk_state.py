@@ -34,8 +34,9 @@ INT64_MAX: Final = 2**63 - 1
     LMQ_BAD,
     NAME_START,
     NAME_END,
-) = range(20)
-STATE_SIZE: Final = 20
+    INNER_BATCHES,
+) = range(21)
+STATE_SIZE: Final = 21
 
 
 class QueueArrays(NamedTuple):

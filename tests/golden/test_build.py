@@ -110,7 +110,9 @@ def test_light_queues_of_random_logs(version: str, seed: int, tmp_path: Path) ->
         store = tmp_path / f"{number}"
         random_log(store / "commitlog", seed + number, records=200, features=features)
         engine = LocalEngine(5, 2)
-        found = differences(store, tmp_path / "out", engine, 7000, broker_version=version, lmq=True, queue_order="broker", **SMALL)
+        found = differences(
+            store, tmp_path / "out", engine, 7000, broker_version=version, lmq=True, queue_order="broker", **SMALL
+        )
         assert found == []
         made = {path.name for path in (tmp_path / "out" / "consumequeue").iterdir()}
         assert any(name.startswith("%LMQ%") for name in made)

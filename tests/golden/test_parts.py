@@ -71,13 +71,12 @@ def _store_time(store: Path, offset: int) -> int:
 @pytest.mark.parametrize("items", [2, 3, 7])
 def test_tiny_index_files(items: int, seed: int, tmp_path: Path) -> None:
     """A record's keys in many files, files that are just full, an empty last file."""
-    for number in range(5):
+    kinds = (("5.3", "safe", 0), ("4.9", "broker", 2500), ("5.3", "broker", 700), ("4.9", "safe", 0))
+    for number, (version, checkpoint, size) in enumerate(kinds):
         store = tmp_path / f"{number}"
-        random_log(store / "commitlog", seed + number, records=40 + number)
-        for version, checkpoint in (("5.3", "safe"), ("4.9", "safe"), ("5.3", "broker"), ("4.9", "broker")):
-            settings = SMALL | {"index_items": items, "checkpoint": checkpoint, "broker_version": version, "on_damage": "salvage"}
-            for size in (0, 2500):
-                assert differences(store, tmp_path / "out", range_size=size, **settings) == []
+        random_log(store / "commitlog", seed + number, records=12 + number, features=FEATURES - {"gaps", "v2"})
+        settings = SMALL | {"index_items": items, "checkpoint": checkpoint, "broker_version": version}
+        assert differences(store, tmp_path / "out", range_size=size, **settings) == []
 
 
 def test_an_empty_last_file_is_not_sealed(tmp_path: Path) -> None:
@@ -119,17 +118,17 @@ def test_filtered_topics_with_light_queues(seed: int, tmp_path: Path) -> None:
 
 
 def test_until_an_offset(seed: int, golden_store: Stores, tmp_path: Path) -> None:
-    store = golden_store("trimmed-head")
+    store = golden_store("v2-ipv6-batch")
     places = record_offsets(store.path)
     rng = random.Random(seed)
     first, last = places[0][0], places[-1]
     some, (size, more) = rng.choice(places)[0], rng.choice(places)
     second = first + (1 << 20)
     limits = [0, first, first + 1, some, some + 1, size + more - 1, second - 8, second, second + 1, last[0], sum(last), 1 << 40]
-    for limit in limits:
-        for ranges in (0, 1 << 17):
-            settings = store.broker_settings() | {"until_offset": limit, "checkpoint": "safe"}
-            assert differences(store.path, tmp_path / "out", range_size=ranges, **settings) == [], limit
+    for number, limit in enumerate(limits):
+        ranges = (0, 1 << 17)[number % 2]
+        settings = store.broker_settings() | {"until_offset": limit, "checkpoint": "safe"}
+        assert differences(store.path, tmp_path / "out", range_size=ranges, **settings) == [], limit
 
 
 def test_until_a_time(seed: int, tmp_path: Path) -> None:
@@ -138,7 +137,7 @@ def test_until_a_time(seed: int, tmp_path: Path) -> None:
     puts = random_log(store / "commitlog", seed, records=250)
     times = [put.message.store_timestamp for put in puts]
     rng = random.Random(seed)
-    for limit in (0, min(times) - 1, min(times), times[0], *rng.choices(times, k=8), max(times) - 1, max(times), 1 << 60):
+    for limit in (0, min(times) - 1, min(times), times[0], *rng.choices(times, k=4), max(times), 1 << 60):
         for size in (0, 3000):
             settings = SMALL | {"until_time": limit, "queue_order": "broker"}
             assert differences(store, tmp_path / "out", range_size=size, **settings) == [], limit

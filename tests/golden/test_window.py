@@ -91,8 +91,7 @@ def _assert_readable(files: list[bytes], records: list[Record], window: int) -> 
     """Every item is found, where a broker looks for it; files follow each other in the log, one window or full each."""
     stored = {record.offset: record.store_timestamp for record in records}
     headers = [struct.unpack_from(">qqqqii", content) for content in files]
-    highest = [0] * len(files)
-    at = 0
+    highest, at = -1, 0
     wanted = [(key_hash(text), record.offset) for record in records for text in record.index_keys()]
     for number, (content, header) in enumerate(zip(files, headers, strict=True)):
         begin, end, first, last, slots_used, count = header
@@ -111,10 +110,10 @@ def _assert_readable(files: list[bytes], records: list[Record], window: int) -> 
         for _, offset, seconds, _ in items[1:]:
             assert seconds == min(max(int((stored[offset] - begin) / 1000), 0), 2**31 - 1)
         windows = [stored[offset] // window for _, offset in mine]
-        assert max(windows) == max(windows[0], *highest)
-        highest[number] = max(windows)
-        rises = number == 0 or highest[number] > max(highest[:number])
-        assert rises or headers[number - 1][5] == ITEMS, "cut neither at a window nor at capacity"
+        assert max(windows) <= max(windows[0], highest), "a later window begins in the middle of a file"
+        cut_by_capacity = number > 0 and headers[number - 1][5] == ITEMS
+        assert windows[0] > highest or cut_by_capacity, "cut neither at a window nor at capacity"
+        highest = max(windows[0], highest)
     assert at == len(wanted)
 
 

@@ -61,12 +61,7 @@ class LocalEngine:
         return words
 
     def numbers(self, function: Batches, count: int) -> list[str]:
-        return [
-            word
-            for one in self._numbers(count)
-            for batch in function(iter([one]))
-            for word in batch.column(0).to_pylist()
-        ]
+        return [word for one in self._numbers(count) for batch in function(iter([one])) for word in batch.column(0).to_pylist()]
 
     def forget(self) -> None:
         self._rows = []
