@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from jobs import __version__
 from jobs.broker_conf import settings_of
@@ -26,10 +26,13 @@ from storage_format.errors import ReindexError, UsageError
 from storage_format.names import escape
 from udfs import files
 
+if TYPE_CHECKING:
+    from jobs.run import Build
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}: see --help")
+        raise UsageError(f"{self.prog}: {escape(message, 1000)}: see --help")
 
 
 def _checked(check: Any) -> Any:
@@ -48,13 +51,18 @@ def _policy(text: str) -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     """``rmq-reindex build ...``. Options left out are absent, so that --broker-conf can tell."""
-    parser = _Parser(prog="rmq-reindex", description="Rebuild what a RocketMQ broker derives from its commitlog, offline.")
+    parser = _Parser(
+        prog="rmq-reindex",
+        allow_abbrev=False,
+        description="Rebuild what a RocketMQ broker derives from its commitlog, offline.",
+    )
     parser.add_argument("--version", action="version", version=f"rmq-reindex {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     build = commands.add_parser(
         "build",
         help="ConsumeQueue, IndexFiles and checkpoint from raw segments",
         argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=110),
     )
     add = build.add_argument
@@ -132,6 +140,7 @@ def parse_settings(arguments: Sequence[str]) -> BuildSettings:
             values = settings_of(files.read_bytes(conf).decode("utf-8", "replace"), escape(conf))
         except OSError:
             raise UsageError(f"--broker-conf {escape(conf)}: cannot be read: name the broker's properties file") from None
+        values["protected"] = tuple(values[name] for name in ("store",) if name in values)
         if "store" in given or "commitlogs" in given:
             values.pop("store", None)
             values.pop("commitlogs", None)
@@ -168,6 +177,7 @@ def build(arguments: Sequence[str]) -> int:
     """One build; returns the exit status."""
     summary, text = Summary(), ""
     interrupts = _Interrupts()
+    job: Build | None = None
     try:
         settings = parse_settings(["build", *arguments])
         from jobs.engine import SparkEngines
@@ -190,6 +200,11 @@ def build(arguments: Sequence[str]) -> int:
         summary.exit, summary.error = 1, _one_line(error)
     if interrupts.seen and summary.error:
         summary.exit, summary.error = 1, "interrupted: nothing was published"
+    if job is not None and job.published and summary.error:
+        # What went wrong after the rename takes nothing back.
+        lost = any(not entry["reason"].startswith("torn tail") for entry in summary.damage)
+        summary.warnings.append(f"published all the same: {summary.error.removesuffix(': nothing was published')}")
+        summary.exit, summary.error = 3 if lost else 0, None
     for warning in summary.warnings[:WARNING_LINES_MAX]:
         print(f"warning: {warning}", file=sys.stderr)
     if len(summary.warnings) > WARNING_LINES_MAX:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -24,10 +25,13 @@ class Order:
     """Queues out of order: where their units go (``Reroute.placements``)."""
 
     placements: list[list[Any]] = field(default_factory=list)
+    extra_units: int = 0
+    """units that stand for no record: pre-blank and fills"""
 
 
 def segment_of(segments: list[Segment], offset: int) -> str:
-    return next((s.name for s in reversed(segments) if s.start <= offset), "")
+    found = bisect_right(segments, offset, key=lambda segment: segment.start)
+    return segments[found - 1].name if found else ""
 
 
 def decide(
@@ -49,7 +53,7 @@ def decide(
             f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
             f" ({len(holes)} in all): choose --on-damage stop or salvage"
         )
-    words = _judge(scan, settings, accepted, offsets, INT64_MAX)
+    words, pre_blank = _judge(scan, settings, accepted, offsets, INT64_MAX)
     if settings.queue_order == "fail" and words:
         _report(summary, holes, torn)
         _refuse_order(summary, words)
@@ -57,7 +61,7 @@ def decide(
     if lost and stop:
         # What the whole log says of the records below the cut stays true; what lies behind it is not built.
         holes, torn = lost[:1], None
-        words = _judge(scan, settings, accepted, offsets, holes[0].offset)
+        words, pre_blank = _judge(scan, settings, accepted, offsets, holes[0].offset)
         accepted, lost = scan.cut(accepted, holes[0].offset), []
     _report(summary, [*holes, *lost], torn)
     if holes and stop:
@@ -75,18 +79,20 @@ def decide(
         raise RefusedError(
             f"queues: {filled} missing offsets would have to be filled, more than --max-fill {settings.max_fill}"
         )
-    return accepted, Order([[w["topic"], w["queue"], w["kept"], w["fills"]] for w in words])
+    return accepted, Order([[w["topic"], w["queue"], w["kept"], w["fills"]] for w in words], pre_blank + filled)
 
 
 def _judge(
     scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], holes: list[int], cut: int
-) -> list[dict[str, Any]]:
-    """What reducers say of queues out of order, below the offset ``cut``."""
+) -> tuple[list[dict[str, Any]], int]:
+    """What reducers say of queues out of order, below the offset ``cut``; and the pre-blank units of all queues."""
     if not any(summary.units for summary in accepted):
-        return []
-    judge = Judge(settings.queue_order, tuple(holes), cut)
+        return [], 0
+    judge = Judge(settings.queue_order, scan.task.units_per_file, tuple(holes), cut)
     words = scan.engine.reduce(schemas.RUNS, scan.left_out(accepted), None, judge)
-    return sorted((json.loads(word) for word in words), key=lambda w: (w["topic"], w["queue"]))
+    said = [json.loads(word) for word in words]
+    odd = sorted((word for word in said if "topic" in word), key=lambda w: (w["topic"], w["queue"]))
+    return odd, sum(word["pre_blank"] for word in said if "topic" not in word)
 
 
 def _refuse_order(summary: Summary, words: list[dict[str, Any]]) -> NoReturn:

@@ -95,7 +95,7 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
 
 def check_free(
     settings: BuildSettings, scan: ScanSettings, log: Commitlog, stage: Stage,
-    accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None,
+    accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None, extra_units: int = 0,
 ) -> None:  # fmt: skip
     """Raises InputError when the output cannot fit: by a sample before the scan, by the counts after it."""
     free = files.free_bytes(stage.root)
@@ -103,7 +103,8 @@ def check_free(
         return
     if accepted is None:
         found = sample(scan, log)
-        factor = log.size / found.bytes if found.bytes else 0.0
+        size = sum(max(0, min(segment.data_end, settings.until_offset) - segment.start) for segment in log.segments)
+        factor = size / found.bytes if found.bytes else 0.0
         items, units = int(factor * found.items), int(factor * found.units)
         staged, index_files, queues = items * ix.STAGED.itemsize, -(-items // (settings.index_items - 1)), found.queues
     else:
@@ -111,7 +112,7 @@ def check_free(
         staged, index_files, queues = 0, len(plans or []), max((s.queues for s in accepted), default=0)
     needed = staged
     if "consumequeue" in settings.only:
-        needed += units * UNIT_SIZE + queues * BLOCK
+        needed += (units + extra_units) * UNIT_SIZE + queues * BLOCK
     if "index" in settings.only:
         needed += items * ix.ITEM_SIZE + index_files * min(settings.hash_slots * ix.SLOT_SIZE, items * BLOCK)
     if needed > free:

@@ -17,13 +17,19 @@ from jobs.settings import BuildSettings
 from jobs.summary import Summary
 from storage_format.digest import CHUNK
 from storage_format.range_summary import RangeSummary
+from storage_format.walk_state import INT64_MAX
 from udfs import files
 from udfs.stage import Stage
 
 
-def inputs(log: Commitlog, summaries: Iterable[RangeSummary]) -> list[dict[str, Any]]:
-    """Each segment with its size and the digests of its chunks; null for a chunk that was not read whole."""
-    digests = {int(start): digest for summary in summaries for start, digest in summary.digests.items()}
+def inputs(log: Commitlog, summaries: Iterable[RangeSummary], until: int) -> list[dict[str, Any]]:
+    """Each segment with its size and the digests of its chunks; null for a chunk that ends behind ``until``."""
+    digests = {
+        int(start): digest
+        for summary in summaries
+        for start, digest in summary.digests.items()
+        if int(start) + CHUNK <= until or until == INT64_MAX
+    }
     return [
         {
             "segment": segment.name,
@@ -41,14 +47,17 @@ def _lines(part: str) -> Iterator[tuple[str, bytes]]:
 
 def write(
     stage: Stage, settings: BuildSettings, log: Commitlog, summary: Summary, summaries: Iterable[RangeSummary],
-    checkpoint: dict[str, int] | None, parts: list[str], more: list[dict[str, Any]],
+    checkpoint: dict[str, int] | None, parts: list[str], more: list[dict[str, Any]], until: int,
 ) -> None:  # fmt: skip
-    """Write the manifest into the tree; ``parts`` are files of sorted lines, ``more`` are entries of the driver's own."""
+    """Write the manifest into the tree; ``parts`` are files of sorted lines, ``more`` are entries of the driver's own.
+
+    ``until``: the log was read up to there for certain, whatever the ranges.
+    """
     head = {
         "format": 1,
         "version": __version__,
         "settings": settings.for_manifest(),
-        "inputs": inputs(log, summaries),
+        "inputs": inputs(log, summaries, until),
         "counts": {"records": summary.records, "units": summary.units, "items": summary.items, **summary.files},
         "checkpoint": checkpoint,
         "damage": sorted(summary.damage, key=lambda d: (d["offset"], d["reason"])),

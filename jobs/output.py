@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import re
 import uuid
 from collections.abc import Iterator
 
@@ -14,10 +15,28 @@ from storage_format.names import escape
 from udfs import files
 from udfs.stage import Stage
 
-PUBLISHED = ("consumequeue", "index", "checkpoint", "config", "reindex.json")
-"""Names a build may write in DIR; ``--overwrite`` replaces a folder that holds nothing else."""
+MANIFEST = "reindex.json"
+PUBLISHED = ("consumequeue", "index", "checkpoint", MANIFEST)
+"""Names a build writes in DIR; ``--overwrite`` replaces a folder that holds nothing else, and the manifest."""
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
+
+
+def _check_target(target: str, out: str, overwrite: bool) -> None:
+    """Raises InputError when what stands at DIR may not be replaced. Asked at the start, and again before publishing."""
+    if os.path.lexists(target) and not os.path.isdir(target):
+        raise InputError(f"{escape(out)}: is not a folder: name another")
+    if os.path.isdir(target):
+        names = sorted(os.listdir(target))
+        foreign = [name for name in names if name not in PUBLISHED]
+        if foreign:
+            raise InputError(f"{escape(out)}: holds {escape(foreign[0])}, which no build writes: name an empty folder")
+        if names and not overwrite:
+            raise InputError(f"{escape(out)}: is not empty: name another folder, or give --overwrite")
+        if names and MANIFEST not in names:
+            raise InputError(f"{escape(out)}: was not written by a build (it has no {MANIFEST}): name another folder")
+        if os.path.ismount(target):
+            raise InputError(f"{escape(out)}: is a mount point and cannot be replaced as a whole: name a folder below it")
 
 
 def check_places(inputs: list[str], out: str, overwrite: bool) -> str:
@@ -29,17 +48,7 @@ def check_places(inputs: list[str], out: str, overwrite: bool) -> str:
         real = os.path.realpath(place)
         if os.path.commonpath([real, target]) in (real, target):
             raise InputError(f"{escape(out)}: lies inside {escape(place)} or around it: name a folder apart from the input")
-    if os.path.lexists(target) and not os.path.isdir(target):
-        raise InputError(f"{escape(out)}: is not a folder: name another")
-    if os.path.isdir(target):
-        names = sorted(os.listdir(target))
-        foreign = [name for name in names if name not in PUBLISHED]
-        if foreign:
-            raise InputError(f"{escape(out)}: holds {escape(foreign[0])}, which no build writes: name an empty folder")
-        if names and not overwrite:
-            raise InputError(f"{escape(out)}: is not empty: name another folder, or give --overwrite")
-        if os.path.ismount(target):
-            raise InputError(f"{escape(out)}: is a mount point and cannot be replaced as a whole: name a folder below it")
+    _check_target(target, out, overwrite)
     parent = os.path.dirname(target)
     if not os.path.isdir(parent):
         raise InputError(f"{escape(parent)}: is not a folder: make it first")
@@ -79,7 +88,8 @@ def staging(target: str) -> Iterator[Stage]:
     """A fresh staging folder; what earlier runs left is swept first, and this one's is removed whatever happens."""
     folder, prefix = os.path.dirname(target), os.path.basename(_prefix(target)) + "-"
     for name in os.listdir(folder):
-        if name.startswith(prefix):
+        # The exact form: a neighbour's DIR may have a name that begins like this one's.
+        if re.fullmatch(re.escape(prefix) + "[0-9a-f]{12}", name):
             files.remove_tree(os.path.join(folder, name))
     stage = Stage(os.path.join(folder, f"{prefix}{uuid.uuid4().hex[:12]}"))
     try:
@@ -97,9 +107,10 @@ def _exchange(one: str, other: str) -> bool:
     return bool(renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
 
 
-def publish(stage: Stage, target: str) -> None:
-    """Make the tree durable and give it its final name, in one step."""
+def publish(stage: Stage, target: str, overwrite: bool) -> None:
+    """Make the tree durable and give it its final name, in one step. Raises InputError when DIR has been filled meanwhile."""
     files.sync(stage.tree)
+    _check_target(target, target, overwrite)
     if os.path.isdir(target) and os.listdir(target):
         if not _exchange(stage.tree, target):
             aside = os.path.join(stage.root, "replaced")
@@ -111,6 +122,10 @@ def publish(stage: Stage, target: str) -> None:
                 raise
     else:
         os.rename(stage.tree, target)
+
+
+def settle(target: str) -> None:
+    """Make the rename itself durable."""
     handle = os.open(os.path.dirname(target), os.O_RDONLY)
     try:
         os.fsync(handle)

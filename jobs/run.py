@@ -23,6 +23,7 @@ from storage_format.index_plan import IndexFilePlan, plan_index_files
 from storage_format.names import escape
 from storage_format.range_scan import ScanSettings
 from storage_format.range_summary import RangeSummary
+from storage_format.walk_state import INT64_MAX
 from udfs import files
 from udfs.scan import ScanTask
 from udfs.stage import Stage
@@ -36,7 +37,7 @@ def range_size(settings: BuildSettings, size: int, segment_bytes: int, cores: in
     """Few ranges a core, whole segments where there are many, on chunk boundaries."""
     per_core = -(-size // (2 * cores))
     wanted = min(max(segment_bytes, 1), -(-per_core // CHUNK) * CHUNK)
-    return min(wanted, settings.range_size) if settings.range_size else max(wanted, 1)
+    return max(1, min(wanted, settings.range_size or wanted))
 
 
 def scan_settings(settings: BuildSettings) -> ScanSettings:
@@ -90,12 +91,12 @@ class Build:
         self.engines = engines
         self.reporter = reporter
         self.summary = Summary()
+        self.published = False
 
     def run(self) -> None:
         """Raises ReindexError; nothing is published then."""
         settings = self.settings
-        places = [*settings.roots, *([settings.store] if settings.store else [])]
-        target = output.check_places(places, settings.out, settings.overwrite)
+        target = output.check_places(list(settings.inputs), settings.out, settings.overwrite)
         log = list_segments(settings.roots, settings.segment_size)
         self.summary.warnings += log.warnings
         if "index" in settings.only and "checkpoint" not in settings.only:
@@ -124,7 +125,9 @@ class Build:
                     task = ScanTask(stage, "", 0, scan_settings(settings), units_per_file, keys)
                     self._build(Scan(engine, stage, task, self.reporter), log)
                     check_unchanged(log, settings.roots)
-                    output.publish(stage, target)
+                    output.publish(stage, target, settings.overwrite)
+                    self.published = True
+                    output.settle(target)
                 finally:
                     self.summary.seconds["build"] = time.monotonic() - opened
 
@@ -137,24 +140,23 @@ class Build:
         accepted, order = decisions.decide(scan, settings, log.segments, chain, summary)
         self._count(accepted, log)
         plans = plan_index_files(accepted, settings.index_items)
-        check_free(settings, scan_settings(settings), log, stage, accepted, plans)
+        check_free(settings, scan_settings(settings), log, stage, accepted, plans, order.extra_units)
         with self.reporter.stage("write", "buckets and IndexFiles", *self._to_write(scan, plans)):
             written = writing.write_both(scan, settings, accepted, order, plans)
         summary.units = written.units
         summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
-        self._finish(stage, log, scan, accepted, plans, written)
+        until = chain.later if chain.later >= 0 else INT64_MAX
+        self._finish(stage, log, scan, accepted, plans, written, until)
         if any(not entry["reason"].startswith("torn tail") for entry in summary.damage):
             summary.exit = 3
 
     def _to_write(self, scan: Scan, plans: list[IndexFilePlan]) -> tuple[int, int, Probe]:
         """How many buckets and IndexFiles are to be written, no bytes, and how far that is."""
         parts = len(set(scan.task.keys)) if "consumequeue" in self.settings.only else 0
-        index = files.join(scan.stage.tree, "index")
         total = parts + (len(plans) if "index" in self.settings.only else 0)
 
         def probe() -> tuple[int, int]:
-            made = len(files.listing(index)) if files.look(index).kind == files.FOLDER else 0
-            return len(files.listing(scan.stage.parts)) + made, 0
+            return len(files.listing(scan.stage.parts)) + len(files.listing(scan.stage.made)), 0
 
         return total, 0, probe
 
@@ -181,7 +183,7 @@ class Build:
 
     def _finish(
         self, stage: Stage, log: Commitlog, scan: Scan, accepted: list[RangeSummary], plans: list[IndexFilePlan],
-        written: writing.Written,
+        written: writing.Written, until: int,
     ) -> None:  # fmt: skip
         settings = self.settings
         for part in ("consumequeue", "index"):
@@ -195,4 +197,4 @@ class Build:
             files.write_bytes(stage.temporary, files.join(stage.tree, "checkpoint"), [data])
             entries.append({"path": "checkpoint", "size": len(data), "used": 40, "digest": new_digest([data]).digest().hex()})
             fields = dataclasses.asdict(checkpoint)
-        manifest.write(stage, settings, log, self.summary, scan.summaries.values(), fields, written.parts, entries)
+        manifest.write(stage, settings, log, self.summary, scan.summaries.values(), fields, written.parts, entries, until)

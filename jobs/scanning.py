@@ -99,7 +99,7 @@ class Scan:
     def _below(self, chain: Chain) -> Chain:
         """The chain without what was read behind --until-offset."""
         until = self.until_read
-        chain.accepted = [summary for summary in chain.accepted if summary.low < until]
+        chain.accepted = self.cut(chain.accepted, until)
         chain.holes = [hole for hole in chain.holes if hole.offset < until]
         if chain.torn and chain.torn.offset >= until:
             chain.torn = None

@@ -56,6 +56,8 @@ def list_segments(roots: tuple[str, ...], segment_size: int) -> Commitlog:
         return Commitlog([], [], [])
     sizes = Counter(entry.size for entry in entries[:-1])
     size = segment_size or (sizes.most_common(1)[0][0] if sizes else entries[-1].size)
+    if not size and len(entries) > 1:
+        raise InputError(f"{escape(entries[0].path)}: has no bytes: give the right file or --segment-size")
     warnings: list[str] = []
     segments: list[Segment] = []
     for index, entry in enumerate(entries):

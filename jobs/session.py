@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import mmh3
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from storage_format.errors import InputError
@@ -60,9 +61,9 @@ def _configuration() -> dict[str, str]:
 
 def get_session(master: str) -> tuple[SparkSession, bool]:
     """The session to work in, and whether it is our own to stop."""
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active, False
+    # getActiveSession() knows only this thread's; a context of any thread means that somebody else's session is there.
+    if SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate(), False
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("rocketmq-reindex")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:

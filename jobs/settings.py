@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from storage_format.consume_queue import UNIT_SIZE
@@ -49,11 +50,20 @@ class BuildSettings:
     master: str = ""
     dry_run: bool = False
     json: bool = False
-    extra: dict[str, Any] = field(default_factory=dict)
+    protected: tuple[str, ...] = ()
+    """more folders that DIR must lie apart from"""
 
     @property
     def roots(self) -> tuple[str, ...]:
-        return self.commitlogs or (f"{self.store.rstrip('/')}/commitlog",)
+        """the folders of segments, absolute: executors have working folders of their own"""
+        given = self.commitlogs or (os.path.join(self.store, "commitlog"),)
+        return tuple(os.path.abspath(root) for root in given)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """all folders that DIR must lie apart from"""
+        stores = [os.path.dirname(root) for root in self.roots if os.path.basename(root) == "commitlog"]
+        return tuple(place for place in (self.store, *self.roots, *stores, *self.protected) if place)
 
     @property
     def window(self) -> int:
@@ -79,6 +89,11 @@ class BuildSettings:
                 f"--hash-slots {self.hash_slots} --index-items {self.index_items}: "
                 "take at least 1 slot and 2 items, and at most 2 GiB a file"
             )
+        for place in (self.store, self.out, *self.commitlogs):
+            if "://" in place:
+                raise UsageError(f"{place!a}: is a URI: only local or mounted folders can be read and written so far")
+        if self.segment_size > INT32_MAX:
+            raise UsageError(f"--segment-size {self.segment_size}: a segment has at most 2 GiB")
         for name, value in (("segment-size", self.segment_size), ("range-size", self.range_size)):
             if value < 0:
                 raise UsageError(f"--{name} {value}: take a number of bytes above 0")
@@ -119,7 +134,7 @@ def parse_window(policy: str) -> int:
     """``window:1h`` as milliseconds. Raises UsageError."""
     found = re.fullmatch(r"window:(\d{1,12})(ms|s|m|h|d)", policy)
     if not found or not int(found[1]):
-        raise UsageError(f"--index-policy {policy}: take capacity, or window: and a time such as 30m, 1h or 1d")
+        raise UsageError(f"--index-policy {policy!a}: take capacity, or window: and a time such as 30m, 1h or 1d")
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -144,7 +159,7 @@ def parse_time(text: str) -> int:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise UsageError(
-            f"--until-time {text}: take milliseconds since 1970, or a time with its zone as in 2026-01-31T12:00:00+01:00"
+            f"--until-time {text!a}: take milliseconds since 1970, or a time with its zone as in 2026-01-31T12:00:00+01:00"
         )
     return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(milliseconds=1)
 
@@ -154,5 +169,5 @@ def parse_parts(text: str) -> tuple[str, ...]:
     asked = [word.strip() for word in text.split(",") if word.strip()]
     unknown = [word for word in asked if word not in PARTS]
     if unknown or not asked:
-        raise UsageError(f"--only {text}: take one or more of {', '.join(PARTS)}, separated by commas")
+        raise UsageError(f"--only {text!a}: take one or more of {', '.join(PARTS)}, separated by commas")
     return tuple(part for part in PARTS if part in asked)

@@ -76,10 +76,12 @@ def write_both(
 def name_index_files(stage: Stage, written: Written) -> list[dict[str, Any]]:
     """Give IndexFiles their names: the offset of the record that made the file, at least the name before + 1."""
     entries, name = [], -1
+    if written.index:
+        files.make_folder(files.join(stage.tree, "index"))
     for word in written.index:
         name = max(int(word["maker"]), name + 1)
         relative = f"index/{name:017d}"
-        files.rename(files.join(stage.tree, "index", f"n{word['number']}"), files.join(stage.tree, relative))
+        files.rename(str(word["made"]), files.join(stage.tree, relative))
         entries.append(
             {
                 "path": relative,

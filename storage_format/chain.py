@@ -141,10 +141,9 @@ def chain_ranges(
     chain, loose = Chain(), _Loose()
     end = segments[0].start if segments else 0
     for segment in segments:
-        size = max(1, segment.segment_end - segment.start)
-        for missing in range(end, min(segment.start, until), size):
-            loose.holes.append(Hole(f"{missing:020d}", missing, size, r.MISSING_SEGMENT))
-            loose.last_missing = missing
+        if end < min(segment.start, until):
+            loose.holes.append(Hole(f"{end:020d}", end, segment.start - end, r.MISSING_SEGMENT))
+            loose.last_missing = end
         if segment.start not in ranges or segment.start >= until:
             break
         end = segment.segment_end

@@ -23,6 +23,7 @@ ReadInto = Callable[[int, Bytes], None]
 
 CHUNK: Final = 32 << 20
 UNUSUAL_NAMES_MAX: Final = 20
+WINDOWS_MAX: Final = 10_001
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,9 @@ class RangeScanner:
                     continue
                 place = self._base + at
                 if settings.stop_at_damage and hole_code != r.NOT_FOUND:
+                    if not self._is_good(at):
+                        at += int(rec[TOTAL])
+                        continue
                     out.tail, out.tail_code, out.tail_length, out.after_tail = hole, hole_code, hole_length, place
                     break
                 if hole_code != r.NOT_FOUND:
@@ -232,11 +236,32 @@ class RangeScanner:
                 # What follows a record of known extent is looked at behind it, not inside it.
                 step = int(rec[TOTAL]) if code >= r.FIRST_FRAMED else 1
                 hole_length = step if step > 1 else 0
-                self._note_nonzero(at, min(at + step, self._filled))
+                if hole_length:
+                    out.last_nonzero = place + step - 1
+                else:
+                    self._note_nonzero(at, at + 1)
                 at += step
                 searching = True
         yield self._flush()
         self._finish()
+
+    def _is_good(self, at: int) -> bool:
+        """Whether the whole record at ``at`` passes the walk as well; it leaves no trace."""
+        before = self._state.copy()
+        spec = self._spec
+        while True:
+            code, _ = walk(
+                self._buffer, self._filled, self._base, at, at + 1, spec.segment_end, spec.data_end, self._options,
+                self.names.arrays, self.queues, self._units, self._items, self._state, self._rec, self._spans,
+            )  # fmt: skip
+            if code == r.NEW_NAME:
+                self._add_name()
+                continue
+            self._state[:] = before
+            if code < r.FIRST_DAMAGE:
+                return True
+            self.summary.last_nonzero = self._base + at + int(self._rec[TOTAL]) - 1
+            return False
 
     def _note_nonzero(self, low: int, high: int) -> None:
         """Remember the last byte that is not zero in ``buffer[low:high]`` as passed over."""
@@ -279,7 +304,9 @@ class RangeScanner:
         windows = np.maximum.accumulate(times // self.settings.window)
         seen = windows[0] - 1 if self._window_seen is None else self._window_seen
         rises = np.flatnonzero(windows > np.maximum(seen, np.concatenate([[seen], windows[:-1]])))
-        self.summary.windows += [[before + int(k), int(windows[k])] for k in rises]
+        # More than a plan takes are not needed to refuse it.
+        room = WINDOWS_MAX - len(self.summary.windows)
+        self.summary.windows += [[before + int(k), int(windows[k])] for k in rises[: max(0, room)]]
         self._window_seen = max(int(seen), int(windows[-1]))
 
     def _finish(self) -> None:

@@ -25,6 +25,7 @@ class Judge:
     """
 
     policy: str
+    units_per_file: int
     holes: tuple[int, ...]
     cut: int = INT64_MAX
 
@@ -40,9 +41,11 @@ class Judge:
         yield schemas.result(self._words(queues))
 
     def _words(self, queues: dict[tuple[bytes, int], list[np.ndarray[tuple[int, int], np.dtype[np.int64]]]]) -> Iterator[str]:
+        pre_blank = 0
         for (name, queue_id), parts in sorted(queues.items()):
             columns = np.concatenate(parts, axis=1)
             columns = columns[:, np.argsort(columns[2], kind="stable")]
+            pre_blank += int(columns[0, 0]) % self.units_per_file
             if (columns[0, 1:] == columns[0, :-1] + columns[1, :-1]).all():
                 continue
             runs = [tuple(run) for run in columns.T.tolist()]
@@ -53,3 +56,4 @@ class Judge:
                 order = order_broker(runs) if self.policy == "broker" else order_logical(runs, self.holes, self.cut)
                 word |= dataclasses.asdict(order)
             yield json.dumps(word)
+        yield json.dumps({"pre_blank": pre_blank})

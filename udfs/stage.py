@@ -24,6 +24,11 @@ class Stage:
         return files.join(self.root, "blocks")
 
     @property
+    def made(self) -> str:
+        """IndexFiles of all attempts: the driver moves the ones it was told of into the tree"""
+        return files.join(self.root, "made")
+
+    @property
     def ranges(self) -> str:
         """the summary of each finished range"""
         return files.join(self.root, "ranges")
@@ -43,5 +48,5 @@ class Stage:
         return files.join(self.root, "temporary")
 
     def make(self) -> None:
-        for folder in (self.tree, self.blocks, self.ranges, self.parts, self.plans, self.temporary):
+        for folder in (self.tree, self.blocks, self.made, self.ranges, self.parts, self.plans, self.temporary):
             files.make_folder(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -59,10 +60,10 @@ class WriteIndex:
         maker = plan.maker
         if maker < 0:
             maker = self._maker(plan)
-        relative = f"index/n{plan.number}"
+        # Never at a name in the tree: an attempt that comes late must not leave a file there.
+        made = files.join(self.stage.made, f"{plan.number}-{uuid.uuid4().hex}")
         size = ix.file_size(self.slots, self.items)
-        files.make_folder(files.join(self.stage.tree, "index"))
-        with files.writing(self.stage.temporary, files.join(self.stage.tree, relative)) as writer:
+        with files.writing(self.stage.temporary, made) as writer:
             writer.append(header.to_bytes())
             for low in range(0, self.slots, _SLOT_BLOCK):
                 block = slots[low : low + _SLOT_BLOCK]
@@ -81,6 +82,7 @@ class WriteIndex:
             writer.finish(size)
         return {
             "number": plan.number,
+            "made": made,
             "maker": maker,
             "items": number - 1,
             "full": plan.full,

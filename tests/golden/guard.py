@@ -8,13 +8,11 @@ from pathlib import Path
 
 
 def _state(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    paths = sorted([folder, *folder.rglob("*")])
+    stats = {path: path.stat() for path in paths}
     return {
-        path.relative_to(folder).as_posix(): (
-            path.stat().st_mtime_ns,
-            path.stat().st_mode,
-            path.read_bytes() if path.is_file() else b"",
-        )
-        for path in sorted([folder, *folder.rglob("*")])
+        path.as_posix(): (stats[path].st_mtime_ns, stats[path].st_mode, path.read_bytes() if path.is_file() else b"")
+        for path in paths
     }
 
 

@@ -14,10 +14,10 @@ from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
 HOSTILE: tuple[bytes, ...] = (
-    b"../x", b"..", b".", b"", b"/etc", b"/", b"a/b", b"a/../../b", b"a\\b", b"\\", b"nul\0byte", b"\0", b"line\nbreak", b"tab\t",
-    b"bell\x07", b"del\x7f", "c1\x85".encode(), b"x" * 256, b"\xff" * 86, "é".encode() * 128,
+    b"../x", b"..", b".", b"", b"/etc", b"/", b"a/b", b"a/../../b", b"a\\b", b"\\", b"nul\0byte", b"\0", b"line\nbreak",
+    b"tab\t", b"bell\x07", b"del\x7f", "c1\x85".encode(), b"x" * 256, b"\xff" * 86, "é".encode() * 128,
 )  # fmt: skip
-ODD = ("a b", "Тема", "x~y!", "...", "-", "~", "*", "$(id)", "a.b", "%2e%2e", "x" * 255, "\u202eevil", "😀")
+ODD = ("a b", "Тема", "x~y!", "...", "-", "~", "*", "$(id)", "a.b", "\u202eevil", "😀")
 
 
 def _paths(root: Path) -> set[str]:
@@ -58,7 +58,7 @@ def test_an_odd_topic_is_built_with_a_warning(topic: str, tmp_path: Path) -> Non
         summary = build_and_compare(store, out, size, **SMALL)
         assert (summary.exit, summary.damage, summary.units) == (0, [], 20)
         assert (out / "consumequeue" / topic / "0").is_dir()
-        usual = topic in ("-", "x" * 255)
+        usual = topic == "-"
         assert [("TopicValidator" in warning) for warning in summary.warnings] == ([] if usual else [True])
 
 
@@ -93,13 +93,14 @@ def test_a_light_queue_with_a_slash_is_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("queue_id", "queue_offset"), [(-1, 0), (-(2**31), 0), (0, -1), (0, -(2**63)), (0, 2**63 - 1), (0, (2**63 - 1) // 20 + 1)]
+    ("queue_id", "queue_offset"), [(-1, 0), (-(2**31), 0), (0, -1), (0, -(2**63)), (0, 2**63 - 2), (0, (2**63 - 1) // 20 + 1)]
 )
 def test_impossible_queues_are_damage(queue_id: int, queue_offset: int, tmp_path: Path) -> None:
     store, out = tmp_path / "store", tmp_path / "out"
     with LogWriter(store / "commitlog", 1 << 13) as writer:
         for number in range(10):
-            writer.append(Message(queue_id=queue_id, queue_offset=queue_offset) if number == 5 else Message())
+            lying = Message(queue_id=queue_id, queue_offset=queue_offset)
+            writer.append(lying if number == 5 else Message(queue_offset=number - (number > 5)))
     summary = build_and_compare(store, out, on_damage="salvage", **SMALL)
     assert (summary.exit, summary.records) == (3, 9)
     assert summary.damage[0]["reason"] == "impossible queue id or queue offset"

@@ -108,7 +108,8 @@ def _walk_segment(segment: Segment, size: int, last_byte: int, rules: Settings) 
             at += found.size
             continue
         after = at + found.framed if found.framed else _next_record(segment, at + 1, size, rules)
-        lost = min(after, last_byte + 1 - base) - at  # zeros behind the log's last byte are no loss
+        # Zeros behind the log's last byte are no loss, unless they are the end of a record whose length holds.
+        lost = after - at if found.framed else min(after, last_byte + 1 - base) - at
         yield Damage(f"{base:020d}", base + at, lost, found.reason)
         at = after
 
@@ -145,5 +146,6 @@ def _torn_tail(good: list[Record], damage: list[Damage], last_byte: int, limit: 
     if not tail or any(d.reason == MISSING for d in tail) or last_byte - tail[0].offset > limit:
         return damage, None
     first = tail[0]
-    torn = Damage(first.segment, first.offset, last_byte + 1 - first.offset, first.reason)
+    stop = max(d.offset + d.length for d in tail)
+    torn = Damage(first.segment, first.offset, stop - first.offset, first.reason)
     return damage[: len(damage) - len(tail)], torn
