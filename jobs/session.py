@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import struct
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,8 +76,14 @@ def get_session(master: str) -> tuple[SparkSession, bool]:
             builder = builder.config(name, value)
     elif master:
         builder = builder.master(master)
+    on_main = threading.current_thread() is threading.main_thread()
+    interrupt = signal.getsignal(signal.SIGINT) if on_main else None
     try:
-        return builder.getOrCreate(), True
+        spark = builder.getOrCreate()
+        if on_main:
+            # SparkContext puts a handler of its own there.
+            signal.signal(signal.SIGINT, interrupt)
+        return spark, True
     except Exception as error:
         first = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise InputError(

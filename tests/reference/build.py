@@ -60,14 +60,15 @@ def reference_build(store: Path, commitlog: list[Path] | None = None, **settings
     segments, size = log.read_segments(commitlog or [store / "commitlog"], rules.segment_size)
     summary = Summary()
     try:
-        files = _build(log.walk(segments, size, rules), rules, summary)
+        end = segments[-1].base + size if segments else 0
+        files = _build(log.walk(segments, size, rules), rules, summary, end)
     except Refused as refusal:
         summary.refused = str(refusal)
         files = {}
     return ReferenceBuild(files, summary)
 
 
-def _build(found: log.Log, rules: Settings, summary: Summary) -> dict[str, bytes]:
+def _build(found: log.Log, rules: Settings, summary: Summary, end: int) -> dict[str, bytes]:
     good, summary.damage, summary.torn_tail = _until(found, rules)
     if found.short_last_segment:
         summary.warnings.append("the last segment is short")
@@ -86,7 +87,7 @@ def _build(found: log.Log, rules: Settings, summary: Summary) -> dict[str, bytes
             cut = _out_of_line(judged, rules, summary)
             wanted = [r for r in wanted if r.offset < cut]
             queues = _logical_queues(judged, cut, rules, summary)
-    return _files(wanted, queues, rules, summary)
+    return _files(wanted, queues, rules, summary, end)
 
 
 def _until(found: log.Log, rules: Settings) -> tuple[list[Record], list[Damage], Damage | None]:
@@ -169,14 +170,15 @@ def _decide(summary: Summary, kind: str, key: QueueKey, offset: int, count: int)
     summary.decisions.append({"kind": kind, "topic": key[0], "queue": key[1], "offset": offset, "count": count})
 
 
-def _files(wanted: list[Record], queues: dict[str, bytes], rules: Settings, summary: Summary) -> dict[str, bytes]:
+def _files(wanted: list[Record], queues: dict[str, bytes], rules: Settings, summary: Summary, end: int) -> dict[str, bytes]:
     index = IndexService(rules.hash_slots, rules.index_items)
     for record in wanted:
         index.build(record)
         summary.warnings.extend(record.warnings)
     last = wanted[-1] if wanted else None
     dispatched = next((r for r in reversed(wanted) if r.gets_unit), None)
-    state = checkpoint(rules.checkpoint, rules.broker_version, last, dispatched, index.files)
+    partial = rules.until_offset is not None or rules.until_time is not None or rules.include_topic or rules.exclude_topic
+    state = checkpoint(rules.checkpoint, rules.broker_version, last, dispatched, index.files, 0 if partial else end)
     if rules.checkpoint == "safe" and index.files:
         index.files[-1].seal()
     files = dict(queues)

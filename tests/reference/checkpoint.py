@@ -15,8 +15,9 @@ def checkpoint(
     last: Record | None,
     last_dispatched: Record | None,
     index_files: list[IndexFile],
+    end: int = 0,
 ) -> bytes:
-    """`last`: the log's last good record; `last_dispatched`: the last that was handed to a ConsumeQueue."""
+    """`end`: where the last segment ends; the broker leaves that where no record is good (CommitLog.recoverNormally). `last`: the log's last good record; `last_dispatched`: the last that was handed to a ConsumeQueue."""
     if policy == "safe":
         physic = logics = last.store_timestamp if last else 0
         index = max((f.end_timestamp for f in index_files), default=0)
@@ -26,5 +27,6 @@ def checkpoint(
         # IndexService.flush: a full file counts once the next is made, unless its end is no positive time.
         followed = [f.end_timestamp for f in index_files[:-1] if f.end_timestamp > 0]
         index = followed[-1] if followed else 0
-    confirm = last.offset if last and broker_version != "4.9" else 0
+    nothing = end if policy == "broker" else 0
+    confirm = (last.offset if last else nothing) if broker_version != "4.9" else 0
     return struct.pack(">qqqqq", physic, logics, index, 0, confirm).ljust(SIZE, b"\0")
