@@ -171,7 +171,8 @@ def test_fail_refuses_any_disorder(offsets: list[int], kind: str, at: int, count
 
 def _disorder(rng: random.Random) -> list[int]:
     """A queue that counts up, now and then from another place."""
-    offsets, at = [], rng.choice((0, 0, 3, 17))
+    offsets: list[int] = []
+    at = rng.choice((0, 0, 3, 17))
     for _ in range(rng.randrange(1, 12)):
         offsets += range(at, at + rng.choice((1, 1, 2, 3, 4, 9)))
         at = rng.choice((0, 0, 1, max(0, offsets[-1] - 2), offsets[-1], offsets[-1] + 1, offsets[-1] + 2, offsets[-1] + 30))

@@ -17,7 +17,9 @@ def checkpoint(
     index_files: list[IndexFile],
     end: int = 0,
 ) -> bytes:
-    """`end`: where the last segment ends; the broker leaves that where no record is good (CommitLog.recoverNormally). `last`: the log's last good record; `last_dispatched`: the last that was handed to a ConsumeQueue."""
+    """`end`: where the last segment ends; the broker leaves that where no record is good (CommitLog.recoverNormally).
+
+    `last`: the log's last good record; `last_dispatched`: the last that was handed to a ConsumeQueue."""
     if policy == "safe":
         physic = logics = last.store_timestamp if last else 0
         index = max((f.end_timestamp for f in index_files), default=0)

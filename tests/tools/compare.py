@@ -14,7 +14,7 @@ from tests.reference.log import merged
 from tests.tools.local_engine import local_build
 
 _RENAMED = {"include_topic": "include_topics", "exclude_topic": "exclude_topics"}
-SMALL = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
+SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 """File sizes at which small logs fill several files."""
 
 

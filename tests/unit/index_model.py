@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass
 
@@ -45,7 +46,7 @@ def random_records(rng: random.Random, count: int, keyless: float, most_keys: in
 def cut(rng: random.Random, records: list[Dispatched], ranges: int) -> list[list[Dispatched]]:
     """Into so many ranges, some of them empty."""
     edges = sorted([0, len(records), *(rng.randint(0, len(records)) for _ in range(ranges - 1))])
-    return [records[low:high] for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    return [records[low:high] for low, high in itertools.pairwise(edges)]
 
 
 def sum_up(number: int, records: list[Dispatched], window: int = 0) -> Range:

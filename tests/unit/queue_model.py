@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -61,7 +62,7 @@ def blocks_of(log: QueueLog, cuts: list[int]) -> list[QueueBlock]:
     """The queue's records as ranges see them: in blocks, among another queue's records."""
     edges = sorted({0, len(log.units), *(cut % (len(log.units) + 1) for cut in cuts)})
     blocks = []
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in itertools.pairwise(edges):
         rows = []
         for unit in log.units[low:high]:
             rows.append((QUEUE, unit.queue_offset, unit.record, unit.size, unit.tags_code))

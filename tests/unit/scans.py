@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,7 +63,7 @@ class MemoryLog:
         for s in self.segments:
             edges = sorted({s.start, s.data_end, *(p for p in places if s.start < p < s.data_end)})
             ranges[s.start] = []
-            for low, high in zip(edges[:-1], edges[1:], strict=True):
+            for low, high in itertools.pairwise(edges):
                 spec = RangeSpec(number, "", s.start, s.segment_end, s.data_end, low, high, low == s.start)
                 ranges[s.start].append(spec)
                 number += 1

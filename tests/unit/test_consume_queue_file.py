@@ -15,7 +15,8 @@ from tests.reference.queue_order import Unit
 
 
 def rows_for(positions: list[int]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    return np.array([[p, 10**12 + p, 100 + p % 7, -p] for p in positions], dtype=np.int64).reshape(-1, 4).T
+    rows = np.array([[p, 10**12 + p, 100 + p % 7, -p] for p in positions], dtype=np.int64).reshape(-1, 4)
+    return np.ascontiguousarray(rows.T)
 
 
 @given(st.integers(1, 12), st.integers(0, 60), st.integers(1, 40), st.randoms())

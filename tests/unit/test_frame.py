@@ -51,9 +51,7 @@ class Checker:
         have = len(self.data) if filled is None else filled
         # Nothing behind what is there may be read: it is overwritten.
         seen = np.concatenate([self.data[:have], np.full(len(self.data) - have, 0xDB, np.uint8)])
-        return int(
-            frame.check_record(seen, have, BASE, at, SEGMENT_END, self.data_end, MODES[self.crc], self.rec, self.spans)
-        )
+        return int(frame.check_record(seen, have, BASE, at, SEGMENT_END, self.data_end, MODES[self.crc], self.rec, self.spans))
 
     def expected(self, at: int) -> records.Record | records.Blank | records.Bad:
         return records.parse(self.log, at, BASE, SEGMENT_END, Settings(crc=self.crc))
@@ -130,7 +128,9 @@ def test_mutated_records_get_the_references_verdict(messages: list[Message], crc
     spoilt = bytearray(log)
     for _ in range(data.draw(st.integers(0, 3))):
         place = data.draw(st.sampled_from(places)) + data.draw(st.integers(0, 110))
-        value = data.draw(st.one_of(st.binary(min_size=1, max_size=8), st.integers(-300, 300).map(lambda v: struct.pack(">i", v))))
+        value = data.draw(
+            st.one_of(st.binary(min_size=1, max_size=8), st.integers(-300, 300).map(lambda v: struct.pack(">i", v)))
+        )
         spoilt[place : place + len(value)] = value[: max(0, len(spoilt) - place)]
     cut = data.draw(st.one_of(st.just(len(spoilt)), st.integers(0, len(spoilt))))
     checker = Checker(bytes(spoilt[:cut]), crc)

@@ -57,9 +57,7 @@ def test_runs_say_where_offsets_are_consecutive(steps: list[tuple[int, int]]) ->
     assert again == {queue: [unit[1] for unit in units if unit[0] == queue] for queue in range(4)}
     # Only pairs are taken apart: what else follows on is one run.
     assert 2 not in runs[1]
-    for (queue, (first, rows)), (other, (following, more)) in pairwise(
-        zip(queues.tolist(), runs[:2].T.tolist(), strict=True)
-    ):
+    for (queue, (first, rows)), (other, (following, more)) in pairwise(zip(queues.tolist(), runs[:2].T.tolist(), strict=True)):
         if queue == other and first + rows == following:
             assert rows == more == 1
 

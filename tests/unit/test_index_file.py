@@ -22,7 +22,9 @@ TIMES = st.one_of(
     st.sampled_from([0, -1, 1, 999, 1000, 1_699_999_999_999, 4_000_000_000_000_000]),
     st.integers(-(2**63), 2**63 - 1),
 )
-ITEMS = st.lists(st.tuples(st.sampled_from(["Aa", "BB", "AaAa", "BBBB", "k", "k1", "polygenelubricants", ""]), TIMES), max_size=30)
+ITEMS = st.lists(
+    st.tuples(st.sampled_from(["Aa", "BB", "AaAa", "BBBB", "k", "k1", "polygenelubricants", ""]), TIMES), max_size=30
+)
 
 
 def hashed(text: str) -> int:

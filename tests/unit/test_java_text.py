@@ -92,7 +92,9 @@ def test_numbers_parse_as_in_java(raw: bytes, bits: int) -> None:
     assert parse_number(data, start, end, -RANGES[bits], RANGES[bits] - 1) == (expected is not None, expected or 0)
 
 
-@pytest.mark.parametrize(("text", "value"), [("١٢", 12), ("-\uff17", -7), ("𝟘", None), ("²", None), ("1 ", None), ("0x1", None)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("١٢", 12), ("-\uff17", -7), ("𝟘", None), ("²", None), ("1 ", None), ("0x1", None)]
+)
 def test_digits_of_other_scripts(text: str, value: int | None) -> None:
     data, start, end = embedded(text.encode())
     assert parse_number(data, start, end, -(2**31), 2**31 - 1) == (value is not None, value or 0)

@@ -36,7 +36,23 @@ def test_only_plain_components_become_paths(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", ".", "..", "a/b", "/", "../x", "a\\b", "nul\0", "bell\x07", "line\n", "del\x7f", "c1\x85", "\ud800", "a" * 256, "é" * 128],
+    [
+        "",
+        ".",
+        "..",
+        "a/b",
+        "/",
+        "../x",
+        "a\\b",
+        "nul\0",
+        "bell\x07",
+        "line\n",
+        "del\x7f",
+        "c1\x85",
+        "\ud800",
+        "a" * 256,
+        "é" * 128,
+    ],
 )
 def test_names_that_are_refused(name: str) -> None:
     assert path_component(name) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 from hypothesis import example, given, settings
@@ -82,7 +83,7 @@ def test_any_cut_gives_the_same(log: QueueLog, cuts: list[int]) -> None:
 @given(LOGS)
 def test_only_irregular_queues_are_objected_to(log: QueueLog) -> None:
     offsets = [unit.queue_offset for unit in log.units]
-    steps = [(before, after) for before, after in zip(offsets, offsets[1:], strict=False) if after != before + 1]
+    steps = [(before, after) for before, after in itertools.pairwise(offsets) if after != before + 1]
     found = irregular(runs_of(blocks_of(log, [])))
     assert found == [
         ("repeat", after, before + 1 - after) if after <= before else ("gap", before + 1, after - before - 1)

@@ -28,6 +28,7 @@ SLOTS = 7
 
 def stage_block(stage: Stage, found: Range) -> None:
     """The block of one range as a scan leaves it: items, then the table of makers."""
+
     def hashed(key: str) -> int:
         data, start, end = embedded(f"T#{key}".encode())
         return index_hash(java_hash(data, start, end, 0))
@@ -38,7 +39,9 @@ def stage_block(stage: Stage, found: Range) -> None:
     Path(found.summary.block).write_bytes(items.tobytes() + makers.tobytes())
 
 
-def write(folder: Path, ranges: list[Range], items: int, version: str, seal: bool) -> tuple[dict[str, bytes], list[dict[str, object]]]:
+def write(
+    folder: Path, ranges: list[Range], items: int, version: str, seal: bool
+) -> tuple[dict[str, bytes], list[dict[str, object]]]:
     """({relative path: bytes}, manifest entries) of the files as they come out of the writer's tasks, in any order."""
     stage = Stage(str(folder))
     stage.make()

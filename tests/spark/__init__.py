@@ -1,0 +1,1 @@
+"""Builds on a real Spark session, and the command line from outside."""

@@ -1,0 +1,19 @@
+"""Spark sessions of the tests: started as the command line starts its own, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import session
+
+
+@pytest.fixture(scope="module")
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """The active session, with master local[2] unless a parameter names another. Stopped when its tests are done."""
+    found, own = session.get_session(getattr(request, "param", "local[2]"))
+    assert own, "a session was left by another test"
+    yield found
+    session.stop(found)

@@ -1,0 +1,82 @@
+"""Builds on Spark write what the broker's own rebuild and the reference write, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.cli import main
+from jobs.engine import SparkEngines
+from jobs.settings import BuildSettings
+from tests.golden.guard import guarded
+from tests.golden.stores import GoldenStore, read_files
+from tests.golden.test_build import assert_is_rebuilt
+from tests.reference.build import reference_build
+from tests.tools import spoil
+from tests.tools.compare import SMALL, compare, project_settings
+from tests.tools.local_engine import local_build, run_build
+from tests.tools.make_log import FEATURES, random_log
+
+Stores = Callable[[str], GoldenStore]
+
+
+@pytest.mark.parametrize(("name", "size"), [("wide-keys", 0), ("basic-4.9", 1 << 18)])
+def test_golden_stores(name: str, size: int, golden_store: Stores, spark: SparkSession, tmp_path: Path) -> None:
+    store = golden_store(name)
+    before = dict(spark.conf.getAll)
+    settings = {**store.broker_settings(), "range_size": size}
+    with guarded(store.path, tmp_path / "out"):
+        summary = run_build(BuildSettings(store=str(store.path), out=str(tmp_path / "out"), **settings), SparkEngines(""))
+    assert (summary.exit, summary.error) == (0, None)
+    assert_is_rebuilt(tmp_path / "out", store)
+    local_build(store.path, tmp_path / "local", **settings)
+    assert (tmp_path / "local" / "reindex.json").read_bytes() == (tmp_path / "out" / "reindex.json").read_bytes()
+    assert dict(spark.conf.getAll) == before, "a run leaves the session's settings as they were"
+
+
+@pytest.mark.parametrize(("policy", "order"), [("salvage", "logical"), ("stop", "broker")])
+def test_a_damaged_and_disordered_log(policy: str, order: str, seed: int, spark: SparkSession, tmp_path: Path) -> None:
+    """Also with ranges whose first guess is wrong, so that some are scanned again."""
+    assert spark.sparkContext.defaultParallelism == 2
+    store, out = tmp_path / "store", tmp_path / "out"
+    random_log(store / "commitlog", seed, records=300, features=FEATURES)
+    for record in (280, 200, 120):
+        spoil.garbage(store, record, seed)
+    settings = {**SMALL, "on_damage": policy, "queue_order": order, "lmq": True}
+    words = BuildSettings(store=str(store), out=str(out), range_size=3000, **project_settings(settings))
+    with guarded(store, out):
+        summary = run_build(words, SparkEngines(""))
+    assert compare(summary, out, reference_build(store, **settings)) == []
+    assert summary.exit == 3
+
+
+def test_no_segments(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark.sparkContext.defaultParallelism == 2
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    words = BuildSettings(store=str(tmp_path / "store"), out=str(tmp_path / "out"))
+    assert run_build(words, SparkEngines("")).exit == 0
+    assert read_files(tmp_path / "out") == {"checkpoint": bytes(4096)}
+
+
+def test_the_command_line_takes_the_active_session(
+    golden_store: Stores, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    """As in a notebook, or under spark-submit: the session is used and not stopped; an error in a task is one line."""
+    store = golden_store("trimmed-head")
+    sizes = [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    out = tmp_path / "out"
+    assert main(["build", str(store.path), "--out", str(out), *sizes, "--queue-order", "broker", "--checkpoint", "broker"]) == 0
+    assert_is_rebuilt(out, store)
+    assert spark.range(3).count() == 3
+    capfd.readouterr()
+    assert main(["build", str(store.path), "--out", str(out), *sizes]) == 1
+    error = capfd.readouterr().err.splitlines()
+    assert [line for line in error if line.startswith("error: ")] == [
+        f"error: {out}: is not empty: name another folder, or give --overwrite"
+    ]
+    assert_is_rebuilt(out, store)
+    assert main(["build", str(store.path), "--out", str(out), *sizes, "--overwrite", "--only", "index"]) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["index", "reindex.json"]

@@ -1,0 +1,107 @@
+"""The same bytes from every range size, shuffle, adaptive setting and master."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.engine import SparkEngines
+from jobs.settings import BuildSettings
+from tests.reference.build import ReferenceBuild, reference_build
+from tests.tools import spoil
+from tests.tools.compare import compare, project_settings
+from tests.tools.local_engine import run_build
+from tests.tools.make_log import FEATURES, random_log
+
+SEED = 20240229
+RANGES = (1 << 16, 1 << 20, 0)
+"""64 KiB, 1 MiB, a segment (of 2 MiB)."""
+PARTITIONS = (1, 2, 7, 200)
+MASTERS = ("local[1]", "local[2]")
+ADAPTIVE = ("true", "false")
+BUCKETS = ("", "7", "1", "3")
+"""As many as the plan thinks, more than there are partitions, or fewer; with each number of partitions another."""
+ALL = list(product(MASTERS, RANGES, PARTITIONS, ADAPTIVE))
+PAIRS = [
+    (MASTERS[(r + p // 2) % 2], size, count, ADAPTIVE[(r + p) % 2])
+    for (r, size), (p, count) in product(enumerate(RANGES), enumerate(PARTITIONS))
+]
+SETTINGS: dict[str, Any] = {
+    "cq_file_size": 2000, "hash_slots": 500, "index_items": 1000,
+    "queue_order": "logical", "on_damage": "salvage", "lmq": True, "crc": "all",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every feature, queues out of order, damage in two places."""
+    store = tmp_path_factory.mktemp("matrix") / "store"
+    random_log(store / "commitlog", SEED, records=5000, segment_size=1 << 21, features=FEATURES)
+    for record in (4000, 1500):
+        spoil.garbage(store, record, SEED)
+    return store
+
+
+@pytest.fixture(scope="module")
+def truth(store: Path) -> ReferenceBuild:
+    return reference_build(store, **SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def manifests() -> set[bytes]:
+    """The manifests seen so far: one, if all are alike."""
+    return set()
+
+
+def check(
+    spark: SparkSession, size: int, partitions: int, adaptive: str, out: Path, store: Path, truth: ReferenceBuild,
+    seen: set[bytes],
+) -> None:  # fmt: skip
+    buckets = BUCKETS[PARTITIONS.index(partitions)]
+    conf = {"spark.sql.shuffle.partitions": str(partitions), "spark.sql.adaptive.enabled": adaptive}
+    if buckets:
+        conf["spark.reindex.buckets"] = buckets
+    before = {name: spark.conf.get(name, None) for name in conf}
+    for name, value in conf.items():
+        spark.conf.set(name, value)
+    try:
+        settings = BuildSettings(store=str(store), out=str(out), range_size=size, **project_settings(SETTINGS))
+        summary = run_build(settings, SparkEngines(""))
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+    assert summary.exit == 3
+    assert compare(summary, out, truth) == []
+    seen.add((out / "reindex.json").read_bytes())
+    assert len(seen) == 1
+
+
+def test_the_pairs_are_all_there() -> None:
+    """Any two values of two different settings meet in one run."""
+    for one in range(4):
+        for other in range(one):
+            assert {(run[one], run[other]) for run in PAIRS} == {(run[one], run[other]) for run in ALL}
+
+
+@pytest.mark.parametrize(("spark", "size", "partitions", "adaptive"), PAIRS, indirect=["spark"])
+def test_pairwise(
+    spark: SparkSession, size: int, partitions: int, adaptive: str, tmp_path: Path, store: Path, truth: ReferenceBuild,
+    manifests: set[bytes],
+) -> None:  # fmt: skip
+    check(spark, size, partitions, adaptive, tmp_path / "out", store, truth, manifests)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("spark", "size", "partitions", "adaptive"), ALL, indirect=["spark"])
+def test_every_combination(
+    spark: SparkSession, size: int, partitions: int, adaptive: str, tmp_path: Path, store: Path, truth: ReferenceBuild,
+    manifests: set[bytes],
+) -> None:  # fmt: skip
+    check(spark, size, partitions, adaptive, tmp_path / "out", store, truth, manifests)
