@@ -20,7 +20,7 @@ from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
 
 Stores = Callable[[str], GoldenStore]
-KEYS = {
+KEYS: dict[str, Any] = {
     "version": str, "exit": int, "seconds": dict, "bytes": int, "records": int, "units": int, "items": int, "files": dict,
     "damage": list, "decisions": list, "warnings": list, "error": (str, type(None)),
 }  # fmt: skip
@@ -148,7 +148,7 @@ def test_a_killed_run_publishes_nothing(kill: signal.Signals, golden_store: Stor
     place = tmp_path / "place"
     place.mkdir()
     out = place / "out"
-    words = (store.path, "--out", out, *broker_words(store))
+    words: list[str | Path] = [store.path, "--out", out, *broker_words(store)]
     process = start(*words, "--json", "--master", "local[2]")
     wait_for(place, ".out.rmq-reindex-*/plans/ranges-1")
     os.kill(process.pid, kill)
