@@ -160,16 +160,17 @@ class _Interrupts:
     def __enter__(self) -> _Interrupts:
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._mark) for number in (signal.SIGINT, signal.SIGTERM)}
-        # What py4j logs of a call cut short is no news.
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in getattr(self, "_before", {}).items():
             signal.signal(number, handler)
+        logging.disable(logging.NOTSET)
 
     def _mark(self, _number: int, _frame: FrameType | None) -> None:
         self.seen = True
+        # What py4j logs of a call cut short is no news.
+        logging.disable(logging.CRITICAL)
         raise KeyboardInterrupt
 
 

@@ -195,6 +195,8 @@ class Build:
             checkpoint = make_checkpoint(settings, log, accepted, plans)
             data = checkpoint.to_bytes()
             files.write_bytes(stage.temporary, files.join(stage.tree, "checkpoint"), [data])
-            entries.append({"path": "checkpoint", "size": len(data), "used": 40, "digest": new_digest([data]).digest().hex()})
+            entries.append(
+                {"path": "checkpoint", "size": len(data), "used": 40, "digest": new_digest([data[:40]]).digest().hex()}
+            )
             fields = dataclasses.asdict(checkpoint)
         manifest.write(stage, settings, log, self.summary, scan.summaries.values(), fields, written.parts, entries, until)

@@ -31,7 +31,7 @@ PAIRS = [
     for (r, size), (p, count) in product(enumerate(RANGES), enumerate(PARTITIONS))
 ]
 SETTINGS: dict[str, Any] = {
-    "cq_file_size": 2000, "hash_slots": 500, "index_items": 1000,
+    "cq_file_size": 4000, "hash_slots": 500, "index_items": 6000,
     "queue_order": "logical", "on_damage": "salvage", "lmq": True, "crc": "all",
 }  # fmt: skip
 
@@ -40,8 +40,8 @@ SETTINGS: dict[str, Any] = {
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every feature, queues out of order, damage in two places."""
     store = tmp_path_factory.mktemp("matrix") / "store"
-    random_log(store / "commitlog", SEED, records=5000, segment_size=1 << 21, features=FEATURES)
-    for record in (4000, 1500):
+    random_log(store / "commitlog", SEED, records=3000, segment_size=1 << 21, features=FEATURES)
+    for record in (2500, 1000):
         spoil.garbage(store, record, SEED)
     return store
 
@@ -85,21 +85,28 @@ def check(
 
 def test_the_pairs_are_all_there() -> None:
     """Any two values of two different settings meet in one run."""
+    assert [sum(run[0] == master for run in PAIRS) for master in MASTERS] == [len(PAIRS) // 2] * 2
     for one in range(4):
         for other in range(one):
             assert {(run[one], run[other]) for run in PAIRS} == {(run[one], run[other]) for run in ALL}
 
 
-@pytest.mark.parametrize(("spark", "size", "partitions", "adaptive"), PAIRS, indirect=["spark"])
+# The master is a parameter of its own, so that pytest keeps its session through all of its runs.
+@pytest.mark.parametrize("number", range(len(PAIRS) // 2))
+@pytest.mark.parametrize("spark", MASTERS, indirect=True)
 def test_pairwise(
-    spark: SparkSession, size: int, partitions: int, adaptive: str, tmp_path: Path, store: Path, truth: ReferenceBuild,
-    manifests: set[bytes],
+    spark: SparkSession, number: int, tmp_path: Path, store: Path, truth: ReferenceBuild, manifests: set[bytes]
 ) -> None:  # fmt: skip
+    mine = [run for run in PAIRS if run[0] == spark.sparkContext.master]
+    _, size, partitions, adaptive = mine[number]
     check(spark, size, partitions, adaptive, tmp_path / "out", store, truth, manifests)
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize(("spark", "size", "partitions", "adaptive"), ALL, indirect=["spark"])
+@pytest.mark.parametrize("adaptive", ADAPTIVE)
+@pytest.mark.parametrize("partitions", PARTITIONS)
+@pytest.mark.parametrize("size", RANGES)
+@pytest.mark.parametrize("spark", MASTERS, indirect=True)
 def test_every_combination(
     spark: SparkSession, size: int, partitions: int, adaptive: str, tmp_path: Path, store: Path, truth: ReferenceBuild,
     manifests: set[bytes],
