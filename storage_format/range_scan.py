@@ -13,7 +13,7 @@ from storage_format import record as r
 from storage_format import walk_state as w
 from storage_format.digest import ChunkDigests
 from storage_format.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, TOTAL, find_record, int16_at, int32_at
-from storage_format.names import NameTable
+from storage_format.names import SEEN, NameTable
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.walk import WalkOptions, walk
 
@@ -248,6 +248,7 @@ class RangeScanner:
     def _is_good(self, at: int) -> bool:
         """Whether the whole record at ``at`` passes the walk as well; it leaves no trace."""
         before = self._state.copy()
+        seen = self.names.arrays.flags[: len(self.names.texts)] & SEEN
         spec = self._spec
         while True:
             code, _ = walk(
@@ -258,6 +259,8 @@ class RangeScanner:
                 self._add_name()
                 continue
             self._state[:] = before
+            self.names.forget_seen()
+            self.names.arrays.flags[: len(seen)] |= seen
             if code < r.FIRST_DAMAGE:
                 return True
             self.summary.last_nonzero = self._base + at + int(self._rec[TOTAL]) - 1

@@ -152,3 +152,17 @@ def test_a_tail_of_few_bytes(tmp_path: Path, left: int) -> None:
             assert scan.chain.holes == []
             tail = truth.torn_tail
             assert (torn and (torn.offset, torn.length)) == (tail and (tail.offset, tail.length)), f"{cuts}, chunk {chunk}"
+
+
+def test_a_filler_whose_first_bytes_end_a_range(tmp_path: Path) -> None:
+    """They are zeros, and nothing else of the range before is looked at: that is no zero tail."""
+    with LogWriter(tmp_path, 1 << 12) as writer:
+        writer.append(Message(body=b"x" * 2000))
+        filler = writer.end
+        writer.roll()
+        writer.append(Message())
+    log, truth = MemoryLog(tmp_path, 1 << 12), reference_walk(tmp_path, 1 << 12)
+    for end in range(filler, filler + 10):
+        scan = scan_log(log, [1000, end], ScanSettings())
+        assert (scan.chain.holes, scan.chain.torn) == ([], None), f"cut at {end}"
+        assert scan.units == expected_units(truth.records)

@@ -41,3 +41,25 @@ def test_a_name_met_first_in_a_rejected_range(tmp_path: Path) -> None:
     accepted = [summaries[spec.number] for spec in ranges[size]]
     assert accepted[0].records == 1
     assert {name for s in accepted for name in s.unusual_names} == {"odd~name"}
+
+
+def test_names_behind_the_stop_are_not_told(tmp_path: Path) -> None:
+    """Nothing is built for the good record that ends a stretch of damage at which a build stops."""
+    with LogWriter(tmp_path) as writer:
+        writer.append(Message(topic="a~b"))
+        writer.append_raw(b"no record")
+        writer.append(Message(topic="odd~name"))
+    log = MemoryLog(tmp_path, 1 << 16)
+    (specs,) = log.cut([]).values()
+    found = scan_range(RangeScanner(ScanSettings(stop_at_damage=True)), specs[0], log)
+    assert (found.summary.records, found.summary.unusual_names) == (1, ["a~b"])
+
+
+def test_names_of_what_is_left_out_are_not_told(tmp_path: Path) -> None:
+    with LogWriter(tmp_path) as writer:
+        for topic in ("a~b", "c~d"):
+            writer.append(Message(topic=topic))
+    log = MemoryLog(tmp_path, 1 << 16)
+    (specs,) = log.cut([]).values()
+    found = scan_range(RangeScanner(ScanSettings(exclude=("c*",))), specs[0], log)
+    assert found.summary.unusual_names == ["a~b"]
