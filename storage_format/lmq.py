@@ -69,7 +69,9 @@ def check_lmq(
         return r.NOT_FOUND
     count, q_end = _pieces(data, q, q_end)
     offsets, o_end = _pieces(data, o, o_end)
-    good = count == offsets
+    if count != offsets:
+        return r.LMQ_MALFORMED
+    good = True
     for _ in range(count):
         stop = _piece_end(data, q, q_end)
         name = find_name(names, data, q, stop)
