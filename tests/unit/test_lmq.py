@@ -24,7 +24,10 @@ QUEUES = st.lists(
     st.sampled_from(["%LMQ%a", "%LMQ%b", "plain", "x/y", "%LMQ%x/y", "", "..", "é", "\ufffd", "a b", "%LMQ%"]), max_size=5
 ).map(",".join)
 OFFSETS = st.lists(
-    st.sampled_from(["0", "1", "7", "-1", "+2", "", "x", "9223372036854775807", "461168000000000000", "1000000000000000000", "٣", " 1"]), max_size=5
+    st.sampled_from(
+        ["0", "1", "7", "-1", "+2", "", "x", "9223372036854775807", "461168000000000000", "1000000000000000000", "٣", " 1"]
+    ),
+    max_size=5,
 ).map(",".join)
 PAIRS = st.one_of(
     st.tuples(QUEUES, OFFSETS),
