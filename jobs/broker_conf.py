@@ -2,38 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from storage_format.consume_queue import UNIT_SIZE
 from storage_format.errors import UsageError
+from storage_format.names import escape
 
-_NUMBERS = {
+_BLANKS: Final = " \t\f"
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_NUMBERS: Final = {
     "mappedFileSizeCommitLog": "segment_size",
     "mappedFileSizeConsumeQueue": "cq_file_size",
+    "mapperFileSizeBatchConsumeQueue": "batch_cq_file_size",
     "maxHashSlotNum": "hash_slots",
     "maxIndexNum": "index_items",
 }
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """``name = value`` lines of a Java properties file; comments and continued lines as ``Properties.load`` takes them."""
+    """``name = value`` lines as ``java.util.Properties.load`` takes them: comments, continued lines, escapes."""
     found: dict[str, str] = {}
-    joined = ""
-    for line in text.splitlines():
-        line = line.lstrip()
-        if not joined and (not line or line[0] in "#!"):
-            continue
-        joined += line
-        if len(joined) - len(joined.rstrip("\\")) & 1:
-            joined = joined[:-1]
-            continue
-        at = min((joined.find(c) for c in "=: \t" if c in joined), default=len(joined))
-        name, value = joined[:at].rstrip(), joined[at:].lstrip(" \t")
-        if value[:1] in ("=", ":"):
-            value = value[1:].lstrip(" \t")
-        found[name] = value
-        joined = ""
+    joined: str | None = None
+    for line in re.split(r"\r\n|\n|\r", text):
+        line = line.lstrip(_BLANKS)
+        if joined is None:
+            if not line or line[0] in "#!":
+                continue
+            joined = ""
+        goes_on = (len(line) - len(line.rstrip("\\"))) & 1
+        joined += line[:-1] if goes_on else line
+        if not goes_on:
+            _take(joined, found)
+            joined = None
+    if joined is not None:
+        # The file ends in a backslash: what stands before it counts.
+        _take(joined, found)
     return found
+
+
+def _take(line: str, found: dict[str, str]) -> None:
+    if not line:
+        return
+    at = 0
+    while at < len(line) and line[at] not in "=:" + _BLANKS:
+        at += 2 if line[at] == "\\" else 1
+    value = line[at:].lstrip(_BLANKS)
+    if value[:1] in ("=", ":"):
+        value = value[1:].lstrip(_BLANKS)
+    found[_plain(line[:at])] = _plain(value)
+
+
+def _plain(text: str) -> str:
+    """Without escapes."""
+    return re.sub(
+        r"\\(u[0-9a-fA-F]{4}|.)",
+        lambda match: chr(int(match[1][1:], 16)) if len(match[1]) > 1 else _ESCAPES.get(match[1], match[1]),
+        text,
+    )
 
 
 def settings_of(text: str, path: str) -> dict[str, Any]:
@@ -42,10 +68,9 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, setting in _NUMBERS.items():
         if name in conf:
-            try:
-                found[setting] = int(conf[name].strip())
-            except ValueError:
-                raise UsageError(f"{path}: {name} is {conf[name]!r}, not a number") from None
+            if not re.fullmatch(r"[+-]?[0-9]{1,18}", conf[name].strip()):
+                raise UsageError(f"{path}: {name} is {escape(conf[name], 60)}, not a number")
+            found[setting] = int(conf[name].strip())
     if "cq_file_size" in found:
         # MessageStoreConfig.getMappedFileSizeConsumeQueue rounds up to whole units.
         found["cq_file_size"] = -(-found["cq_file_size"] // UNIT_SIZE) * UNIT_SIZE

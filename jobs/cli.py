@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import signal
 import sys
@@ -22,8 +23,9 @@ from jobs.settings import (
     parse_window,
 )
 from jobs.summary import WARNING_LINES_MAX, Summary
-from storage_format.errors import ReindexError, UsageError
+from storage_format.errors import InputError, ReindexError, UsageError
 from storage_format.names import escape
+from storage_format.topics import batch_topics
 from udfs import files
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--only", type=parse_parts, metavar="PARTS", help="any of consumequeue,index,checkpoint (all)")
     add("--cq-file-size", type=int, metavar="BYTES", help="ConsumeQueue file size, a multiple of 20 (6000000)")
+    add("--batch-cq-file-size", type=int, metavar="BYTES", help="batch ConsumeQueue file size, a multiple of 46 (13800000)")
     add("--hash-slots", type=int, metavar="N", help="slots of an IndexFile (5000000)")
     add("--index-items", type=int, metavar="N", help="items of an IndexFile, as maxIndexNum (20000000)")
     add("--segment-size", type=int, metavar="BYTES", help="size of a whole segment (taken from the files)")
@@ -120,6 +123,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="stop at the first record stored later (ms since 1970, or ISO with zone)",
     )
     add("--broker-conf", metavar="FILE", help="sizes, roots, delay levels and LMQ from a broker.conf")
+    add(
+        "--topics-config",
+        metavar="FILE",
+        help="a broker's config/topics.json: its batch topics (BatchCQ) get batch ConsumeQueues",
+    )
+    add("--write-topics", action="store_true", help="also draft DIR/config/topics.json from the log")
     add("--max-fill", type=int, metavar="N", help="missing queue offsets filled at most in all (100000)")
     add("--overwrite", action="store_true", help="replace what an earlier build wrote to DIR")
     add("--range-size", type=int, metavar="BYTES", help="bytes of a segment that one task takes, at most")
@@ -133,22 +142,35 @@ def parse_settings(arguments: Sequence[str]) -> BuildSettings:
     """Settings from words. Raises UsageError."""
     given = vars(build_parser().parse_args(arguments))
     given.pop("command")
-    conf = given.pop("broker_conf", None)
+    conf, topics = given.pop("broker_conf", None), given.pop("topics_config", None)
     values: dict[str, Any] = {}
     if conf is not None:
         try:
             values = settings_of(files.read_bytes(conf).decode("utf-8", "replace"), escape(conf))
-        except OSError:
+        except (OSError, InputError):
             raise UsageError(f"--broker-conf {escape(conf)}: cannot be read: name the broker's properties file") from None
         values["protected"] = tuple(values[name] for name in ("store",) if name in values)
         if "store" in given or "commitlogs" in given:
             values.pop("store", None)
             values.pop("commitlogs", None)
+    if topics is not None:
+        values["batch_topics"] = _batch_topics(topics)
     values |= {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     values.setdefault("store", "")
     if not values["store"] and not values.get("commitlogs"):
         raise UsageError("rmq-reindex build: name a STORE, or --commitlog folders: see --help")
     return BuildSettings(**values).check()
+
+
+def _batch_topics(path: str) -> tuple[str, ...]:
+    """The batch topics of a topics.json. Raises UsageError."""
+    try:
+        return batch_topics(files.read_bytes(path).decode("utf-8", "replace"))
+    except (OSError, InputError):
+        raise UsageError(f"--topics-config {escape(path)}: cannot be read: name a broker's config/topics.json") from None
+    except (ValueError, RecursionError) as error:
+        what = "is no JSON" if isinstance(error, (json.JSONDecodeError, RecursionError)) else escape(str(error))
+        raise UsageError(f"--topics-config {escape(path)}: {what}: name a broker's config/topics.json") from None
 
 
 class _Interrupts:
@@ -194,6 +216,8 @@ def build(arguments: Sequence[str]) -> int:
         summary.exit, summary.error = error.exit_status, str(error)
     except KeyboardInterrupt:
         summary.exit, summary.error = 1, "interrupted: nothing was published"
+    except ConnectionError:
+        summary.exit, summary.error = 1, _JVM_GONE
     except OSError as error:
         where = escape(str(error.filename)) if error.filename else "input or output"
         summary.exit, summary.error = 1, f"{where}: {error.strerror or escape(str(error))}: nothing was published"
@@ -219,6 +243,9 @@ def build(arguments: Sequence[str]) -> int:
     return summary.exit
 
 
+_JVM_GONE = "Spark's JVM is gone (killed, or out of memory): nothing was published"
+
+
 def _one_line(error: Exception) -> str:
     """The cause of a failed task: the last line of its Python traceback where there is one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -226,7 +253,12 @@ def _one_line(error: Exception) -> str:
         for kind in ("InputError: ", "OSError: ", "FileNotFoundError: ", "PermissionError: "):
             if kind in line:
                 return escape(line.partition(kind)[2] or line, 600)
+    if type(error).__name__ == "Py4JNetworkError":
+        return _JVM_GONE
     named = [line for line in lines if "Error: " in line and not line.startswith(("at ", "org.apache"))]
+    # A task that did not end by a Python error: the last cause that Spark names.
+    aborted = [line.rpartition("Exception: ")[2] for line in lines if "Job aborted" in line and "Exception: " in line]
+    named = named or aborted
     return f"{type(error).__name__}: {escape((named or lines or ['no message'])[0], 600)}: nothing was published"
 
 

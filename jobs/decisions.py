@@ -14,9 +14,11 @@ from storage_format import record as r
 from storage_format.chain import Chain, Hole, Segment
 from storage_format.errors import RefusedError
 from storage_format.names import escape
+from storage_format.range_scan import HOLES_MAX
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
 from udfs import schemas
+from udfs.batch_judge import BatchJudge
 from udfs.judge import Judge
 
 
@@ -25,6 +27,10 @@ class Order:
     """Queues out of order: where their units go (``Reroute.placements``)."""
 
     placements: list[list[Any]] = field(default_factory=list)
+    batches: list[list[Any]] = field(default_factory=list)
+    """batch queues out of order (``BatchPlacement``)"""
+    opened: list[tuple[str, int, int]] = field(default_factory=list)
+    """(topic, queue id, position) of files without any unit that a broker of 4.9 leaves at a queue's end"""
     extra_units: int = 0
     """units that stand for no record: pre-blank and fills"""
 
@@ -46,6 +52,13 @@ def decide(
     if holes and stop:
         holes, torn = holes[:1], None
         accepted = scan.cut(accepted, holes[0].offset)
+    if len(holes) > HOLES_MAX:
+        _report(summary, holes[:1], None)
+        first = holes[0]
+        raise RefusedError(
+            f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
+            f" (more than {HOLES_MAX:,} in all): is this a commitlog? Choose --on-damage stop"
+        )
     if holes and settings.on_damage == "fail":
         _report(summary, holes, torn)
         first = holes[0]
@@ -79,17 +92,30 @@ def decide(
         raise RefusedError(
             f"queues: {filled} missing offsets would have to be filled, more than --max-fill {settings.max_fill}"
         )
-    return accepted, Order([[w["topic"], w["queue"], w["kept"], w["fills"]] for w in words], pre_blank + filled)
+    order = Order(extra_units=pre_blank + filled)
+    for word in words:
+        to = order.batches if "batch" in word else order.placements
+        to.append([word["topic"], word["queue"], word["kept"], word["fills"]])
+        if word.get("opened", -1) >= 0:
+            order.opened.append((word["topic"], word["queue"], word["opened"]))
+    if settings.queue_order == "broker":
+        order.batches = []
+    return accepted, order
 
 
 def _judge(
     scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], holes: list[int], cut: int
 ) -> tuple[list[dict[str, Any]], int]:
     """What reducers say of queues out of order, below the offset ``cut``; and the pre-blank units of all queues."""
-    if not any(summary.units for summary in accepted):
-        return [], 0
-    judge = Judge(settings.queue_order, scan.task.units_per_file, tuple(holes), cut)
-    words = scan.engine.reduce(schemas.RUNS, scan.left_out(accepted), None, judge)
+    words: list[str] = []
+    if any(summary.units for summary in accepted):
+        # 5.3 opens such files just the same, but does not start on them.
+        opens = settings.broker_version == "4.9"
+        judge = Judge(settings.queue_order, scan.task.units_per_file, tuple(holes), cut, opens)
+        words += scan.engine.reduce(schemas.RUNS, scan.left_out(accepted), None, judge)
+    if any(summary.batch_units for summary in accepted):
+        batch_judge = BatchJudge(settings.queue_order, tuple(holes), cut)
+        words += scan.engine.reduce(schemas.BATCH_RUNS, scan.left_out(accepted), None, batch_judge)
     said = [json.loads(word) for word in words]
     odd = sorted((word for word in said if "topic" in word), key=lambda w: (w["topic"], w["queue"]))
     return odd, sum(word["pre_blank"] for word in said if "topic" not in word)

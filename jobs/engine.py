@@ -29,7 +29,7 @@ class Engine(Protocol):
         """Run over the numbers below ``tasks``; rows (``schemas.ROWS``) are kept, the data of summaries is returned."""
 
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
-        """Shuffle the kept rows of one kind, but for some ranges, by key and in order of buckets; what the reducer says."""
+        """Shuffle the kept rows of one kind, but for some ranges, by key, in order of bucket and place; what reducers say."""
 
     def numbers(self, function: Batches, count: int) -> list[str]:
         """What a function says over the numbers below ``count``, a task each."""
@@ -73,7 +73,7 @@ class SparkEngine:
             rows = rows.filter(~F.col("range").isin(left_out))
         if before is not None:
             rows = rows.mapInArrow(lambda batches: before(iter(batches)), schemas.ROWS_DDL)
-        rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket")
+        rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "place")
         words = rows.mapInArrow(lambda batches: reducer(iter(batches)), schemas.RESULT_DDL).collect()
         return [str(word.data) for word in words]
 

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from jobs.segments import Commitlog
 from jobs.settings import BuildSettings
 from storage_format import index_file as ix
+from storage_format import record as r
+from storage_format.batch_queue import BATCH_UNIT_SIZE
 from storage_format.chain import cut_ranges
 from storage_format.consume_queue import UNIT_SIZE
 from storage_format.errors import InputError
@@ -32,20 +34,26 @@ BLOCK = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """What the first bytes of the first segments hold."""
+    """What the first bytes of the first segments hold. ``empty`` bytes behind them are zeros: segments are allocated whole."""
 
     bytes: int
     records: int
     units: int
+    batch_units: int
     items: int
     queues: int
+    empty: int
+
+    def share(self, size: int) -> float:
+        """How many times the sample a log of ``size`` bytes is."""
+        return max(0, size - self.empty) / self.bytes if self.bytes else 0.0
 
 
 def sample(scan: ScanSettings, log: Commitlog) -> Sample:
     """Walk the first bytes of up to three segments."""
     scanner = RangeScanner(dataclasses.replace(scan, chunk=SAMPLE_BYTES, block_rows=1 << 17))
     count = len(log.segments)
-    totals, queues = np.zeros(4, np.int64), 0
+    totals, queues, empty = np.zeros(5, np.int64), 0, 0
     for segment in [log.segments[k] for k in sorted({0, count // 2, count - 1})] if count else []:
         high = min(segment.data_end, segment.start + SAMPLE_BYTES)
         spec = RangeSpec(0, "", segment.start, segment.segment_end, segment.data_end, segment.start, high, True)
@@ -58,10 +66,12 @@ def sample(scan: ScanSettings, log: Commitlog) -> Sample:
                 pass
         out = scanner.summary
         end = max(out.end, out.tail, segment.start)
-        totals += (min(end, high) - segment.start, out.records, out.units, out.items)
+        totals += (min(end, high) - segment.start, out.records, out.units, out.batch_units, out.items)
+        if out.tail_code == r.ZERO and out.last_nonzero < 0:
+            empty += segment.data_end - end
         queues = max(queues, out.queues)
-    size, records, units, items = (int(v) for v in totals)
-    return Sample(size, records, units, items, queues)
+    size, records, units, batch_units, items = (int(v) for v in totals)
+    return Sample(size, records, units, batch_units, items, queues, empty)
 
 
 def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -> Iterator[str]:
@@ -77,8 +87,8 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
     first = log.segments[0].name if log.segments else "-"
     last = log.segments[-1].name if log.segments else "-"
     found = sample(scan, log)
-    factor = log.size / found.bytes if found.bytes else 0.0
-    records, units, items = (int(factor * v) for v in (found.records, found.units, found.items))
+    share = found.share(log.size)
+    records, units, items = (int(share * v) for v in (found.records, found.units + found.batch_units, found.items))
     queue_files = max(found.queues, -(-units // (settings.cq_file_size // UNIT_SIZE))) if units else 0
     index_files = -(-items // (settings.index_items - 1)) if items else int(bool(records))
     seconds = START_SECONDS + max(log.size / BYTES_PER_SECOND_AND_CORE, records / RECORDS_PER_SECOND_AND_CORE) / cores
@@ -104,15 +114,15 @@ def check_free(
     if accepted is None:
         found = sample(scan, log)
         size = sum(max(0, min(segment.data_end, settings.until_offset) - segment.start) for segment in log.segments)
-        factor = size / found.bytes if found.bytes else 0.0
-        items, units = int(factor * found.items), int(factor * found.units)
+        share = found.share(size)
+        items, units, batches = (int(share * v) for v in (found.items, found.units, found.batch_units))
         staged, index_files, queues = items * ix.STAGED.itemsize, -(-items // (settings.index_items - 1)), found.queues
     else:
-        items, units = sum(s.items for s in accepted), sum(s.units for s in accepted)
+        items, units, batches = (sum(getattr(s, name) for s in accepted) for name in ("items", "units", "batch_units"))
         staged, index_files, queues = 0, len(plans or []), max((s.queues for s in accepted), default=0)
     needed = staged
     if "consumequeue" in settings.only:
-        needed += (units + extra_units) * UNIT_SIZE + queues * BLOCK
+        needed += (units + extra_units) * UNIT_SIZE + batches * BATCH_UNIT_SIZE + queues * BLOCK
     if "index" in settings.only:
         needed += items * ix.ITEM_SIZE + index_files * min(settings.hash_slots * ix.SLOT_SIZE, items * BLOCK)
     if needed > free:

@@ -7,8 +7,9 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
-from jobs import decisions, manifest, output, writing
+from jobs import decisions, drafting, manifest, notices, output, writing
 from jobs.engine import Engine
 from jobs.estimate import check_free, dry_run_lines
 from jobs.progress import Probe, Reporter
@@ -19,8 +20,8 @@ from jobs.summary import Summary
 from storage_format.checkpoint import Checkpoint
 from storage_format.consume_queue import UNIT_SIZE
 from storage_format.digest import CHUNK, new_digest
+from storage_format.errors import ReindexError
 from storage_format.index_plan import IndexFilePlan, plan_index_files
-from storage_format.names import escape
 from storage_format.range_scan import ScanSettings
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
@@ -51,6 +52,8 @@ def scan_settings(settings: BuildSettings) -> ScanSettings:
         until_time=settings.until_time,
         want_units="consumequeue" in settings.only,
         want_items="index" in settings.only or "checkpoint" in settings.only,
+        want_topics=settings.write_topics,
+        batch_topics=settings.batch_topics,
         window=settings.window,
         stop_at_damage=settings.on_damage == "stop",
     )
@@ -113,7 +116,7 @@ class Build:
                 print(line, file=sys.stderr if settings.json else sys.stdout)
             self.summary.bytes = log.size
             return
-        with output.locked(target), output.staging(target) as stage:
+        with output.locked(target), output.staging(target, settings.overwrite) as stage:
             check_free(settings, scan_settings(settings), log, stage)
             begin = time.monotonic()
             with self.engines() as engine:
@@ -122,11 +125,20 @@ class Build:
                 try:
                     keys = engine.buckets(-(-log.size // BUCKET_BYTES))
                     units_per_file = settings.cq_file_size // UNIT_SIZE
-                    task = ScanTask(stage, "", 0, scan_settings(settings), units_per_file, keys)
-                    self._build(Scan(engine, stage, task, self.reporter), log)
+                    task = ScanTask(stage, "", 0, scan_settings(settings), units_per_file, keys, settings.write_topics)
+                    try:
+                        self._build(Scan(engine, stage, task, self.reporter), log)
+                    except ReindexError:
+                        # What looked like damage, and would be refused for good, may be a broker at work.
+                        check_unchanged(log, settings.roots)
+                        raise
                     check_unchanged(log, settings.roots)
-                    output.publish(stage, target, settings.overwrite)
-                    self.published = True
+                    tree = output.identity(stage.tree)
+                    try:
+                        output.publish(stage, target, settings.overwrite)
+                    finally:
+                        # An interrupt may come behind the rename, before anything else is done.
+                        self.published = tree is not None and output.identity(target) == tree
                     output.settle(target)
                 finally:
                     self.summary.seconds["build"] = time.monotonic() - opened
@@ -137,6 +149,7 @@ class Build:
         size = range_size(settings, log.size, segment_bytes, scan.engine.cores)
         scan.first(log.segments, size, settings.until_offset)
         chain = scan.settle(log.segments)
+        notices.unmarked_batches(settings, chain.accepted, summary)
         accepted, order = decisions.decide(scan, settings, log.segments, chain, summary)
         self._count(accepted, log)
         plans = plan_index_files(accepted, settings.index_items)
@@ -146,7 +159,8 @@ class Build:
         summary.units = written.units
         summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX
-        self._finish(stage, log, scan, accepted, plans, written, until)
+        more = [drafting.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
+        self._finish(stage, log, scan, accepted, plans, written, until, more)
         if any(not entry["reason"].startswith("torn tail") for entry in summary.damage):
             summary.exit = 3
 
@@ -166,30 +180,17 @@ class Build:
         summary.bytes = sum(max(0, min(segment.data_end, until) - segment.start) for segment in log.segments)
         summary.records = sum(s.records for s in accepted)
         summary.items = sum(s.items for s in accepted) if "index" in self.settings.only else 0
-        names = sorted({name for s in accepted for name in s.unusual_names})
-        for name in names[:20]:
-            summary.warnings.append(f"topic {escape(name)}: a name that RocketMQ's TopicValidator refuses; built all the same")
-        batches = sum(s.inner_batches for s in accepted)
-        if batches:
-            summary.warnings.append(
-                f"{batches} records are inner batches: batch ConsumeQueues (queue.type=BatchCQ) are not built yet, "
-                "their topics got plain units"
-            )
-        slash, malformed = sum(s.lmq_slash for s in accepted), sum(s.lmq_malformed for s in accepted)
-        if slash:
-            summary.warnings.append(f"skipped {slash} dispatches to LMQ names that hold a '/', as the broker does")
-        if malformed:
-            summary.warnings.append(f"skipped the LMQ dispatch of {malformed} records: offsets are no numbers or too few")
+        notices.of_counts(self.settings, accepted, summary)
 
     def _finish(
         self, stage: Stage, log: Commitlog, scan: Scan, accepted: list[RangeSummary], plans: list[IndexFilePlan],
-        written: writing.Written, until: int,
+        written: writing.Written, until: int, more: list[dict[str, Any]],
     ) -> None:  # fmt: skip
         settings = self.settings
         for part in ("consumequeue", "index"):
             if part in settings.only:
                 files.make_folder(files.join(stage.tree, part))
-        entries = writing.name_index_files(stage, written)
+        entries = [*more, *writing.name_index_files(stage, written)]
         fields = None
         if "checkpoint" in settings.only:
             checkpoint = make_checkpoint(settings, log, accepted, plans)

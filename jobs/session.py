@@ -46,9 +46,12 @@ def _choose_java() -> None:
             os.environ["JAVA_HOME"] = chosen
 
 
-def _configuration() -> dict[str, str]:
+def _configuration(master: str) -> dict[str, str]:
     """conf/spark-defaults.conf, beside the sources or in the wheel, for a session of our own."""
-    found = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    found: dict[str, str] = {}
+    if master.startswith("local"):
+        # Nobody else calls. A cluster's executors must reach the driver, or the run would wait for them for ever.
+        found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     for folder in (_PACKAGE.parent / "conf", _PACKAGE / "_conf"):
         defaults, log = folder / "spark-defaults.conf", folder / "log4j2.properties"
         if defaults.exists():
@@ -71,8 +74,9 @@ def get_session(master: str) -> tuple[SparkSession, bool]:
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         # Not under spark-submit, which brings its own settings.
         _choose_java()
-        builder = builder.master(master or "local[*]")
-        for name, value in _configuration().items():
+        master = master or "local[*]"
+        builder = builder.master(master)
+        for name, value in _configuration(master).items():
             builder = builder.config(name, value)
     elif master:
         builder = builder.master(master)

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from storage_format.batch_queue import BATCH_UNIT_SIZE
 from storage_format.consume_queue import UNIT_SIZE
 from storage_format.errors import UsageError
 from storage_format.frame import CRC_ALL, CRC_BODY, CRC_NONE
@@ -29,6 +30,7 @@ class BuildSettings:
     commitlogs: tuple[str, ...] = ()
     only: tuple[str, ...] = PARTS
     cq_file_size: int = 6_000_000
+    batch_cq_file_size: int = 13_800_000
     hash_slots: int = 5_000_000
     index_items: int = 20_000_000
     segment_size: int = 0
@@ -47,6 +49,9 @@ class BuildSettings:
     max_fill: int = 100_000
     overwrite: bool = False
     range_size: int = 0
+    write_topics: bool = False
+    batch_topics: tuple[str, ...] = ()
+    """topics whose queues are batch ConsumeQueues, from --topics-config"""
     master: str = ""
     dry_run: bool = False
     json: bool = False
@@ -84,6 +89,16 @@ class BuildSettings:
         """Raises UsageError for values that no build can have."""
         if self.cq_file_size < UNIT_SIZE or self.cq_file_size % UNIT_SIZE or self.cq_file_size > INT32_MAX:
             raise UsageError(f"--cq-file-size {self.cq_file_size}: take a multiple of {UNIT_SIZE} (one unit) below 2 GiB")
+        if self.batch_cq_file_size < BATCH_UNIT_SIZE or self.batch_cq_file_size % BATCH_UNIT_SIZE:
+            raise UsageError(
+                f"--batch-cq-file-size {self.batch_cq_file_size}: take a multiple of {BATCH_UNIT_SIZE} (one batch unit)"
+            )
+        if self.batch_cq_file_size > INT32_MAX:
+            raise UsageError(f"--batch-cq-file-size {self.batch_cq_file_size}: a file has at most 2 GiB")
+        if self.batch_topics and self.broker_version == "4.9":
+            raise UsageError(
+                "--topics-config: has batch topics (queue.type=BatchCQ), which RocketMQ 4.9 does not know: leave it out"
+            )
         if self.hash_slots < 1 or self.index_items < 2 or 40 + 4 * self.hash_slots + 20 * self.index_items > INT32_MAX:
             raise UsageError(
                 f"--hash-slots {self.hash_slots} --index-items {self.index_items}: "
@@ -111,6 +126,7 @@ class BuildSettings:
         return {
             "only": list(self.only),
             "cq_file_size": self.cq_file_size,
+            "batch_cq_file_size": self.batch_cq_file_size,
             "hash_slots": self.hash_slots,
             "index_items": self.index_items,
             "segment_size": self.segment_size,
@@ -127,15 +143,20 @@ class BuildSettings:
             "until_offset": None if self.until_offset == INT64_MAX else self.until_offset,
             "until_time": None if self.until_time == INT64_MAX else self.until_time,
             "max_fill": self.max_fill,
+            "write_topics": self.write_topics,
+            "batch_topics": list(self.batch_topics),
         }
 
 
 def parse_window(policy: str) -> int:
     """``window:1h`` as milliseconds. Raises UsageError."""
     found = re.fullmatch(r"window:(\d{1,12})(ms|s|m|h|d)", policy)
-    if not found or not int(found[1]):
+    window = int(found[1]) * _UNITS[found[2]] if found else 0
+    if not window:
         raise UsageError(f"--index-policy {policy!a}: take capacity, or window: and a time such as 30m, 1h or 1d")
-    return int(found[1]) * _UNITS[found[2]]
+    if window > INT64_MAX:
+        raise UsageError(f"--index-policy {policy!a}: more milliseconds than 64 bits hold: take a shorter time")
+    return window
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:

@@ -71,6 +71,7 @@ _DECISIONS = {
     "restart": "offset 0 again, appended as the broker does",
     "dropped": "below the queue's end, dropped as the broker does",
     "misplaced": "above the queue's end, appended in the wrong place as the broker does",
+    "appended": "out of order in a batch queue, appended as the broker does",
     "repeat": "offsets repeat",
     "gap": "offsets have a gap",
 }

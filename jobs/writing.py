@@ -16,8 +16,9 @@ from storage_format.range_summary import RangeSummary
 from udfs import files, schemas
 from udfs.reroute import Reroute
 from udfs.stage import Stage
+from udfs.write_batches import WriteBatches
 from udfs.write_index import WriteIndex
-from udfs.write_queues import WriteQueues
+from udfs.write_queues import WriteQueues, write_empty_files
 
 
 @dataclass
@@ -41,6 +42,21 @@ def write_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummar
         reroute = Reroute(path, scan.task.units_per_file, scan.task.keys)
     writer = WriteQueues(stage, settings.cq_file_size)
     words = scan.engine.reduce(schemas.UNITS, scan.left_out(accepted), reroute, writer)
+    if order.opened:
+        words = [*words, write_empty_files(stage, settings.cq_file_size, order.opened)]
+    return [json.loads(word) for word in words]
+
+
+def write_batches(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order) -> list[dict[str, Any]]:
+    """The files of batch ConsumeQueues; one word a task."""
+    if not any(summary.batch_units for summary in accepted):
+        return []
+    stage, path = scan.stage, ""
+    if order.batches:
+        path = files.join(stage.plans, "batch-placements")
+        files.write_bytes(stage.temporary, path, [json.dumps(order.batches).encode()])
+    writer = WriteBatches(stage, settings.batch_cq_file_size, path, settings.queue_order == "broker")
+    words = scan.engine.reduce(schemas.BATCHES, scan.left_out(accepted), None, writer)
     return [json.loads(word) for word in words]
 
 
@@ -65,7 +81,8 @@ def write_both(
     with ThreadPoolExecutor(2, thread_name_prefix="write") as pool:
         index = pool.submit(write_index, scan, settings, plans if "index" in settings.only else [])
         if "consumequeue" in settings.only:
-            for word in write_queues(scan, settings, accepted, order):
+            words = write_queues(scan, settings, accepted, order) + write_batches(scan, settings, accepted, order)
+            for word in words:
                 written.parts.append(word["part"])
                 written.queue_files += word["files"]
                 written.units += word["units"]

@@ -25,6 +25,12 @@ UNIT_COLUMNS: Final = 4
 """queue offset, place (physical offset), size, tagsCode"""
 RUN_COLUMNS: Final = 4
 """first queue offset, rows, place of the first record, end of the last one"""
+BATCH_COLUMNS: Final = 6
+"""queue offset of the first message, place, size, tagsCode, store time, messages"""
+BATCH_RUN_COLUMNS: Final = 5
+"""first queue offset, messages, place of the first record, end of the last one, records"""
+TOPIC_COLUMNS: Final = 2
+"""queues (highest id + 1), 1 where a record names an id from ``topics.QUEUES_MAX`` on"""
 CELL_BYTES: Final = 1 << 20
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_format.clmul import CAN_FOLD, FOLD_MIN, STEP, fold
-from storage_format.jit import jit
+from storage_format.jit import inlined, jit
 
 POLYNOMIAL: Final = 0xEDB88320
 LOW31: Final = 0x7FFFFFFF
@@ -33,7 +33,7 @@ def _tables() -> npt.NDArray[np.uint32]:
 TABLES: Final = _tables()
 
 
-@jit
+@inlined
 def _step(a: Any, b: Any, c: Any, d: Any) -> Any:
     """The register after sixteen bytes, as four little-endian words, of which the first has taken in the register before."""
     t, low = TABLES, np.uint32(0xFF)
@@ -45,7 +45,7 @@ def _step(a: Any, b: Any, c: Any, d: Any) -> Any:
     )  # fmt: skip
 
 
-@jit
+@inlined
 def _word(data: npt.NDArray[np.uint8], at: int) -> Any:
     return np.uint32(
         np.uint32(data[at])
@@ -55,7 +55,7 @@ def _word(data: npt.NDArray[np.uint8], at: int) -> Any:
     )
 
 
-@jit
+@inlined
 def _crc32(data: npt.NDArray[np.uint8], start: int, end: int, folding: bool) -> int:
     crc = np.uint32(0xFFFFFFFF)
     at = start
@@ -76,7 +76,7 @@ def _crc32(data: npt.NDArray[np.uint8], start: int, end: int, folding: bool) -> 
     return int(crc ^ np.uint32(0xFFFFFFFF))
 
 
-@jit
+@inlined
 def crc32(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     """CRC-32 of ``data[start:end]``: 32 bits, unsigned, as int64."""
     return _crc32(data, start, end, True)

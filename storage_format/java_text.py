@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage_format.jit import jit
+from storage_format.jit import inlined, jit
 
 REPLACEMENT: Final = 0xFFFD
 MASK32: Final = 0xFFFFFFFF
@@ -64,7 +64,7 @@ def decode_at(data: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, int]
     return REPLACEMENT, at + 1
 
 
-@jit
+@inlined
 def java_hash(data: npt.NDArray[np.uint8], start: int, end: int, seed: int) -> int:
     """``String.hashCode`` of the text ``data[start:end]``, continued from ``seed``; unsigned 32 bits as int64."""
     h = np.int64(seed)
@@ -86,13 +86,13 @@ def java_hash(data: npt.NDArray[np.uint8], start: int, end: int, seed: int) -> i
     return int(h)
 
 
-@jit
+@inlined
 def signed32(value: int) -> int:
     """An unsigned 32-bit value as Java's ``int``."""
     return value - 0x100000000 if value >= 0x80000000 else value
 
 
-@jit
+@inlined
 def index_hash(value: int) -> int:
     """``IndexFile.indexKeyHashMethod``: absolute value, with abs(-2147483648) taken as 0."""
     signed = value - 0x100000000 if value >= 0x80000000 else value

@@ -36,11 +36,27 @@ class _StampedCache(FunctionCache):  # type: ignore[misc]  # numba ships no type
         return (*super()._index_key(sig, codegen), STAMP)
 
 
-def jit(function: F) -> F:
-    """Compile ``function``; integer arguments are int64, arrays are C-contiguous."""
-    compiled = numba.njit(nogil=True)(function)
+def _compile(function: F, **options: bool) -> F:
+    # error_model: no test for a zero divisor at each division.
+    compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
     if hasattr(compiled, "enable_caching"):
         # Where there is no folder to cache in (a package in a zip without NUMBA_CACHE_DIR), each process compiles anew.
         with contextlib.suppress(RuntimeError):
             compiled._cache = _StampedCache(function)
     return cast(F, compiled)
+
+
+def jit(function: F) -> F:
+    """Compile ``function``; integer arguments are int64, arrays are C-contiguous. It may make no array."""
+    # No reference counts: every call from loop to helper would else count each array it passes, atomically.
+    return _compile(function, _nrt=False)
+
+
+def inlined(function: F) -> F:
+    """The same for what a record loop calls for each record: its code becomes part of the caller's."""
+    return _compile(function, _nrt=False, forceinline=True)
+
+
+def allocating(function: F) -> F:
+    """The same for a function that makes arrays: its calls count references."""
+    return _compile(function)

@@ -12,7 +12,7 @@ from storage_format import record as r
 from storage_format import walk_state as w
 from storage_format.java_text import decode_at, parse_number
 from storage_format.jit import jit
-from storage_format.names import LMQ, PLAIN, SEEN, SLASH, NameArrays, find_name
+from storage_format.names import BATCH, LMQ, PLAIN, SEEN, SLASH, NameArrays, find_name
 from storage_format.walk_state import INT64_MAX
 
 _COMMA: Final = 0x2C
@@ -79,7 +79,7 @@ def check_lmq(
             state[w.NAME_START] = q
             state[w.NAME_END] = stop
             return r.NEW_NAME
-        if not names.flags[name] & SLASH:
+        if not names.flags[name] & (SLASH | BATCH):
             if not names.flags[name] & PLAIN:
                 return r.BAD_LMQ
             if good:
@@ -114,7 +114,8 @@ def dispatch_lmq(
         stop = _piece_end(data, q, q_end)
         o_stop = _piece_end(data, o, o_end)
         name = find_name(names, data, q, stop)
-        if names.flags[name] & SLASH:
+        if names.flags[name] & (SLASH | BATCH):
+            # A broker that is told of plain units for a batch topic does not start.
             state[w.LMQ_SLASH] += 1
         else:
             _, offset = parse_number(data, o, o_stop, -INT64_MAX - 1, INT64_MAX)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_format.java_text import java_hash, java_text
-from storage_format.jit import jit
+from storage_format.jit import inlined
 
 PLAIN: Final = 1
 """one plain path component"""
@@ -28,6 +28,10 @@ UNUSUAL: Final = 64
 """plain, but refused by ``TopicValidator``"""
 SEEN: Final = 128
 """a record of the range being scanned was dispatched to it"""
+BATCH: Final = 256
+"""its queues are batch ConsumeQueues (``queue.type=BatchCQ``)"""
+TOPIC: Final = 512
+"""a record of the range being scanned has it as its topic, and gets a unit"""
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 RETRY_PREFIX: Final = "%RETRY%"
@@ -71,7 +75,7 @@ class NameArrays(NamedTuple):
     hash: npt.NDArray[np.int64]
 
 
-@jit
+@inlined
 def _slot_hash(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     h = np.int64(17)
     for at in range(start, end):
@@ -79,7 +83,7 @@ def _slot_hash(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     return int(h ^ (h >> 15))
 
 
-@jit
+@inlined
 def find_name(names: NameArrays, data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     """The entry of the raw name ``data[start:end]``, or -1 when it has not been met."""
     mask = len(names.slots) - 1
@@ -100,12 +104,18 @@ def find_name(names: NameArrays, data: npt.NDArray[np.uint8], start: int, end: i
 
 
 class NameTable:
-    """Names met in a task. Raw byte strings that Java decodes to the same text share one canonical entry."""
+    """Names met in a task. Raw byte strings that Java decodes to the same text share one canonical entry.
 
-    def __init__(self, broker_version: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> None:
+    ``batch`` are the topics whose queues are batch ConsumeQueues.
+    """
+
+    def __init__(
+        self, broker_version: str, include: tuple[str, ...], exclude: tuple[str, ...], batch: tuple[str, ...] = ()
+    ) -> None:
         self._exclusions_of_lmq = broker_version != "4.9"
         self._include = include
         self._exclude = exclude
+        self._batch = frozenset(batch)
         self._by_text: dict[str, int] = {}
         self.texts: list[str] = []
         """decoded name of each entry"""
@@ -128,9 +138,10 @@ class NameTable:
         flags |= SLASH if "/" in name else 0
         flags |= SCHEDULE if name == SCHEDULE_TOPIC else 0
         flags |= LMQ if name.startswith(LMQ_PREFIX) else 0
-        # MultiDispatchUtils.isNeedHandleMultiDispatch; 4.9 asks nothing of the topic.
+        # MultiDispatchUtils.isNeedHandleMultiDispatch; 4.9 asks nothing of the topic. BatchConsumeQueue dispatches to no LMQ.
         kept_out = name.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or name == SCHEDULE_TOPIC
-        flags |= 0 if kept_out and self._exclusions_of_lmq else DISPATCHES
+        flags |= 0 if (kept_out and self._exclusions_of_lmq) or name in self._batch else DISPATCHES
+        flags |= BATCH if name in self._batch else 0
         wanted = not self._include or any(fnmatch.fnmatchcase(name, glob) for glob in self._include)
         if wanted and not any(fnmatch.fnmatchcase(name, glob) for glob in self._exclude):
             flags |= INCLUDED
@@ -152,7 +163,23 @@ class NameTable:
 
     def forget_seen(self) -> None:
         """A new range begins."""
-        self.arrays.flags[:] &= ~SEEN
+        self.arrays.flags[:] &= ~(SEEN | TOPIC)
+
+    def seen(self) -> npt.NDArray[np.int64]:
+        """What the range has left here so far, for ``restore``."""
+        marks: npt.NDArray[np.int64] = self.arrays.flags[: len(self.texts)] & (SEEN | TOPIC)
+        return marks
+
+    def restore(self, before: npt.NDArray[np.int64]) -> None:
+        """Forget what the range has left here since ``seen``."""
+        self.forget_seen()
+        self.arrays.flags[: len(before)] |= before
+
+    def topics(self) -> npt.NDArray[np.int64]:
+        """The canonical entries that are topics of the range's records."""
+        count = len(self.texts)
+        found: npt.NDArray[np.int64] = np.unique(self.arrays.canonical[:count][self.arrays.flags[:count] & TOPIC > 0])
+        return found
 
     def seen_unusual(self, limit: int) -> list[str]:
         """The first unusual names, in their order, that the range's records were dispatched to."""

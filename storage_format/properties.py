@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage_format.jit import jit
+from storage_format.jit import inlined
 
 NAMES: Final = (
     b"KEYS",
@@ -35,7 +35,7 @@ _TEXT: Final = np.array([list(name.ljust(_LONGEST, b"\0")) for name in NAMES], d
 _LENGTH: Final = np.array([len(name) for name in NAMES], dtype=np.int64)
 
 
-@jit
+@inlined
 def _name_number(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     """Which of NAMES ``data[start:end]`` is, or -1."""
     length = end - start
@@ -50,7 +50,7 @@ def _name_number(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     return -1
 
 
-@jit
+@inlined
 def scan_properties(data: npt.NDArray[np.uint8], start: int, end: int, spans: npt.NDArray[np.int64]) -> None:
     """Set ``spans`` (int64, 2 for each of NAMES) to start and end of each value in ``data``; start -1 where there is none."""
     for k in range(0, len(spans), 2):

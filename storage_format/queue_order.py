@@ -1,7 +1,8 @@
 """Put the units of one queue in order, judged from the stretches of consecutive queue offsets alone.
 
 A run is (first queue offset, rows, place of its first record, end of its last one), in commitlog order. A queue whose runs
-join into one is as it should be; for any other the policy decides which units stand where.
+join into one is as it should be; for any other the policy decides which units stand where. A run of a batch queue has its
+records as a fifth number; its rows are the queue offsets that they span.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-Run = tuple[int, int, int, int]
+Run = tuple[int, ...]
 
 CONTINUED: Final = 3
 """A record is continued when the queue's next two records follow on it: a run of three."""
@@ -27,13 +28,15 @@ class Placement:
 
     ``kept``: [first queue offset, rows, first place, last end, shift]: such a unit stands at its offset + shift.
     ``fills``: [first position, rows, position of the unit repeated]. ``lost``: [place, length, queue offset] of records that
-    are out of line, which is damage. ``decisions``: [kind, queue offset, count].
+    are out of line, which is damage. ``decisions``: [kind, queue offset, count]. ``opened``: the position at which a file
+    without any unit begins, or -1.
     """
 
     kept: list[list[int]] = field(default_factory=list)
     fills: list[list[int]] = field(default_factory=list)
     lost: list[list[int]] = field(default_factory=list)
     decisions: list[tuple[str, int, int]] = field(default_factory=list)
+    opened: int = -1
 
     @property
     def filled(self) -> int:
@@ -67,7 +70,7 @@ def order_logical(runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 
     out = Placement()
     end, last_place = -1, -1
     for parts in join_runs(runs):
-        rows = sum(run[1] for run in parts)
+        rows = sum(run[-1] if len(run) > 4 else run[1] for run in parts)
         # A short stretch is judged record by record: damage may lie between its two.
         for some in [parts] if rows >= CONTINUED else [[run] for run in parts]:
             first = some[0][0]
@@ -108,11 +111,12 @@ def _drop_from(placement: Placement, offset: int) -> int:
     return dropped
 
 
-def order_broker(runs: Sequence[Run]) -> Placement:
+def order_broker(runs: Sequence[Run], units_per_file: int = 0) -> Placement:
     """Exactly what ``ConsumeQueue.putMessagePositionInfo`` does.
 
     It never re-orders: QUEUEOFFSET 0 is appended at the queue's end unchecked, one below the end is dropped, one above it is
-    appended at the end all the same.
+    appended at the end all the same. With ``units_per_file`` it is told where a dropped record found the last file full: it had
+    opened the next one by then, which stays empty if nothing follows.
     """
     out = Placement()
     end = -1
@@ -135,9 +139,23 @@ def order_broker(runs: Sequence[Run]) -> Placement:
             dropped = min(rows, end - first)
             if dropped:
                 out.decisions.append(("dropped", first, dropped))
+                if units_per_file and end % units_per_file == 0:
+                    out.opened = end
             if rows > dropped:
                 out.kept.append([first + dropped, rows - dropped, place, last, 0])
                 end = first + rows
+    if out.opened != end:
+        out.opened = -1
+    return out
+
+
+def order_appended(runs: Sequence[Run]) -> Placement:
+    """Exactly what ``BatchConsumeQueue.putBatchMessagePositionInfo`` does: whatever comes is appended. Only decisions."""
+    out = Placement()
+    for before, after in pairwise(join_runs(runs)):
+        end = before[-1][0] + before[-1][1]
+        if after[0][0] != end:
+            out.decisions.append(("appended", after[0][0], sum(run[1] for run in after)))
     return out
 
 

@@ -13,7 +13,7 @@ from storage_format import record as r
 from storage_format import walk_state as w
 from storage_format.digest import ChunkDigests
 from storage_format.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, TOTAL, find_record, int16_at, int32_at
-from storage_format.names import SEEN, NameTable
+from storage_format.names import NameTable
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.walk import WalkOptions, walk
 
@@ -24,6 +24,8 @@ ReadInto = Callable[[int, Bytes], None]
 CHUNK: Final = 32 << 20
 UNUSUAL_NAMES_MAX: Final = 20
 WINDOWS_MAX: Final = 10_001
+HOLES_MAX: Final = 100_000
+"""More damaged places than any disk makes: a log that has more is refused, and a range tells of no more."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class ScanSettings:
     until_time: int = w.INT64_MAX
     want_units: bool = True
     want_items: bool = True
+    want_topics: bool = False
+    batch_topics: tuple[str, ...] = ()
     window: int = 0
     stop_at_damage: bool = False
     chunk: int = CHUNK
@@ -50,6 +54,7 @@ class Block:
     """Units and items met since the block before, as views that the next block overwrites."""
 
     units: w.UnitArrays
+    batches: w.BatchArrays
     items: w.ItemArrays
 
 
@@ -58,12 +63,13 @@ class RangeScanner:
 
     def __init__(self, settings: ScanSettings) -> None:
         self.settings = settings
-        self.names = NameTable(settings.broker_version, settings.include, settings.exclude)
+        self.names = NameTable(settings.broker_version, settings.include, settings.exclude, settings.batch_topics)
         self._options = WalkOptions(
             settings.crc_mode,
             settings.broker_version == "4.9",
             settings.lmq,
             settings.until_time,
+            settings.want_units or settings.want_topics,
             settings.want_units,
             settings.want_items,
             np.array(settings.delays, dtype=np.int64),
@@ -75,6 +81,11 @@ class RangeScanner:
         self._units = w.UnitArrays(
             np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows, np.int64),
             np.empty(rows, np.int32), np.empty(rows, np.int64),
+        )  # fmt: skip
+        many = rows if settings.batch_topics else 0
+        self._batches = w.BatchArrays(
+            np.empty(many, np.int32), np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many, np.int32),
+            np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many, np.int32),
         )  # fmt: skip
         self._items = w.ItemArrays(
             np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows, np.int64),
@@ -107,20 +118,25 @@ class RangeScanner:
 
     # -- bytes --------------------------------------------------------------------------------------------------------
 
-    def _more(self, at: int, limit: int) -> int:
-        """Get more bytes, at least the ``rec[TOTAL]`` wanted from ``at`` on; returns the new index of that place."""
+    def _more(self, at: int, limit: int, ahead: int = 0) -> int:
+        """Get more bytes, at least the ``rec[TOTAL]`` wanted from ``at`` on; returns the new index of that place.
+
+        ``ahead``: bytes behind these that may be read as well, where the buffer has room.
+        """
         want = int(self._rec[TOTAL])
         if at + want > len(self._buffer):
             kept = self._filled - at
-            if want > len(self._buffer):
-                larger = np.empty(want, np.uint8)
+            # Room behind the record, so that bytes move once in half a chunk: images of large records can begin anywhere.
+            room = self.settings.chunk // 2
+            if want + room > len(self._buffer):
+                larger = np.empty(want + room, np.uint8)
                 larger[:kept] = self._buffer[at : self._filled]
                 self._buffer = larger
             else:
                 self._buffer[:kept] = self._buffer[at : self._filled].copy()
             self._base += at
             self._filled, at = kept, 0
-        end = max(self._base + at + want, min(limit, self._base + len(self._buffer)))
+        end = max(self._base + at + want + ahead, min(limit, self._base + len(self._buffer)))
         end = min(end, self._base + len(self._buffer), self._spec.data_end)
         start = self._base + self._filled
         view = self._buffer[self._filled : end - self._base]
@@ -187,7 +203,8 @@ class RangeScanner:
                     break
                 if code == r.MORE:
                     if self._is_sane(at):
-                        at = self._more(at, spec.high)
+                        # A search begins anew what it knows of the bytes whenever it is handed more: not for each image alone.
+                        at = self._more(at, spec.high, settings.chunk // 2)
                     else:
                         self._note_nonzero(at, at + 1)
                         at += 1
@@ -200,14 +217,15 @@ class RangeScanner:
                     out.tail, out.tail_code, out.tail_length, out.after_tail = hole, hole_code, hole_length, place
                     break
                 if hole_code != r.NOT_FOUND:
-                    out.holes.append([hole, place - hole, hole_code])
+                    self._note_hole(hole, place - hole, hole_code)
                 if out.first < 0:
                     out.first = place
                 searching = False
                 out.last_nonzero = -1
             code, at = walk(
                 self._buffer, self._filled, self._base, at, limit, spec.segment_end, spec.data_end, self._options,
-                self.names.arrays, self.queues, self._units, self._items, state, rec, spans,
+                self.names.arrays, self.queues, self._units, self._batches, self._items, state, rec,
+                spans,
             )  # fmt: skip
             place = self._base + at
             if code == r.MORE and self._is_sane(at):
@@ -229,7 +247,7 @@ class RangeScanner:
                 out.end = out.later = place
                 break
             elif code >= r.FIRST_FRAMED and not settings.stop_at_damage:
-                out.holes.append([place, int(rec[TOTAL]), code])
+                self._note_hole(place, int(rec[TOTAL]), code)
                 at += int(rec[TOTAL])
             else:
                 hole, hole_code = place, r.BAD_LENGTHS if code == r.MORE else code
@@ -248,27 +266,31 @@ class RangeScanner:
     def _is_good(self, at: int) -> bool:
         """Whether the whole record at ``at`` passes the walk as well; it leaves no trace."""
         before = self._state.copy()
-        seen = self.names.arrays.flags[: len(self.names.texts)] & SEEN
+        seen = self.names.seen()
         spec = self._spec
         while True:
             code, _ = walk(
                 self._buffer, self._filled, self._base, at, at + 1, spec.segment_end, spec.data_end, self._options,
-                self.names.arrays, self.queues, self._units, self._items, self._state, self._rec, self._spans,
+                self.names.arrays, self.queues, self._units, self._batches, self._items, self._state,
+                self._rec, self._spans,
             )  # fmt: skip
             if code == r.NEW_NAME:
                 self._add_name()
                 continue
             self._state[:] = before
-            self.names.forget_seen()
-            self.names.arrays.flags[: len(seen)] |= seen
+            self.names.restore(seen)
             if code < r.FIRST_DAMAGE:
                 return True
             self.summary.last_nonzero = self._base + at + int(self._rec[TOTAL]) - 1
             return False
 
+    def _note_hole(self, place: int, length: int, code: int) -> None:
+        if len(self.summary.holes) <= HOLES_MAX:
+            self.summary.holes.append([place, length, code])
+
     def _note_nonzero(self, low: int, high: int) -> None:
-        """Remember the last byte that is not zero in ``buffer[low:high]`` as passed over."""
-        view = self._buffer[low:high]
+        """Remember the last byte that is not zero in ``buffer[low:high]`` as passed over, of those that have been read."""
+        view = self._buffer[low : min(high, self._filled)]
         if len(view) and view.any():
             self.summary.last_nonzero = self._base + high - 1 - int(np.argmax(view[::-1] != 0))
 
@@ -285,10 +307,11 @@ class RangeScanner:
 
     def _flush(self) -> Block:
         state = self._state
-        units, items, makers = (int(state[k]) for k in (w.UNITS, w.ITEMS, w.MAKERS))
+        units, batches, items, makers = (int(state[k]) for k in (w.UNITS, w.BATCHES, w.ITEMS, w.MAKERS))
         u, i = self._units, self._items
         block = Block(
             w.UnitArrays(u.queue[:units], u.offset[:units], u.place[:units], u.size[:units], u.tags_code[:units]),
+            w.BatchArrays(*(column[:batches] for column in self._batches)),  # type: ignore[arg-type]  # of two dtypes
             w.ItemArrays(i.key_hash[:items], i.place[:items], i.time[:items], i.maker_item[:makers], i.maker_place[:makers]),
         )
         before = int(state[w.ITEMS_BEFORE])
@@ -298,9 +321,10 @@ class RangeScanner:
             has_maker = makers and int(block.items.maker_item[0]) == 0
             self.summary.first_item_maker = int(block.items.maker_place[0] if has_maker else block.items.place[0])
         self.summary.units += units
+        self.summary.batch_units += batches
         self.summary.items += items
         state[w.ITEMS_BEFORE] += items
-        state[w.UNITS] = state[w.ITEMS] = state[w.MAKERS] = 0
+        state[w.UNITS] = state[w.BATCHES] = state[w.ITEMS] = state[w.MAKERS] = 0
         return block
 
     def _note_windows(self, before: int, times: npt.NDArray[np.int64]) -> None:
@@ -331,5 +355,6 @@ class RangeScanner:
         out.time_min, out.time_max = int(state[w.TIME_MIN]), int(state[w.TIME_MAX])
         out.waiting = int(state[w.WAITING])
         out.inner_batches = int(state[w.INNER_BATCHES])
+        out.batches_refused, out.batches_empty = int(state[w.BATCHES_REFUSED]), int(state[w.BATCHES_EMPTY])
         out.unusual_names = self.names.seen_unusual(UNUSUAL_NAMES_MAX)
         out.lmq_slash, out.lmq_malformed = int(state[w.LMQ_SLASH]), int(state[w.LMQ_BAD])

@@ -53,6 +53,7 @@ class RangeSummary:
     unit_records: int = 0
     excluded: int = 0
     units: int = 0
+    batch_units: int = 0
     items: int = 0
     queues: int = 0
     first_dispatched: int = -1
@@ -68,6 +69,8 @@ class RangeSummary:
     windows: list[list[int]] = field(default_factory=list)
     """[item, window]: where the highest time window so far rises, in the range's own count"""
     inner_batches: int = 0
+    batches_refused: int = 0
+    batches_empty: int = 0
     lmq_slash: int = 0
     lmq_malformed: int = 0
     unusual_names: list[str] = field(default_factory=list)

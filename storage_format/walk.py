@@ -27,10 +27,22 @@ from storage_format.frame import (
     check_record,
 )
 from storage_format.java_text import java_hash, parse_number, signed32
-from storage_format.jit import jit
+from storage_format.jit import inlined, jit
 from storage_format.lmq import check_lmq, dispatch_lmq
-from storage_format.names import DISPATCHES, INCLUDED, PLAIN, SCHEDULE, SEEN, NameArrays, find_name
+from storage_format.names import (
+    BATCH,
+    DISPATCHES,
+    INCLUDED,
+    PLAIN,
+    SCHEDULE,
+    SEEN,
+    TOPIC,
+    NameArrays,
+    find_name,
+)
 from storage_format.walk_state import (
+    BATCHES,
+    BATCHES_REFUSED,
     EXCLUDED,
     FIRST_DISPATCHED,
     INNER_BATCHES,
@@ -51,28 +63,31 @@ from storage_format.walk_state import (
     UNIT_RECORDS,
     UNITS,
     WAITING,
+    BatchArrays,
     ItemArrays,
     QueueArrays,
     UnitArrays,
     enter_queue,
+    put_batch,
     put_item,
     put_unit,
 )
 
 
 class WalkOptions(NamedTuple):
-    """Settings of the loop; ``delays`` are milliseconds by level from 1 (index 0)."""
+    """Settings of the loop; ``delays`` are milliseconds by level from 1 (index 0). Units want queues."""
 
     crc_mode: int
     old_broker: bool
     lmq: bool
     until_time: int
+    want_queues: bool
     want_units: bool
     want_items: bool
     delays: npt.NDArray[np.int64]
 
 
-@jit
+@inlined
 def _index_record(
     data: npt.NDArray[np.uint8],
     spans: npt.NDArray[np.int64],
@@ -113,6 +128,7 @@ def walk(
     names: NameArrays,
     queues: QueueArrays,
     units: UnitArrays,
+    batches: BatchArrays,
     items: ItemArrays,
     state: npt.NDArray[np.int64],
     rec: npt.NDArray[np.int64],
@@ -151,10 +167,14 @@ def walk(
                 return r.BAD_NUMBER, at
             if level > 0:
                 tags_code = time + options.delays[min(level, len(options.delays)) - 1]
+        # DispatchRequest, CommitLog.setBatchSizeIfNeeded: a record without both is a batch of one.
+        batch_base, batch_count = rec[QUEUE_OFFSET], np.int64(1)
         if not options.old_broker and spans[2 * p.INNER_NUM] >= 0 and spans[2 * p.INNER_BASE] >= 0:
-            number, _ = parse_number(data, spans[2 * p.INNER_NUM], spans[2 * p.INNER_NUM + 1], -0x8000, 0x7FFF)
+            number, batch_count = parse_number(data, spans[2 * p.INNER_NUM], spans[2 * p.INNER_NUM + 1], -0x8000, 0x7FFF)
             if number:
-                number, _ = parse_number(data, spans[2 * p.INNER_BASE], spans[2 * p.INNER_BASE + 1], -INT64_MAX - 1, INT64_MAX)
+                number, batch_base = parse_number(
+                    data, spans[2 * p.INNER_BASE], spans[2 * p.INNER_BASE + 1], -INT64_MAX - 1, INT64_MAX
+                )
             if not number:
                 return r.BAD_NUMBER, at
 
@@ -163,6 +183,8 @@ def walk(
         lmq = np.int64(r.NOT_FOUND)
         if has_unit:
             if rec[QUEUE_ID] < 0 or rec[QUEUE_OFFSET] < 0 or rec[QUEUE_OFFSET] > r.QUEUE_OFFSET_MAX:
+                return r.BAD_QUEUE, at
+            if flags & BATCH and batch_base > r.QUEUE_OFFSET_MAX:
                 return r.BAD_QUEUE, at
             if options.lmq and flags & DISPATCHES:
                 lmq = check_lmq(data, spans, names, state)
@@ -180,19 +202,28 @@ def walk(
         most = 2 + (rec[PROPS_END] - rec[PROPS_START]) // 2
         if state[UNITS] + most > len(units.place):
             return r.UNITS_FULL, at
+        if flags & BATCH and state[BATCHES] == len(batches.place):
+            return r.UNITS_FULL, at
         if state[ITEMS] + most > len(items.place) or state[MAKERS] == len(items.maker_item):
             return r.ITEMS_FULL, at
         if 2 * (state[QUEUES] + most) > len(queues.slots):
             return r.QUEUES_FULL, at
 
-        if has_unit and options.want_units:
-            names.flags[name] |= SEEN
+        if has_unit and flags & BATCH and (batch_base < 0 or batch_count < 0):
+            # BatchConsumeQueue.putMessagePositionInfoWrapper passes over it.
+            has_unit = False
+            state[BATCHES_REFUSED] += 1
+        if has_unit and options.want_queues:
+            names.flags[name] |= SEEN | TOPIC
             queue = enter_queue(queues, state, np.int64(names.canonical[name]), rec[QUEUE_ID])
-            put_unit(units, queues, state, queue, rec[QUEUE_OFFSET], place, size, tags_code)
-            if lmq == r.GOOD:
-                dispatch_lmq(data, spans, names, queues, units, state, rec[QUEUE_ID], place, size, tags_code)
-            elif lmq == r.LMQ_MALFORMED:
-                state[LMQ_BAD] += 1
+            if options.want_units and flags & BATCH:
+                put_batch(batches, state, queue, batch_base, place, size, tags_code, time, batch_count)
+            elif options.want_units:
+                put_unit(units, queues, state, queue, rec[QUEUE_OFFSET], place, size, tags_code)
+                if lmq == r.GOOD:
+                    dispatch_lmq(data, spans, names, queues, units, state, rec[QUEUE_ID], place, size, tags_code)
+                elif lmq == r.LMQ_MALFORMED:
+                    state[LMQ_BAD] += 1
         indexed = False
         if options.want_items and transaction != r.TRANSACTION_ROLLBACK:
             indexed = _index_record(data, spans, items, state, names.hash[name], place, time)
@@ -203,7 +234,7 @@ def walk(
             state[TIME_MIN] = time
             state[TIME_MAX] = time
         state[RECORDS] += 1
-        if rec[SYS_FLAG] & r.FLAG_INNER_BATCH:
+        if rec[SYS_FLAG] & r.FLAG_INNER_BATCH and not flags & BATCH:
             state[INNER_BATCHES] += 1
         state[LAST_DISPATCHED] = place
         state[LAST_GOOD] = place

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_format.java_text import index_hash
-from storage_format.jit import jit
+from storage_format.jit import inlined, jit
 
 INT64_MAX: Final = 2**63 - 1
 
@@ -35,8 +35,11 @@ INT64_MAX: Final = 2**63 - 1
     NAME_START,
     NAME_END,
     INNER_BATCHES,
-) = range(21)
-STATE_SIZE: Final = 21
+    BATCHES,
+    BATCHES_REFUSED,
+    BATCHES_EMPTY,
+) = range(24)
+STATE_SIZE: Final = 24
 
 
 class QueueArrays(NamedTuple):
@@ -58,6 +61,18 @@ class UnitArrays(NamedTuple):
     tags_code: npt.NDArray[np.int64]
 
 
+class BatchArrays(NamedTuple):
+    """Units of batch ConsumeQueues in commitlog order; ``base`` is the queue offset of the first of its ``messages``."""
+
+    queue: npt.NDArray[np.int32]
+    base: npt.NDArray[np.int64]
+    place: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int32]
+    tags_code: npt.NDArray[np.int64]
+    store_time: npt.NDArray[np.int64]
+    messages: npt.NDArray[np.int32]
+
+
 class ItemArrays(NamedTuple):
     """Index items in commitlog order, and where a record without items was dispatched before an item's record."""
 
@@ -68,7 +83,7 @@ class ItemArrays(NamedTuple):
     maker_place: npt.NDArray[np.int64]
 
 
-@jit
+@inlined
 def enter_queue(queues: QueueArrays, state: npt.NDArray[np.int64], name: int, queue_id: int) -> int:
     """The number of a queue, entered if it is new. The caller has made sure of room."""
     mask = len(queues.slots) - 1
@@ -88,7 +103,7 @@ def enter_queue(queues: QueueArrays, state: npt.NDArray[np.int64], name: int, qu
         slot = (slot + 1) & mask
 
 
-@jit
+@inlined
 def put_unit(
     units: UnitArrays,
     queues: QueueArrays,
@@ -112,6 +127,31 @@ def put_unit(
 
 
 @jit
+def put_batch(
+    batches: BatchArrays,
+    state: npt.NDArray[np.int64],
+    queue: int,
+    base: int,
+    place: int,
+    size: int,
+    tags_code: int,
+    store_time: int,
+    messages: int,
+) -> None:
+    n = state[BATCHES]
+    batches.queue[n] = queue
+    batches.base[n] = base
+    batches.place[n] = place
+    batches.size[n] = size
+    batches.tags_code[n] = tags_code
+    batches.store_time[n] = store_time
+    batches.messages[n] = messages
+    state[BATCHES] = n + 1
+    if messages == 0:
+        state[BATCHES_EMPTY] += 1
+
+
+@inlined
 def put_item(items: ItemArrays, state: npt.NDArray[np.int64], key_hash: int, place: int, time: int) -> None:
     n = state[ITEMS]
     if state[WAITING] >= 0 and state[WAITING] != place:

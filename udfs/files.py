@@ -1,11 +1,16 @@
-"""The one thin layer over pyarrow.fs: every file of the input, the output and the staging area is reached through here."""
+"""The one thin layer over files: every file of the input, the output and the staging area is reached through here.
+
+A plain path is a local or mounted file, a URI goes through pyarrow.fs.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,6 +22,7 @@ import numpy.typing as npt
 from pyarrow import fs as pafs
 
 from storage_format.errors import InputError
+from storage_format.names import escape
 
 Buffer = bytes | memoryview | npt.NDArray[Any]
 FILE, FOLDER, OTHER, ABSENT = "file", "folder", "other", "absent"
@@ -26,6 +32,7 @@ _KINDS: Final = {
     pafs.FileType.NotFound: ABSENT,
     pafs.FileType.Unknown: OTHER,
 }
+_REMOVE_ATTEMPTS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -39,11 +46,23 @@ class Entry:
     modified: int
 
 
-def _resolve(path: str) -> tuple[pafs.FileSystem, str]:
+def _resolve(path: str) -> tuple[pafs.FileSystem | None, str]:
+    """The file system of a URI, or None for local files, and the path there."""
     if "://" in path:
         system, inner = pafs.FileSystem.from_uri(path)
         return system, str(inner)
-    return pafs.LocalFileSystem(), os.path.abspath(path)
+    return None, os.path.abspath(path)
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Errors of calls that know only a handle name the file, too."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, error.strerror or os.strerror(error.errno), path) from error
+        raise
 
 
 def join(folder: str, *names: str) -> str:
@@ -55,17 +74,49 @@ def _entry(info: pafs.FileInfo, path: str) -> Entry:
     return Entry(info.base_name, path, _KINDS[info.type], info.size or 0, info.mtime_ns or 0)
 
 
+def _local_entry(path: str) -> Entry:
+    """What stands at the end of all links."""
+    name = os.path.basename(path)
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return Entry(name, path, ABSENT, 0, 0)
+        raise
+    if stat.S_ISREG(found.st_mode):
+        return Entry(name, path, FILE, found.st_size, found.st_mtime_ns)
+    return Entry(name, path, FOLDER if stat.S_ISDIR(found.st_mode) else OTHER, 0, found.st_mtime_ns)
+
+
 def look(path: str) -> Entry:
     """What stands at ``path``."""
     system, inner = _resolve(path)
-    return _entry(system.get_file_info(inner), path)
+    return _local_entry(path) if system is None else _entry(system.get_file_info(inner), path)
 
 
 def listing(folder: str) -> list[Entry]:
     """The entries of a folder by name."""
     system, inner = _resolve(folder)
+    if system is None:
+        return [_local_entry(join(folder, name)) for name in sorted(os.listdir(inner))]
     infos = system.get_file_info(pafs.FileSelector(inner))
     return sorted((_entry(info, join(folder, info.base_name)) for info in infos), key=lambda e: e.name)
+
+
+def _open_regular(path: str) -> int:
+    """A handle to read a file. Raises InputError for what is none: opening a FIFO may wait for ever, a device never end."""
+    # Twice: opening a device can do things by itself, and what was looked at may be another by now.
+    regular = stat.S_ISREG(os.stat(path).st_mode)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC) if regular else -1
+    try:
+        with naming(path):
+            if regular and stat.S_ISREG(os.fstat(handle).st_mode):
+                return handle
+        raise InputError(f"{escape(path)}: is no regular file: give a file")
+    except BaseException:
+        if handle >= 0:
+            os.close(handle)
+        raise
 
 
 class Reader:
@@ -74,18 +125,32 @@ class Reader:
     def __init__(self, path: str) -> None:
         self.path = path
         system, inner = _resolve(path)
-        self._file = system.open_input_file(inner)
+        self._file = None if system is None else system.open_input_file(inner)
+        self._handle = _open_regular(inner) if system is None else -1
 
     def read_into(self, at: int, out: npt.NDArray[np.uint8]) -> None:
         """Fill ``out`` from byte ``at`` on. Raises InputError when the file ends before."""
         view = out.data
-        self._file.seek(at)
+        if self._file is not None:
+            self._file.seek(at)
         while len(view):
-            got = self._file.readinto(view)
+            got = self._read_some(at, view)
             if not got:
-                raise InputError(f"{self.path}: ends at byte {at}, shorter than when the run began: input changed")
+                raise InputError(f"{escape(self.path)}: ends at byte {at}, shorter than when the run began: input changed")
             view = view[got:]
             at += got
+
+    def _read_some(self, at: int, view: memoryview) -> int:
+        if self._file is not None:
+            return int(self._file.readinto(view))
+        with naming(self.path):
+            return os.preadv(self._handle, [view], at)
+
+    def size(self) -> int:
+        if self._file is not None:
+            return int(self._file.size())
+        with naming(self.path):
+            return os.fstat(self._handle).st_size
 
     def read(self, at: int, count: int) -> bytes:
         out = np.empty(count, np.uint8)
@@ -96,38 +161,57 @@ class Reader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+        else:
+            with naming(self.path):
+                os.close(self._handle)
 
 
 def read_bytes(path: str) -> bytes:
-    system, inner = _resolve(path)
-    with system.open_input_stream(inner) as stream:
-        return bytes(stream.read())
+    """A whole small file, as long as it is when it is opened."""
+    with Reader(path) as reader:
+        return reader.read(0, reader.size())
 
 
-def make_folder(path: str) -> None:
+def make_folder(path: str, below: str = "") -> None:
+    """A folder and those it lies in, but for ``below`` and what that lies in: FileNotFoundError when ``below`` is not there."""
     system, inner = _resolve(path)
-    system.create_dir(inner, recursive=True)
+    if system is not None:
+        system.create_dir(inner, recursive=True)
+        return
+    base = os.path.abspath(below) if below else os.path.sep
+    missing = []
+    while inner != base and not os.path.isdir(inner):
+        missing.append(inner)
+        inner = os.path.dirname(inner)
+    for folder in reversed(missing):
+        # Another task may make the same one.
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder or file; nothing happens when there is none. Symbolic links are not followed."""
+    """Remove a folder or file; nothing happens when there is none. Symbolic links are not followed. Raises nothing."""
     system, inner = _resolve(path)
-    if isinstance(system, pafs.LocalFileSystem):
-        if os.path.islink(inner) or not os.path.isdir(inner):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(inner)
-        else:
-            shutil.rmtree(inner, ignore_errors=True)
+    if system is not None:
+        if system.get_file_info(inner).type == pafs.FileType.Directory:
+            system.delete_dir(inner)
         return
-    if system.get_file_info(inner).type == pafs.FileType.Directory:
-        system.delete_dir(inner)
+    for _ in range(_REMOVE_ATTEMPTS):
+        if os.path.isdir(inner) and not os.path.islink(inner):
+            shutil.rmtree(inner, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                os.unlink(inner)
+        if not os.path.lexists(inner):
+            return
 
 
 def rename(source: str, target: str) -> None:
     """Rename within one file system; a file at ``target`` is replaced as a whole."""
     system, inner = _resolve(source)
-    if isinstance(system, pafs.LocalFileSystem):
+    if system is None:
         os.replace(inner, os.path.abspath(target))
     else:
         system.move(inner, _resolve(target)[1])
@@ -143,12 +227,12 @@ class Writer:
     def __init__(self, temporary_folder: str, target: str) -> None:
         self._system, self._target = _resolve(target)
         self._temporary = join(_resolve(temporary_folder)[1], uuid.uuid4().hex)
-        self._local = isinstance(self._system, pafs.LocalFileSystem)
         self._at = 0
         self.written = 0
         """bytes written, holes not counted"""
-        if self._local:
-            self._stream: Any = open(self._temporary, "xb", buffering=0)  # noqa: SIM115
+        self._handle, self._stream = -1, None
+        if self._system is None:
+            self._handle = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         else:
             self._stream = self._system.open_output_stream(self._temporary)
 
@@ -156,18 +240,27 @@ class Writer:
         view = (data.data if isinstance(data, np.ndarray) else memoryview(data)).cast("B")
         if at > self._at:
             self._skip_to(at)
-        self._at += len(view)
         self.written += len(view)
         while len(view):
-            view = view[self._stream.write(view) or len(view) :]
+            count = self._write_some(view)
+            view = view[count:]
+            self._at += count
+
+    def _write_some(self, view: memoryview) -> int:
+        if self._stream is not None:
+            self._stream.write(view)
+            return len(view)
+        with naming(self._temporary):
+            count = os.pwrite(self._handle, view, self._at)
+            if not count:
+                raise OSError(errno.EIO, "nothing could be written")
+            return count
 
     def append(self, data: Buffer) -> None:
         self.write_at(self._at, data)
 
     def _skip_to(self, at: int) -> None:
-        if self._local:
-            self._stream.seek(at)
-        else:
+        if self._stream is not None:
             zeros = bytes(1 << 20)
             for low in range(self._at, at, len(zeros)):
                 self._stream.write(zeros[: at - low])
@@ -175,21 +268,34 @@ class Writer:
 
     def finish(self, size: int | None = None) -> None:
         """Give the file its full size and move it to its place."""
-        if size is not None and self._local:
-            self._stream.truncate(size)
-        elif size is not None and size > self._at:
+        if self._system is None or self._stream is None:
+            with naming(self._temporary):
+                if size is not None:
+                    os.ftruncate(self._handle, size)
+                self._close()
+            os.replace(self._temporary, self._target)
+            return
+        if size is not None and size > self._at:
             self._skip_to(size)
         self._stream.close()
-        if self._local:
-            os.replace(self._temporary, self._target)
-        else:
-            self._system.move(self._temporary, self._target)
+        self._system.move(self._temporary, self._target)
+
+    def _close(self) -> None:
+        """Close the local handle, once: it is gone whatever close says."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
 
     def abandon(self) -> None:
         with contextlib.suppress(OSError):
-            self._stream.close()
+            if self._stream is not None:
+                self._stream.close()
+            self._close()
         with contextlib.suppress(OSError):
-            self._system.delete_file(self._temporary)
+            if self._system is None:
+                os.unlink(self._temporary)
+            else:
+                self._system.delete_file(self._temporary)
 
 
 @contextlib.contextmanager
@@ -214,10 +320,11 @@ def write_bytes(temporary_folder: str, target: str, parts: Iterable[Buffer]) -> 
 def sync(folder: str) -> None:
     """Make all that was written on the file system of ``folder`` durable (local file systems only)."""
     system, inner = _resolve(folder)
-    if not isinstance(system, pafs.LocalFileSystem):
+    if system is not None:
         return
-    handle = os.open(inner, os.O_RDONLY)
+    handle = os.open(inner, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        # It tells of every write that failed in the background, of all files of the run.
         syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
         if syncfs is None:
             os.sync()
@@ -231,4 +338,7 @@ def sync(folder: str) -> None:
 def free_bytes(folder: str) -> int | None:
     """Free bytes on the file system of ``folder``; None where that cannot be known."""
     system, inner = _resolve(folder)
-    return shutil.disk_usage(inner).free if isinstance(system, pafs.LocalFileSystem) else None
+    if system is not None:
+        return None
+    found = os.statvfs(inner)
+    return found.f_bavail * found.f_frsize

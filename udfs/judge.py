@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage_format import cells
-from storage_format.queue_order import irregular, order_broker, order_logical
+from storage_format.queue_order import Placement, Run, irregular, order_broker, order_logical
 from storage_format.walk_state import INT64_MAX
 from udfs import schemas
 
@@ -21,13 +21,15 @@ from udfs import schemas
 class Judge:
     """``policy`` is logical, broker or fail; ``holes`` are the offsets of damage in the log, ascending.
 
-    Records from the offset ``cut`` on are seen, but nothing is decided of them.
+    Records from the offset ``cut`` on are seen, but nothing is decided of them. ``opens``: tell of empty last files
+    (``Placement.opened``).
     """
 
     policy: str
     units_per_file: int
     holes: tuple[int, ...]
     cut: int = INT64_MAX
+    opens: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         queues: dict[tuple[bytes, int], list[np.ndarray[tuple[int, int], np.dtype[np.int64]]]] = defaultdict(list)
@@ -39,6 +41,11 @@ class Judge:
                     queues[name, queue_id].append(pieces.columns[:, at : at + count])
                     at += count
         yield schemas.result(self._words(queues))
+
+    def _order(self, runs: list[Run]) -> Placement:
+        if self.policy == "broker":
+            return order_broker(runs, self.units_per_file if self.opens else 0)
+        return order_logical(runs, self.holes, self.cut)
 
     def _words(self, queues: dict[tuple[bytes, int], list[np.ndarray[tuple[int, int], np.dtype[np.int64]]]]) -> Iterator[str]:
         pre_blank = 0
@@ -53,7 +60,7 @@ class Judge:
             if self.policy == "fail":
                 word["decisions"] = irregular(runs)
             else:
-                order = order_broker(runs) if self.policy == "broker" else order_logical(runs, self.holes, self.cut)
+                order = self._order(runs)
                 word |= dataclasses.asdict(order)
             yield json.dumps(word)
         yield json.dumps({"pre_blank": pre_blank})

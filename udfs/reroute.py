@@ -37,12 +37,12 @@ class Reroute:
 
     def _rows(self, batch: pa.RecordBatch, table: dict[tuple[bytes, int], PlacementTable]) -> Iterator[schemas.Row]:
         columns = [column.to_pylist() for column in batch.columns]
-        for kind, bucket, key, number, cell in zip(*columns, strict=True):
+        for kind, bucket, key, number, cell, place in zip(*columns, strict=True):
             pieces = cells.unpack(cell, cells.UNIT_COLUMNS)
             queues = list(zip(pieces.names, pieces.queue_ids.tolist(), strict=True))
             odd = np.array([queue in table for queue in queues])
             if not odd.any():
-                yield kind, bucket, key, number, cell
+                yield kind, bucket, key, number, cell, place
                 continue
             starts = np.cumsum(pieces.counts, dtype=np.int64) - pieces.counts
             keep = np.flatnonzero(~odd)
@@ -54,7 +54,7 @@ class Reroute:
                     pieces.counts[keep],
                     pieces.columns[:, rows],
                 )
-                yield kind, bucket, key, number, plain
+                yield kind, bucket, key, number, plain, place
             for k in np.flatnonzero(odd):
                 units = pieces.columns[:, starts[k] : starts[k] + pieces.counts[k]]
                 placed = table[queues[k]].place(units)
@@ -71,4 +71,4 @@ class Reroute:
         bucket = bucket_of(crc, ids, file_number, len(self.keys))
         zeros = np.zeros(len(starts), np.int64)
         for target, cell in cut_cells(bucket, [queue[0]], zeros, ids, starts, counts, block.columns):
-            yield schemas.UNITS, target, self.keys[target], number, cell
+            yield schemas.UNITS, target, self.keys[target], number, cell, 0

@@ -17,6 +17,8 @@ from storage_format.range_scan import RangeScanner, ScanSettings
 from storage_format.range_summary import RangeSpec
 from storage_format.walk_state import ItemArrays, UnitArrays
 from udfs import files, schemas
+from udfs.batch_rows import batch_rows
+from udfs.draft_topics import topic_rows
 from udfs.stage import Stage
 
 
@@ -33,6 +35,8 @@ class ScanTask:
     settings: ScanSettings
     units_per_file: int
     keys: tuple[int, ...]
+    topics: bool = False
+    """whether config/topics.json is drafted"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         specs = [RangeSpec(*fields) for fields in json.loads(files.read_bytes(self.plan))]
@@ -56,6 +60,7 @@ class ScanTask:
                     writer.append(_staged(block.items))
                     makers.append(_makers(block.items))
                 yield from self._cells(scanner, spec, block.units)
+                yield from batch_rows(scanner, spec.number, block.batches, self.keys)
             summary = scanner.summary
             if summary.items:
                 table = np.concatenate(makers)
@@ -67,7 +72,9 @@ class ScanTask:
                 writer.abandon()
         text = summary.to_json().encode()
         files.write_bytes(self.stage.temporary, files.join(self.stage.ranges, f"{spec.number}"), [text])
-        yield schemas.SUMMARY, 0, 0, spec.number, text
+        if self.topics:
+            yield from topic_rows(scanner, spec.number, self.keys)
+        yield schemas.SUMMARY, 0, 0, spec.number, text, 0
 
     def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[schemas.Row]:
         if not len(units.place):
@@ -83,7 +90,7 @@ class ScanTask:
         def rows(kind: int, bucket: npt.NDArray[np.int64], queue: npt.NDArray[np.int64], starts: npt.NDArray[np.int64],
                  counts: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Iterator[schemas.Row]:  # fmt: skip
             for number, cell in cut_cells(bucket, texts, names[queue], ids[queue], starts, counts, columns):
-                yield kind, number, self.keys[number], spec.number, cell
+                yield kind, number, self.keys[number], spec.number, cell, 0
 
         queue, file_number, starts, counts = block.pieces(self.units_per_file)
         bucket = bucket_of(crc[queue], ids[queue], file_number, buckets)

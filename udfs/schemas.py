@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SUMMARY, UNITS, RUNS = 0, 1, 2
+SUMMARY, UNITS, RUNS, TOPICS, BATCHES, BATCH_RUNS = range(6)
 
 ROWS: Final = pa.schema(
     [
@@ -16,16 +16,18 @@ ROWS: Final = pa.schema(
         ("key", pa.int32()),
         ("range", pa.int32()),
         ("data", pa.binary()),
+        ("place", pa.int64()),
     ]
 )
-"""``bucket`` says which task takes a cell, ``key`` is a number that Spark's hash sends to that task's partition."""
-ROWS_DDL: Final = "kind int, bucket int, key int, range int, data binary"
+"""``bucket`` says which task takes a cell, ``key`` is a number that Spark's hash sends to that task's partition. Cells of a
+bucket come in the order of ``place``, where that matters."""
+ROWS_DDL: Final = "kind int, bucket int, key int, range int, data binary, place bigint"
 
 RESULT: Final = pa.schema([("data", pa.string())])
 RESULT_DDL: Final = "data string"
 _BATCH_BYTES: Final = 4 << 20
 
-Row = tuple[int, int, int, int, bytes]
+Row = tuple[int, int, int, int, bytes, int]
 
 
 def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:

@@ -19,6 +19,16 @@ class Stage:
         return files.join(self.root, "tree")
 
     @property
+    def sealed(self) -> str:
+        """the tree when it is whole: attempts of tasks that come late no longer find it"""
+        return files.join(self.root, "sealed")
+
+    @property
+    def replaced(self) -> str:
+        """an earlier build, between the two renames that replace it where names cannot be swapped"""
+        return files.join(self.root, "replaced")
+
+    @property
     def blocks(self) -> str:
         """index items of each range, before their files are known"""
         return files.join(self.root, "blocks")
@@ -49,4 +59,4 @@ class Stage:
 
     def make(self) -> None:
         for folder in (self.tree, self.blocks, self.made, self.ranges, self.parts, self.plans, self.temporary):
-            files.make_folder(folder)
+            files.make_folder(folder, below=self.root.rpartition("/")[0])

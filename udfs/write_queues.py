@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,22 @@ from udfs.stage import Stage
 
 FileKey = tuple[bytes, int, int]
 Rows = npt.NDArray[np.int64]
+
+
+def write_empty_files(stage: Stage, file_size: int, wanted: Iterable[tuple[str, int, int]]) -> str:
+    """Files that hold no unit: (topic, queue id, position of the first unit to come) each. A word as a writer's."""
+    lines = []
+    for name, queue_id, position in wanted:
+        topic = path_component(name)
+        if topic is None:
+            raise ValueError("a name that is no path component reached the writer")
+        relative = f"consumequeue/{topic}/{queue_id}/{position * UNIT_SIZE:020d}"
+        with files.writing(stage.temporary, files.join(stage.tree, relative)) as writer:
+            writer.finish(file_size)
+        lines.append(json.dumps({"path": relative, "size": file_size, "used": 0, "digest": new_digest([]).digest().hex()}))
+    part = files.join(stage.parts, f"consumequeue-{uuid.uuid4().hex}")
+    files.write_bytes(stage.temporary, part, [f"{line}\n".encode() for line in sorted(lines)])
+    return json.dumps({"part": part, "files": len(lines), "units": 0, "bytes": 0})
 
 
 @dataclass(frozen=True)
@@ -51,7 +67,8 @@ class WriteQueues:
         target = files.join(self.stage.tree, relative)
         folder = target.rpartition("/")[0]
         if folder not in folders:
-            files.make_folder(folder)
+            # An attempt that comes late finds no tree, and must not make one.
+            files.make_folder(folder, below=self.stage.tree)
             folders.add(folder)
         with files.writing(self.stage.temporary, target) as writer:
             writer.append(image.view(np.uint8))

@@ -136,7 +136,10 @@ def _logical_queues(judged: dict[QueueKey, list[Verdict]], cut: int, rules: Sett
         for verdict in verdicts:
             if verdict.does == queue_order.GENERATION:
                 _decide(summary, "generation", key, verdict.unit.queue_offset, verdict.count)
-        standing, fills = queue_order.settle(verdicts)
+        try:
+            standing, fills = queue_order.settle(verdicts, rules.max_fill)
+        except queue_order.TooManyMissing:
+            raise Refused("more missing queue offsets than may be filled") from None
         for missing in sorted(fills):
             if missing - 1 not in fills:
                 run = next(n for n in range(missing, missing + len(fills) + 1) if n not in fills) - missing
@@ -163,6 +166,9 @@ def _broker_queues(wanted: list[Record], rules: Settings, summary: Summary) -> d
                 _decide(summary, kind, key, units[0].queue_offset, len(units))
         summary.units += len(queue.units)
         files |= cq.queue_files(key, dict(enumerate(queue.units, queue.first)), rules.cq_file_size)
+        if rules.broker_version == "4.9":
+            # 5.3 opens that file, too, but then does not start on it.
+            files |= cq.empty_file(key, queue.first + len(queue.units), queue.opened, rules.cq_file_size)
     return files
 
 

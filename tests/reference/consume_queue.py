@@ -22,11 +22,15 @@ class BrokerQueue:
     highest_physical: int = -1
     dropped: list[Unit] = field(default_factory=list)
     misplaced: list[Unit] = field(default_factory=list)
+    opened: int = 0  # files, also such as hold nothing but zeros
 
     def put(self, unit: Unit) -> None:
         if unit.record + unit.size <= self.highest_physical:
             self.dropped.append(unit)
             return
+        # MappedFileQueue.getLastMappedFile: before the record is looked at any further.
+        at = self.first + len(self.units) if self.units else unit.queue_offset
+        self.opened = at // (self.file_size // UNIT) + 1
         if not self.units:
             self.first = unit.queue_offset
         elif 0 < unit.queue_offset < self.first + len(self.units):
@@ -55,6 +59,14 @@ def queue_files(key: QueueKey, units: dict[int, bytes], file_size: int) -> dict[
     topic, queue_id = key
     folder = f"consumequeue/{java.python_text(topic)}/{queue_id}"
     return {f"{folder}/{number * file_size:020d}": bytes(content) for number, content in contents.items()}
+
+
+def empty_file(key: QueueKey, end: int, opened: int, file_size: int) -> dict[str, bytes]:
+    """The last of ``opened`` files, if the units before ``end`` do not reach it."""
+    if end > (opened - 1) * (file_size // UNIT):
+        return {}
+    topic, queue_id = key
+    return {f"consumequeue/{java.python_text(topic)}/{queue_id}/{(opened - 1) * file_size:020d}": bytes(file_size)}
 
 
 def dispatches(record: Record, once: bool) -> list[tuple[QueueKey, Unit]]:

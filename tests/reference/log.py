@@ -140,12 +140,15 @@ def _last_nonzero(segments: list[Segment]) -> int:
 
 
 def _torn_tail(good: list[Record], damage: list[Damage], last_byte: int, limit: int) -> tuple[list[Damage], Damage | None]:
-    """Damage near the log's last byte with no good record after it is what a crash leaves."""
+    """Damage near the log's last byte with no good record after it is what a crash leaves.
+
+    It reaches to that byte, whatever lies between: a filler there ends nothing that is kept.
+    """
     end = good[-1].offset + good[-1].size if good else 0
     tail = [d for d in damage if d.offset >= end]
     if not tail or any(d.reason == MISSING for d in tail) or last_byte - tail[0].offset > limit:
         return damage, None
     first = tail[0]
-    stop = max(d.offset + d.length for d in tail)
+    stop = max(last_byte + 1, *(d.offset + d.length for d in tail))
     torn = Damage(first.segment, first.offset, stop - first.offset, first.reason)
     return damage[: len(damage) - len(tail)], torn

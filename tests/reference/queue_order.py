@@ -56,10 +56,14 @@ def judge(units: list[Unit], damage: list[tuple[int, int]]) -> list[Verdict]:
     return verdicts
 
 
-def settle(verdicts: list[Verdict]) -> tuple[dict[int, Unit], dict[int, Unit]]:
+class TooManyMissing(Exception):
+    """More positions are missing than could be filled one by one."""
+
+
+def settle(verdicts: list[Verdict], most: int = 10**7) -> tuple[dict[int, Unit], dict[int, Unit]]:
     """(units by position, fills by position): what stands after all generations.
 
-    A missing position repeats the next unit that stands above it.
+    A missing position repeats the next unit that stands above it. Raises TooManyMissing for more than `most` of them.
     """
     standing: dict[int, Unit] = {}
     for verdict in verdicts:
@@ -70,6 +74,8 @@ def settle(verdicts: list[Verdict]) -> tuple[dict[int, Unit], dict[int, Unit]]:
         standing[verdict.unit.queue_offset] = verdict.unit
     fills: dict[int, Unit] = {}
     taken = sorted(standing)
+    if sum(above - below - 1 for below, above in pairwise(taken)) > most:
+        raise TooManyMissing
     for below, above in pairwise(taken):
         for missing in range(below + 1, above):
             fills[missing] = standing[above]

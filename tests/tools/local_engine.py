@@ -55,7 +55,7 @@ class LocalEngine:
             ]
         words: list[str] = []
         for key in range(self._partitions):
-            mine = sorted((row for row in rows if row[2] == key), key=lambda row: row[1])
+            mine = sorted((row for row in rows if row[2] == key), key=lambda row: (row[1], row[5]))
             for batch in reducer(schemas.batches(mine)):
                 words += batch.column(0).to_pylist()
         return words

@@ -1,0 +1,81 @@
+"""What a look at a derived file (ConsumeQueue, IndexFile, checkpoint) can find wrong: codes, never exceptions.
+
+A finding is a code, where it was first met and how often. Where ``at`` counts is said with each code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+
+class UnreadableError(ValueError):
+    """The bytes, or the name, cannot be a file of this kind at all."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``code`` of CODES; ``at`` the first place (as CODES says, -1 for none); ``count`` places in all."""
+
+    code: str
+    at: int
+    count: int
+
+    @property
+    def text(self) -> str:
+        return CODES[self.code]
+
+
+CODES: Final = {
+    # ConsumeQueue; ``at`` is a position in the queue: logical byte / 20
+    "queue-name": "the file's first logical byte is no multiple of its size",
+    "queue-size": "the file has not the size that the broker wants: it would not start",
+    "queue-unit": "unit with a negative position, no size, or past the largest offset",
+    "queue-hole": "empty slot before a later unit",
+    "queue-pre-blank": "pre-blank after a unit",
+    "queue-backwards": "unit that lies before the one before it",
+    "queue-overlap": "unit whose record begins inside the record of the one before it",
+    "queue-file-missing": "files of the queue are not consecutive",
+    "queue-file-short": "file that is not the queue's last has an empty end",
+    # IndexFile; ``at`` is a byte of the file, a slot or an item, as the name says
+    "index-size": "file size is not that of its slots and items (at: the size)",
+    "index-count": "header's indexCount is not the number of items + 1 (at: indexCount)",
+    "index-slot-count": "header's hashSlotCount is not the number of slots in use (at: hashSlotCount)",
+    "index-begin-offset": "header's beginPhyOffset is not the first item's (at: beginPhyOffset)",
+    "index-end-offset": "header's endPhyOffset is not the last item's (at: endPhyOffset)",
+    "index-end-time": "header's endTimestamp is not the last item's time (at: endTimestamp)",
+    "index-item-zero": "the place of item 0 is not zero (at: byte)",
+    "index-item-stray": "bytes behind the last item (at: item)",
+    "index-slot-range": "slot with a number that no item has (at: slot)",
+    "index-slot-foreign": "slot that begins with an item of another slot (at: slot)",
+    "index-slot-old": "slot that does not begin with its newest item (at: slot)",
+    "index-item-hash": "item with a negative hash (at: item)",
+    "index-item-place": "item with a negative offset, or one below the item before (at: item)",
+    "index-item-time": "item with a negative timeDiff: a lookup ends at it (at: item)",
+    "index-link-range": "item that links to itself, to a later one, or to none that exists (at: item)",
+    "index-link-foreign": "item that links to an item of another slot (at: item)",
+    "index-link-gap": "item that does not link to the item before it in its slot (at: item)",
+    "index-link-circular": "item in a circle of links: the broker's lookup never ends (at: item)",
+    "index-item-lost": "item that its slot does not lead to: no lookup finds it (at: item)",
+    # checkpoint; ``at`` is a byte of the file
+    "checkpoint-size": "not 4,096 bytes",
+    "checkpoint-negative": "negative time or offset",
+    "checkpoint-rest": "bytes behind the fields that are not zero",
+    "checkpoint-confirm": "confirmPhyOffset lies outside of the log",
+    "checkpoint-stale": "physic or logics is older than the last unit: the next unclean start dispatches again from there",
+    "checkpoint-ahead": "physic and logics are newer than the last record: lost units would not be dispatched again",
+    "checkpoint-index": "the next unclean start deletes IndexFiles whose endTimestamp is above indexMsgTimestamp",
+}
+
+
+def from_bits(bits: npt.NDArray[np.uint8], seen: int, names: tuple[str, ...], first: int) -> list[Finding]:
+    """Findings of an array of bit sets; ``seen``: all its bits; element k stands for place ``first + k``."""
+    found = []
+    for number, name in enumerate(names):
+        if seen >> number & 1:
+            hit = (bits & (1 << number)) != 0
+            found.append(Finding(name, first + int(np.argmax(hit)), int(np.count_nonzero(hit))))
+    return found

@@ -1,0 +1,86 @@
+"""A broker's topic configuration (RocketMQ ``TopicConfigManager``, config/topics.json): drafted from what the log holds.
+
+The JSON is that of ``TopicConfigSerializeWrapper`` as 4.9 and 5.x both parse it; 4.9 passes over what it does not know.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from storage_format.names import LMQ_PREFIX, SYSTEM_PREFIX
+
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
+    }
+)
+"""``TopicValidator.SYSTEM_TOPIC_SET`` of 5.3.3: a broker makes these by itself, by settings of its own"""
+READ_AND_WRITE: Final = 6
+"""``PermName.PERM_READ | PermName.PERM_WRITE``"""
+QUEUES_MAX: Final = 1 << 20
+"""More queues are no topic of a real broker: a queue id that a flipped bit made would else become its configuration."""
+QUEUE_TYPE: Final = "queue.type"
+"""``TopicAttributes.QUEUE_TYPE_ATTRIBUTE``"""
+BATCH_QUEUE: Final = "BatchCQ"
+SIMPLE_QUEUE: Final = "SimpleCQ"
+
+
+def is_own(name: str) -> bool:
+    """Whether a broker has no need of a draft: a topic of its own (``TopicValidator.isSystemTopic``), or an LMQ
+    (``MixAll.isLmq``), of which it keeps no configuration.
+
+    %RETRY% and %DLQ% topics are not among them: a broker makes these only when their group comes back, or fails again, and
+    keeps the ones that are there; until then nobody could read what they hold.
+    """
+    return name in SYSTEM_TOPICS or name.startswith((SYSTEM_PREFIX, LMQ_PREFIX))
+
+
+def topic_entry(name: str, queues: int, batch: bool) -> str:
+    """One entry of ``topicConfigTable``, as ``"name":{...}`` in RocketMQ's own order of fields."""
+    config = {
+        "attributes": {QUEUE_TYPE: BATCH_QUEUE} if batch else {},
+        "order": False,
+        "perm": READ_AND_WRITE,
+        "readQueueNums": queues,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": name,
+        "topicSysFlag": 0,
+        "writeQueueNums": queues,
+    }
+    return f"{json.dumps(name)}:{json.dumps(config, separators=(',', ':'))}"
+
+
+def data_version(time: int) -> str:
+    """``dataVersion`` (``DataVersion``). ``time``, in milliseconds since 1970, is of the log: a draft has no clock in it."""
+    return json.dumps({"counter": 1, "stateVersion": 0, "timestamp": time}, separators=(",", ":"))
+
+
+def batch_topics(text: str) -> tuple[str, ...]:
+    """The topics of a topics.json whose queues are batch ConsumeQueues, sorted.
+
+    Raises ValueError with what is wrong with it (no JSON, no ``topicConfigTable``, a queue type of no file kind known here).
+    """
+    table = json.loads(text)
+    table = table.get("topicConfigTable") if isinstance(table, dict) else None
+    if not isinstance(table, dict):
+        raise ValueError("has no topicConfigTable")
+    found = []
+    for name, config in table.items():
+        attributes = config.get("attributes") if isinstance(config, dict) else None
+        # QueueTypeUtils.getCQType: without the attribute a queue is simple.
+        kind = attributes.get(QUEUE_TYPE, SIMPLE_QUEUE) if isinstance(attributes, dict) else SIMPLE_QUEUE
+        if kind not in (SIMPLE_QUEUE, BATCH_QUEUE):
+            raise ValueError(f"topic {name!a} has {QUEUE_TYPE} {kind!a}, which is neither {SIMPLE_QUEUE} nor {BATCH_QUEUE}")
+        if kind == BATCH_QUEUE:
+            found.append(name)
+    return tuple(sorted(found))

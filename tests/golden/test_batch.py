@@ -1,0 +1,223 @@
+"""Batch ConsumeQueues (``queue.type=BatchCQ``): the bytes of RocketMQ 5.3.3's own rebuild, and queues out of order.
+
+batch-5.3 was put by the real store (``tests/oracle``: BatchStore --put 500 --seed 11), batch-odd-5.3 by ``random_batch_log``
+with seed 3; both were rebuilt by the real store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.summary import Summary
+from storage_format.digest import new_digest
+from storage_format.topics import batch_topics
+from tests.golden.stores import GoldenStore, index_in_order, read_files
+from tests.tools.batch_log import BATCH_TOPICS, MADE, SIZES, batch, batch_files, batch_queue, random_batch_log
+from tests.tools.encode import Message
+from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.log_writer import LogWriter
+
+Stores = Callable[[str], GoldenStore]
+STORES = ("batch-5.3", "batch-odd-5.3")
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_equals_the_brokers_rebuild(name: str, golden_store: Stores, tmp_path: Path) -> None:
+    store, out, manifests = golden_store(name).path, tmp_path / "out", set()
+    topics = batch_topics((store / "config" / "topics.json").read_text())
+    settings = {**SIZES, "batch_topics": topics, "queue_order": "broker", "checkpoint": "broker", "overwrite": True}
+    for size, buckets, partitions in ((0, 1, 1), (700, 7, 3), (20_000, 4, 2)):
+        summary = local_build(store, out, LocalEngine(buckets, partitions), range_size=size, **settings)
+        assert (summary.exit, summary.error) == (0, None)
+        ours, theirs = read_files(out), read_files(store / "rebuilt")
+        assert batch_files(out) == batch_files(store / "rebuilt")
+        assert {k: v for k, v in ours.items() if k[0] == "c"} == {k: v for k, v in theirs.items() if k[0] == "c"}
+        assert index_in_order(ours) == index_in_order(theirs)
+        assert (
+            summary.units
+            == sum(entry["used"] for entry in _files(out, "consumequeue/")) // 20
+            + sum(entry["used"] for entry in _files(out, "batchconsumequeue/")) // 46
+        )
+        manifests.add((out / "reindex.json").read_bytes())
+    assert len(manifests) == 1
+
+
+def _files(out: Path, kind: str) -> list[dict[str, Any]]:
+    manifest = json.loads((out / "reindex.json").read_text())
+    return [entry for entry in manifest["files"] if entry["path"].startswith(kind)]
+
+
+def test_the_manifest_names_them(golden_store: Stores, tmp_path: Path) -> None:
+    summary = local_build(golden_store("batch-5.3").path, tmp_path / "out", **MADE)
+    files, told = batch_files(tmp_path / "out"), _files(tmp_path / "out", "batchconsumequeue/")
+    assert [entry["path"] for entry in told] == sorted(files)
+    for entry in told:
+        content = files[entry["path"]]
+        assert (len(content), any(content[entry["used"] :])) == (entry["size"], False)
+        assert entry["digest"] == new_digest([content[: entry["used"]]]).digest().hex()
+    assert summary.files["consumequeue"] == len(told) + len(_files(tmp_path / "out", "consumequeue/"))
+
+
+def test_without_a_topics_config_plain_units_and_a_warning(golden_store: Stores, tmp_path: Path) -> None:
+    summary = local_build(
+        golden_store("batch-5.3").path, tmp_path / "out", **(MADE | {"batch_topics": (), "queue_order": "broker"})
+    )
+    assert summary.exit == 0
+    assert not (tmp_path / "out" / "batchconsumequeue").exists()
+    assert (tmp_path / "out" / "consumequeue" / "BatchA").exists()
+    assert "inner batches" in summary.warnings[0]
+    assert summary.warnings[0].endswith("give --topics-config")
+    assert local_build(golden_store("batch-5.3").path, tmp_path / "no", **(MADE | {"batch_topics": ()})).exit == 5
+
+
+def test_parts(golden_store: Stores, tmp_path: Path) -> None:
+    for only in (("index",), ("checkpoint",)):
+        summary = local_build(golden_store("batch-5.3").path, tmp_path / only[0], only=only, **MADE)
+        assert summary.exit == 0
+        assert sorted(path.name for path in (tmp_path / only[0]).iterdir()) == sorted([*only, "reindex.json"])
+
+
+# -- queues out of order ----------------------------------------------------------------------------------------------------
+
+
+def build(tmp_path: Path, records: list[Message], **settings: Any) -> Summary:
+    """The build of a log of these records into tmp_path/out, alike for all range sizes."""
+    store, found = tmp_path / "store", []
+    with LogWriter(store / "commitlog", 1 << 12) as writer:
+        for record in records:
+            writer.append(record)
+    for size in (0, 300, 1000):
+        found.append(local_build(store, tmp_path / "out", range_size=size, overwrite=True, **(MADE | settings)))
+        found[-1].seconds = {}
+        found[-1].bytes = 0
+    assert found[0] == found[1] == found[2]
+    return found[0]
+
+
+def spans(out: Path, queue: int = 0) -> list[tuple[int, int]]:
+    """(first queue offset, messages) of each unit of a queue."""
+    return [unit[4:] for unit in batch_queue(out, queue=queue)]
+
+
+def in_line(bases: list[int], count: int = 20) -> list[Message]:
+    return [batch(base, count) for base in bases]
+
+
+def decided(summary: Summary) -> list[tuple[str, int, int]]:
+    return [(entry["kind"], entry["offset"], entry["count"]) for entry in summary.decisions]
+
+
+def test_a_gap_repeats_the_next_record(tmp_path: Path) -> None:
+    """Left open, a 5.3.3 broker answers whoever stands in it with the unit before it, for ever."""
+    summary = build(tmp_path, in_line([0, 20, 100, 120, 140]))
+    assert decided(summary) == [("fill", 40, 60)]
+    assert spans(tmp_path / "out") == [(0, 20), (20, 20), (40, 60), (100, 20), (120, 20), (140, 20)]
+    units = batch_queue(tmp_path / "out")
+    assert units[2][:4] == units[3][:4]
+
+
+def test_a_wide_gap_takes_several_units(tmp_path: Path) -> None:
+    """A unit spans 32,767 messages at most."""
+    summary = build(tmp_path, in_line([0, 20, 70_040, 70_060, 70_080]))
+    assert decided(summary) == [("fill", 40, 70_000)]
+    expected = [(0, 20), (20, 20), (40, 32767), (32807, 32767), (65574, 4466), (70_040, 20), (70_060, 20), (70_080, 20)]
+    assert spans(tmp_path / "out") == expected
+
+
+def test_more_than_may_be_filled(tmp_path: Path) -> None:
+    records = in_line([0, 20, 100, 120, 140])
+    assert build(tmp_path, records, max_fill=60).exit == 0
+    summary = build(tmp_path, records, max_fill=59)
+    assert (summary.exit, "60 missing offsets" in str(summary.error)) == (5, True)
+
+
+def test_a_topic_made_again(tmp_path: Path) -> None:
+    summary = build(tmp_path, in_line([0, 20, 40, 60, 0, 20]))
+    assert decided(summary) == [("generation", 0, 80)]
+    assert spans(tmp_path / "out") == [(0, 20), (20, 20)]
+    assert [unit[0] for unit in batch_queue(tmp_path / "out")] == sorted(unit[0] for unit in batch_queue(tmp_path / "out"))
+
+
+def test_a_later_life_begins_inside_a_batch(tmp_path: Path) -> None:
+    """What of that batch comes before it is still served."""
+    summary = build(tmp_path, in_line([0, 20, 40]) + in_line([25, 32, 39], 7))
+    assert decided(summary) == [("generation", 25, 35)]
+    assert spans(tmp_path / "out") == [(0, 20), (20, 5), (25, 7), (32, 7), (39, 7)]
+
+
+def test_a_single_record_out_of_line_is_damage(tmp_path: Path) -> None:
+    records = in_line([0, 20, 400, 40, 60])
+    summary = build(tmp_path, records)
+    assert (summary.exit, summary.damage[0]["reason"]) == (5, "queue offset out of line (queue BatchA/0)")
+    assert build(tmp_path, records, on_damage="salvage").exit == 3
+    assert spans(tmp_path / "out") == [(0, 20), (20, 20), (40, 20), (60, 20)]
+
+
+def test_the_broker_appends_whatever_comes(tmp_path: Path) -> None:
+    summary = build(tmp_path, in_line([0, 20, 100, 0, 20]), queue_order="broker")
+    assert decided(summary) == [("appended", 100, 20), ("appended", 0, 40)]
+    assert spans(tmp_path / "out") == [(0, 20), (20, 20), (100, 20), (0, 20), (20, 20)]
+
+
+def test_fail_refuses(tmp_path: Path) -> None:
+    assert build(tmp_path, in_line([0, 20, 40]), queue_order="fail").exit == 0
+    summary = build(tmp_path, in_line([0, 20, 50]), queue_order="fail")
+    assert (summary.exit, decided(summary)) == (5, [("gap", 40, 10)])
+
+
+@pytest.mark.parametrize("order", ["logical", "broker"])
+def test_units_without_a_message(order: str, tmp_path: Path) -> None:
+    """A broker that starts again forgets what follows such a unit."""
+    summary = build(tmp_path, [batch(0, 5), batch(5, 0), batch(5, 2), batch(7, -1), batch(-1, 3)], queue_order=order)
+    assert spans(tmp_path / "out") == ([(0, 5), (5, 0), (5, 2)] if order == "broker" else [(0, 5), (5, 2)])
+    assert [warning.split()[0] for warning in summary.warnings] == ["2", "1"]
+    assert decided(summary) == []
+
+
+def test_a_queue_of_nothing_but_empty_units(tmp_path: Path) -> None:
+    assert build(tmp_path, [batch(0, 0), batch(3, 0)]).exit == 0
+    assert batch_files(tmp_path / "out") == {}
+
+
+def test_plain_messages_in_a_batch_topic(tmp_path: Path) -> None:
+    """They are batches of one at their QUEUEOFFSET; so is a record with only one of the two properties."""
+    plain = [Message(topic="BatchA", queue_offset=3 + k, properties=more) for k, more in enumerate(({}, {"INNER_NUM": "9"}))]
+    build(tmp_path, [batch(0, 3), *plain, batch(5, 4)])
+    assert spans(tmp_path / "out") == [(0, 3), (3, 1), (4, 1), (5, 4)]
+
+
+def test_no_light_queues_of_a_batch_topic(tmp_path: Path) -> None:
+    """BatchConsumeQueue dispatches to none; and units of a plain queue in a batch topic would keep a broker from starting."""
+    to_batch = {"INNER_MULTI_DISPATCH": "BatchB,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "0,0"}
+    records = [
+        batch(0, 3, INNER_MULTI_DISPATCH="%LMQ%a", INNER_MULTI_QUEUE_OFFSET="0"),
+        Message(topic="Plain", properties=to_batch),
+    ]
+    summary = build(tmp_path, records, lmq=True)
+    assert sorted(path.name for path in (tmp_path / "out" / "consumequeue").iterdir()) == ["%LMQ%b", "Plain"]
+    assert sorted(path.name for path in (tmp_path / "out" / "batchconsumequeue").iterdir()) == ["BatchA"]
+    assert any("batch topics" in warning for warning in summary.warnings)
+
+
+def test_every_order_of_a_random_log_however_it_is_cut(seed: int, tmp_path: Path) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    settings: dict[str, Any] = {"on_damage": "salvage", "max_fill": 10**7, "overwrite": True, **MADE}
+    random_batch_log(store / "commitlog", seed)
+    for order in ("logical", "broker"):
+        manifests = set()
+        for size, engine in ((0, LocalEngine(1, 1)), (800, LocalEngine(5, 3)), (5000, LocalEngine(3, 2))):
+            summary = local_build(store, out, engine, range_size=size, queue_order=order, **settings)
+            assert summary.exit in (0, 3)
+            manifests.add((out / "reindex.json").read_bytes())
+        assert len(manifests) == 1
+    local_build(store, out, **settings)
+    for topic in BATCH_TOPICS:
+        for queue in range(3):
+            units = batch_queue(out, topic, queue)
+            ends = [unit[4] + unit[5] for unit in units]
+            assert [unit[4] for unit in units[1:]] == ends[:-1], "no offset is missing or there twice"

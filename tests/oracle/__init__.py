@@ -1,0 +1,1 @@
+"""The real RocketMQ as the judge of builds."""

@@ -1,0 +1,76 @@
+"""Batch ConsumeQueues beside the real RocketMQ 5.3.3: its own rebuild, and what it serves from ours."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from storage_format.topics import batch_topics
+from tests.golden.stores import index_in_order, read_files
+from tests.oracle.scenarios import FOLDER, java_home
+from tests.tools.batch_log import MADE, SIZES, batch, batch_files, random_batch_log, topics_json
+from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.log_writer import LogWriter
+
+
+def real(store: Path, topics: Path, *words: str) -> list[str]:
+    """Run BatchStore on a folder; the lines it prints."""
+    sizes = [word for name, size in SIZES.items() for word in (f"--{name.replace('_', '-')}", str(size))]
+    command = [str(FOLDER / "run"), "5.3.3", "BatchStore", str(store), "--topics", str(topics), *sizes, *words]
+    ran = subprocess.run(command, env=java_home(), capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.splitlines()
+
+
+def same(store: Path, topics: Path, rebuilt: Path, out: Path) -> None:
+    """The real store rebuilds the log in ``rebuilt``, we in ``out``."""
+    shutil.copytree(store / "commitlog", rebuilt / "commitlog")
+    real(rebuilt, topics, "--rebuild")
+    settings = SIZES | {"batch_topics": batch_topics(topics.read_text()), "queue_order": "broker", "checkpoint": "broker"}
+    for size in (0, 2000):
+        summary = local_build(store, out, LocalEngine(3, 2), range_size=size, overwrite=True, **settings)
+        assert (summary.exit, summary.error) == (0, None)
+        ours, theirs = read_files(out), read_files(rebuilt)
+        assert batch_files(out) == batch_files(rebuilt)
+        assert {k: v for k, v in ours.items() if k[0] == "c"} == {k: v for k, v in theirs.items() if k[0] == "c"}
+        assert index_in_order(ours) == index_in_order(theirs)
+
+
+def test_what_the_real_store_was_put(seed: int, tmp_path: Path) -> None:
+    topics = topics_json(tmp_path / "topics.json")
+    real(tmp_path / "store", topics, "--put", "400", "--seed", str(seed), "--segment-size", "32k")
+    same(tmp_path / "store", topics, tmp_path / "real", tmp_path / "out")
+
+
+@pytest.mark.parametrize("odd", [True, False])
+def test_random_logs(odd: bool, seed: int, tmp_path: Path) -> None:
+    """Also offsets and numbers that no broker writes."""
+    random_batch_log(tmp_path / "store" / "commitlog", seed, odd=odd)
+    same(tmp_path / "store", topics_json(tmp_path / "topics.json"), tmp_path / "real", tmp_path / "out")
+
+
+def pulled(store: Path, topics: Path) -> tuple[list[tuple[int, int]], list[int]]:
+    """A consumer of queue 0 that asks for 32 messages at a time: (asked, next) of each answer, and where the records lie."""
+    answers = [line.split() for line in real(store, topics, "--pull", "32")]
+    assert all(words[:2] == ["BatchA", "0"] and words[4] == "FOUND" for words in answers)
+    return [(int(words[2]), int(words[3])) for words in answers], [int(place) for words in answers for place in words[5:]]
+
+
+def test_a_consumer_gets_past_a_gap(tmp_path: Path) -> None:
+    """It does not on the broker's own rebuild; both are opened with the topics.json that was drafted."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    with LogWriter(store / "commitlog", 1 << 14) as writer:
+        puts = [writer.append(batch(base, 20)) for base in (0, 20, 40, 100, 120, 140, 70_000, 70_020, 70_040)]
+    assert local_build(store, out, write_topics=True, **MADE).exit == 0
+    topics = out / "config" / "topics.json"
+    shutil.copytree(store / "commitlog", tmp_path / "real" / "commitlog")
+    real(tmp_path / "real", topics, "--rebuild")
+    assert pulled(tmp_path / "real", topics)[0][-1] == (60, 60)
+    shutil.copytree(store / "commitlog", out / "commitlog")
+    answers, places = pulled(out, topics)
+    assert [after for _, after in answers][:-1] == [asked for asked, _ in answers][1:]
+    assert answers[-1][1] == 70_060
+    assert list(dict.fromkeys(places)) == [put.offset for put in puts]

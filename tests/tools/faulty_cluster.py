@@ -1,0 +1,154 @@
+"""A standalone Spark master with two workers on addresses of their own, on this machine: as near to a cluster as it can be.
+
+Speculation needs it: a copy of a task is started on another host only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import socket
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.tools.faulty_processes import ROOT, SITE, Running, command, java, running, wait_until
+
+HOSTS = ("127.0.0.2", "127.0.0.3")
+PACKAGES = ("storage_format", "udfs", "jobs")
+
+
+def spark_home() -> Path:
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {
+        **java(),
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_LOG_DIR": str(folder / "logs"),
+        "SPARK_DAEMON_MEMORY": "256m",
+        # A worker of this machine's own: not what a shell may have set.
+        "SPARK_CONF_DIR": str(folder / "conf"),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+@dataclass(frozen=True)
+class Cluster:
+    url: str
+    folder: Path
+
+    def submit(
+        self, store: Path, out: Path, folder: Path, words: tuple[str, ...], settings: dict[str, str],
+        faults: list[dict[str, Any]] | None = None,
+    ) -> contextlib.AbstractContextManager[Running]:  # fmt: skip
+        """``spark-submit jobs/build.py`` as the README has it; the executors find the packages in the zip and nowhere else.
+
+        The record loops run as Python: compiled code of a package in a zip is not kept from one process to the next.
+        """
+        archive = self.folder / "reindex.zip"
+        if not archive.exists():
+            with zipfile.ZipFile(archive, "w") as package:
+                for path in sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py")):
+                    package.write(path, path.relative_to(ROOT))
+        settings = settings | _executors(folder, faults or [])
+        settings |= {"spark.executorEnv.REINDEX_HIDDEN": str(ROOT), "spark.executorEnv.NUMBA_DISABLE_JIT": "1"}
+        submit = [str(spark_home() / "bin" / "spark-submit"), "--master", self.url]
+        submit += ["--properties-file", str(ROOT / "conf" / "spark-defaults.conf"), "--py-files", str(archive)]
+        submit += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        build = [str(ROOT / "jobs" / "build.py"), str(store), "--out", str(out), "--json", *words]
+        environment = _environment(self.folder) | _DRIVER | {"NUMBA_DISABLE_JIT": "1"}
+        return running([*submit, *build], folder, faults, environment)
+
+    def command(
+        self, store: Path, out: Path, folder: Path, words: tuple[str, ...], settings: dict[str, str],
+        faults: list[dict[str, Any]] | None = None,
+    ) -> contextlib.AbstractContextManager[Running]:  # fmt: skip
+        """``rmq-reindex build --master spark://...``; the executors find the packages where they are installed."""
+        settings = settings | _executors(folder, faults or [])
+        lines = [f"{name} {value}\n".replace("\\", "\\\\") for name, value in settings.items()]
+        (self.folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
+        words = (*words, "--master", self.url)
+        return running(command(store, out, *words), folder, faults, _environment(self.folder) | _DRIVER)
+
+
+_DRIVER = {"SPARK_LOCAL_IP": "127.0.0.1"}
+"""Where executors find the driver, whatever the host's name leads to."""
+
+
+def _executors(folder: Path, faults: list[dict[str, Any]]) -> dict[str, str]:
+    """Settings that bring faults to the executors: they have the environment of Spark's workers, not the driver's."""
+    for number, fault in enumerate(faults):
+        fault.setdefault("marker", str(folder / f"fault-{number}"))
+    return {"spark.executorEnv.PYTHONPATH": str(SITE), "spark.executorEnv.REINDEX_FAULTS": json.dumps(faults)}
+
+
+@contextlib.contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """Two cores and 2 GiB a worker, so that two stragglers leave room for copies; nothing of it is left in the end."""
+    port, environment = _free_port(), _environment(folder)
+    (folder / "conf").mkdir(parents=True)
+    spark = str(spark_home() / "bin" / "spark-class")
+    master = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+    url = f"spark://127.0.0.1:{port}"
+    with contextlib.ExitStack() as stack:
+        words = [spark, "org.apache.spark.deploy.master.Master", *master]
+        found = stack.enter_context(running(words, folder / "master", None, environment))
+        for host in HOSTS:
+            words = [spark, "org.apache.spark.deploy.worker.Worker", "--host", host, "--webui-port", "0", "--cores", "2"]
+            words += ["--memory", "2g", "--work-dir", str(folder / f"work-{host}"), url]
+            stack.enter_context(running(words, folder / f"worker-{host}", None, environment))
+        wait_until(lambda: found.err.count("Registering worker") == len(HOSTS))
+        yield Cluster(url, folder)
+
+
+def speculated(events: Path) -> dict[str, int]:
+    """What an event log says: copies of tasks that were started, tasks that were killed for another attempt, executors lost."""
+    counts = {"speculative": 0, "killed": 0, "won": 0, "lost executors": 0}
+    for path in events.iterdir():
+        for line in path.read_text().splitlines():
+            event = json.loads(line)
+            kind = event["Event"]
+            if kind == "SparkListenerTaskEnd":
+                speculative = event["Task Info"]["Speculative"]
+                reason = event["Task End Reason"]["Reason"]
+                counts["speculative"] += speculative
+                counts["won"] += speculative and reason == "Success"
+                counts["killed"] += reason == "TaskKilled"
+            counts["lost executors"] += kind == "SparkListenerExecutorRemoved"
+    return counts
+
+
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.1",
+    # A stage of one task has nothing to compare it with.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+
+def event_log(folder: Path) -> dict[str, str]:
+    folder.mkdir(parents=True)
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+    }

@@ -1,0 +1,38 @@
+"""A build without Spark as the command line runs it: exit status and summary, with every file operation under a fault."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from jobs import cli, engine
+from tests.tools.faulty_files import Fault, faulty
+from tests.tools.local_engine import Engines, LocalEngine, single
+
+SIZES = ("--cq-file-size", "400", "--hash-slots", "50", "--index-items", "60")
+
+
+def _no_spark(_master: str) -> Engines:
+    return single(LocalEngine())
+
+
+def command(store: Path, out: Path, *words: str) -> tuple[dict[str, Any], str]:
+    """``rmq-reindex build STORE --out DIR ...``, its tasks in this process; (summary, what went to stderr)."""
+    said, errors = io.StringIO(), io.StringIO()
+    local = mock.patch.object(engine, "SparkEngines", _no_spark)
+    with local, contextlib.redirect_stdout(said), contextlib.redirect_stderr(errors):
+        status = cli.build([str(store), "--out", str(out), *SIZES, "--json", *words])
+    summary = json.loads(said.getvalue())
+    assert summary["exit"] == status
+    return summary, errors.getvalue()
+
+
+def command_with(fault: Fault, store: Path, out: Path, *words: str, exchange: bool = True) -> tuple[dict[str, Any], str]:
+    """The same while ``fault`` watches the store and all that lies around DIR."""
+    with faulty(fault, os.path.commonpath([store, out.parent]), exchange):
+        return command(store, out, *words)

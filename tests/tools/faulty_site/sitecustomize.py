@@ -1,0 +1,69 @@
+"""Python reads this at its start in every process that has this folder on PYTHONPATH: faults at named points of a run.
+
+REINDEX_FAULTS is a JSON list of {"process": "driver" or "worker", "event": an audit event (open, os.rename, os.mkdir, ...),
+"path": a pattern to be found in its last path, "action": ..., "marker": a path, "times": how often in all processes (1)}.
+The action comes before the operation: "kill" this process, "kill-jvm" the JVM that runs this worker, "stop" (SIGSTOP), or
+"sleep SECONDS". REINDEX_HIDDEN is a folder that workers shall not import from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from typing import Any
+
+_WORKER = any(word.startswith("pyspark.") for word in sys.orig_argv)
+_JVM = os.getppid()
+"""the daemon of the workers is started by the JVM, and imports this; the workers are forked from it"""
+
+
+def _fires(fault: dict[str, Any]) -> bool:
+    """Whether this is among the first ``times``, over all processes."""
+    for number in range(fault.get("times", 1)):
+        try:
+            os.close(os.open(f"{fault['marker']}.{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            continue
+        return True
+    return False
+
+
+def _act(action: str) -> None:
+    if action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif action == "kill-jvm":
+        os.kill(_JVM, signal.SIGKILL)
+        time.sleep(60)
+    elif action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif action.startswith("sleep "):
+        time.sleep(float(action.removeprefix("sleep ")))
+    else:
+        raise ValueError(action)
+
+
+def _install() -> None:
+    mine = "worker" if _WORKER else "driver"
+    faults = [fault for fault in json.loads(os.environ.get("REINDEX_FAULTS", "[]")) if fault["process"] == mine]
+    if not faults:
+        return
+    events = {fault["event"] for fault in faults}
+
+    def hook(event: str, words: tuple[Any, ...]) -> None:
+        if event not in events:
+            return
+        paths = [word for word in words if isinstance(word, str) and "/" in word]
+        for fault in faults:
+            if fault["event"] == event and paths and re.search(fault["path"], paths[-1]) and _fires(fault):
+                _act(fault["action"])
+
+    sys.addaudithook(hook)
+
+
+if _WORKER and "REINDEX_HIDDEN" in os.environ:
+    sys.path[:] = [path for path in sys.path if path != os.environ["REINDEX_HIDDEN"]]
+_install()

@@ -1,0 +1,70 @@
+"""A broker's properties file, as ``java.util.Properties`` reads it and ``MessageStoreConfig`` means it."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.broker_conf import read_properties, settings_of
+from storage_format.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=1\nb = 2\nc:3\nd 4\ne\t=\t5\n", {"a": "1", "b": "2", "c": "3", "d": "4", "e": "5"}),
+        ("# a=1\n  ! b=2\n\n\t\n c=3", {"c": "3"}),
+        ("a=1\ra=2\r\na=3", {"a": "3"}),
+        ("a\na2=\n=x", {"a": "", "a2": "", "": "x"}),
+        ("a = = b", {"a": "= b"}),
+        ("a=1 \nb=x\x0by\u2028z", {"a": "1 ", "b": "x\x0by\u2028z"}),
+        # Lines go on after an odd number of backslashes, without the blanks they begin with; a # is then no comment.
+        ("a=1,\\\n   2,\\\n\t# 3\nb=4", {"a": "1,2,# 3", "b": "4"}),
+        ("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}),
+        ("a=1\\\n\nb=2", {"a": "1", "b": "2"}),
+        ("# no comment goes on \\\na=1", {"a": "1"}),
+        # The last line counts, too.
+        ("a=1\nb=2\\", {"a": "1", "b": "2"}),
+        ("a=1\nb=2\\\n", {"a": "1", "b": "2"}),
+        ("a=1\nb=2,\\\n3\\", {"a": "1", "b": "2,3"}),
+        ("\\", {}),
+        ("a\\ b\\:c\\=d=\\t\\u0041\\q\\\\", {"a b:c=d": "\tAq\\"}),
+    ],
+)
+def test_lines(text: str, expected: dict[str, str]) -> None:
+    assert read_properties(text) == expected
+
+
+def test_what_a_build_takes() -> None:
+    conf = """
+        brokerName = a
+        storePathRootDir = /data/store
+        storePathCommitLog = /one/commitlog, /two/commitlog,
+        mappedFileSizeCommitLog = 4096
+        mappedFileSizeConsumeQueue = 5999990
+        mapperFileSizeBatchConsumeQueue = 460
+        maxHashSlotNum = 7
+        maxIndexNum = +9
+        messageDelayLevel = 1s 2m
+        enableLmq = TRUE
+        enableMultiDispatch = true
+    """
+    assert settings_of(conf, "conf") == {
+        "store": "/data/store",
+        "commitlogs": ("/one/commitlog", "/two/commitlog"),
+        "segment_size": 4096,
+        # MessageStoreConfig rounds up to whole units; of batch queues it does not.
+        "cq_file_size": 6_000_000,
+        "batch_cq_file_size": 460,
+        "hash_slots": 7,
+        "index_items": 9,
+        "delay_levels": "1s 2m",
+        "lmq": True,
+    }
+    assert settings_of("enableLmq=true\nstorePathRootDir=\n", "conf") == {}
+
+
+@pytest.mark.parametrize("value", ["", "many", "1.5", "1_000", "0x10", "\u0663", "9" * 30, "1\x1b[31m"])
+def test_a_number_that_is_none(value: str) -> None:
+    with pytest.raises(UsageError, match=r"/etc/broker\.conf: maxIndexNum is .*, not a number") as caught:
+        settings_of(f"maxIndexNum={value}", "/etc/broker.conf")
+    assert str(caught.value).isprintable()

@@ -1,0 +1,144 @@
+"""The command line without a session: words to settings, one line and an exit status for everything wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from jobs.cli import main, parse_settings
+from jobs.settings import BuildSettings
+from jobs.summary import Summary
+from storage_format.errors import UsageError
+from tests.tools.log_writer import LogWriter
+from tests.tools.make_log import Message
+
+
+def test_little_is_needed() -> None:
+    assert parse_settings(["build", "/s", "--out", "/o"]) == BuildSettings("/s", "/o")
+
+
+def test_every_option() -> None:
+    words = """build /s --out /o --commitlog /a --commitlog /b --only index,checkpoint --cq-file-size 400 --hash-slots 5
+        --index-items 6 --segment-size 4096 --index-policy window:1h --on-damage salvage --queue-order broker --crc all
+        --checkpoint broker --lmq --broker-version 4.9 --include-topic A* --include-topic B --exclude-topic C
+        --until-offset 7 --until-time 8 --max-fill 9 --overwrite --range-size 10 --master local[1] --dry-run --json
+        --write-topics --batch-cq-file-size 92"""
+    assert parse_settings([*words.split(), "--delay-levels", "1s 2s"]) == BuildSettings(
+        "/s", "/o", commitlogs=("/a", "/b"), only=("index", "checkpoint"), cq_file_size=400, hash_slots=5, index_items=6,
+        segment_size=4096, index_policy="window:1h", on_damage="salvage", queue_order="broker", crc="all", checkpoint="broker",
+        lmq=True, delay_levels="1s 2s", broker_version="4.9", include_topics=("A*", "B"), exclude_topics=("C",), until_offset=7,
+        until_time=8, max_fill=9, overwrite=True, range_size=10, master="local[1]", dry_run=True, json=True, write_topics=True,
+        batch_cq_file_size=92,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "/s",
+        "--out /o",
+        "/s --out",
+        "/s /t --out /o",
+        "/s --out /o --nonsense",
+        "/s --out /o --on-damage ignore",
+        "/s --out /o --queue-order best",
+        "/s --out /o --crc some",
+        "/s --out /o --broker-version 3.2",
+        "/s --out /o --cq-file-size many",
+        "/s --out /o --cq-file-size 25",
+        "/s --out /o --only everything",
+        "/s --out /o --index-policy daily",
+        "/s --out /o --index-policy window:0h",
+        # More milliseconds than 64 bits hold.
+        "/s --out /o --index-policy window:106751991168d",
+        "/s --out /o --until-time yesterday",
+        "/s --out /o --delay-levels fast",
+        "/s --out /o --broker-conf /no/such/file",
+        "/s --out /o --over",
+    ],
+)
+def test_wrong_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", *words.split(), "--json"]) == 2
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert line.startswith("error: ")
+    summary = json.loads(printed.out)
+    assert (summary["exit"], summary["error"]) == (2, line.removeprefix("error: "))
+    assert list(summary) == list(vars(Summary()))
+
+
+@pytest.mark.parametrize("words", [[], ["frobnicate"], ["--frobnicate"], ["build\nx"]])
+def test_no_such_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_hostile_words_stay_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", "/s", "--out", "/o", "--until-time", "x\n\x1b[31merror: fine"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isprintable()
+    assert line.isascii()
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["build", "--help"]])
+def test_help_and_version(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0
+    assert "rmq-reindex" in capsys.readouterr().out
+
+
+CONF = "storePathRootDir=/from/conf\nmaxIndexNum=500\nmaxHashSlotNum=40\nenableLmq=true\nenableMultiDispatch=true\n"
+
+
+def test_the_broker_conf_gives_way_to_words(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(CONF)
+    given = parse_settings(["build", "--out", "/o", "--broker-conf", str(conf), "--hash-slots", "7"])
+    assert (given.store, given.index_items, given.hash_slots, given.lmq) == ("/from/conf", 500, 7, True)
+    other = parse_settings(["build", "/copy", "--out", "/o", "--broker-conf", str(conf)])
+    assert (other.store, other.commitlogs) == ("/copy", ())
+    assert "/from/conf" in other.inputs, "the broker's own store is no place for the output"
+    conf.write_text(CONF + "storePathCommitLog=/x,/y\n")
+    roots = parse_settings(["build", "--out", "/o", "--broker-conf", str(conf)])
+    assert (roots.store, roots.roots) == ("/from/conf", ("/x", "/y"))
+    copies = parse_settings(["build", "--commitlog", "/copy", "--out", "/o", "--broker-conf", str(conf)])
+    assert (copies.store, copies.roots) == ("", ("/copy",))
+
+
+def test_values_of_the_conf_are_checked_as_well(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("maxIndexNum=1\n")
+    with pytest.raises(UsageError, match="--index-items 1"):
+        parse_settings(["build", "/s", "--out", "/o", "--broker-conf", str(conf)])
+
+
+def test_an_error_of_the_input_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", str(tmp_path / "none"), "--out", str(tmp_path / "out"), "--json"]) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["exit"] == 1
+    assert "is not there" in printed.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 14) as writer:
+        for number in range(300):
+            writer.append(Message(properties={"KEYS": f"k{number}"}))
+    arguments = ["build", str(tmp_path / "store"), "--out", str(tmp_path / "out"), "--dry-run", "--master", "local[2]"]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    segments = len(list((tmp_path / "store" / "commitlog").iterdir()))
+    assert f"would read  {segments} segments" in said
+    assert re.search(r"expected    about \d+ records", said)
+    assert re.search(r"about \d+ items in 1 IndexFiles", said)
+    assert "on 2 cores" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    assert main([*arguments, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["bytes"] == segments << 14
+    assert "would read" in printed.err

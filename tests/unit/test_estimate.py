@@ -1,0 +1,57 @@
+"""What a build will write, guessed from samples: near enough, whatever the last segment is filled with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.estimate import dry_run_lines, sample
+from jobs.run import scan_settings
+from jobs.segments import list_segments
+from jobs.settings import BuildSettings
+from tests.tools.log_writer import LogWriter
+from tests.tools.make_log import Message
+
+
+def expected_records(store: Path, **more: object) -> int:
+    settings = BuildSettings(str(store), "out", **more)  # type: ignore[arg-type]
+    log = list_segments(settings.roots, settings.segment_size)
+    (line,) = (line for line in dry_run_lines(settings, scan_settings(settings), log) if line.startswith("expected"))
+    return int(line.split()[2].replace(",", ""))
+
+
+def make(store: Path, records: int, segment_size: int) -> None:
+    with LogWriter(store / "commitlog", segment_size) as writer:
+        for number in range(records):
+            writer.append(Message(body=bytes(900), queue_id=number % 4, properties={"KEYS": f"k{number}"}))
+
+
+@pytest.mark.parametrize(
+    ("records", "segment_size"),
+    [
+        (60, 1 << 14),
+        (300, 1 << 20),
+        # A broker allocates a segment whole: a young store is one file with little in it.
+        (300, 8 << 20),
+    ],
+)
+def test_a_small_store_is_known(tmp_path: Path, records: int, segment_size: int) -> None:
+    make(tmp_path, records, segment_size)
+    assert 0.9 * records <= expected_records(tmp_path) <= 1.1 * records
+
+
+def test_a_sample_leaves_the_rest_unread(tmp_path: Path) -> None:
+    make(tmp_path, 9000, 16 << 20)
+    settings = BuildSettings(str(tmp_path), "out")
+    found = sample(scan_settings(settings), list_segments(settings.roots, 0))
+    assert found.bytes <= 4 << 20
+    assert (found.units, found.items, found.queues) == (found.records, found.records, 4)
+    assert 3000 < found.records < 4300
+
+
+def test_nothing_to_sample(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    assert expected_records(tmp_path) == 0
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(1 << 20))
+    assert expected_records(tmp_path) == 0

@@ -1,0 +1,165 @@
+"""The thin layer over files: whole files or none, holes, attempts that do not meet."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storage_format.errors import InputError
+from udfs import files
+
+
+@pytest.fixture
+def aside(tmp_path: Path) -> str:
+    (tmp_path / "aside").mkdir()
+    return str(tmp_path / "aside")
+
+
+def test_nothing_is_seen_before_the_end(tmp_path: Path, aside: str) -> None:
+    target = tmp_path / "file"
+    with files.writing(aside, str(target)) as writer:
+        writer.append(b"one ")
+        writer.append(memoryview(b"two "))
+        writer.append(np.array([0x33], ">u4"))
+        assert not target.exists()
+        writer.finish()
+    assert target.read_bytes() == b"one two \0\0\0\x33"
+    assert (writer.written, os.listdir(aside)) == (12, [])
+
+
+def test_holes_are_zeros_and_cost_no_disk(tmp_path: Path, aside: str) -> None:
+    target = tmp_path / "file"
+    with files.writing(aside, str(target)) as writer:
+        writer.append(b"head")
+        writer.write_at(1 << 20, b"middle")
+        writer.write_at((1 << 20) + 6, b"!")
+        writer.finish(64 << 20)
+    data = target.read_bytes()
+    assert len(data) == 64 << 20
+    assert (data[:4], data[1 << 20 : (1 << 20) + 7]) == (b"head", b"middle!")
+    assert data.count(0) == len(data) - 11
+    assert writer.written == 11
+    if hasattr(os, "SEEK_HOLE"):
+        assert target.stat().st_blocks * 512 < 1 << 20
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, OSError])
+def test_a_body_that_raises_leaves_nothing(tmp_path: Path, aside: str, error: type[BaseException]) -> None:
+    target = tmp_path / "file"
+    target.write_bytes(b"old")
+    with pytest.raises(error), files.writing(aside, str(target)) as writer:  # noqa: PT012
+        writer.append(b"half of it")
+        raise error
+    assert (target.read_bytes(), os.listdir(aside)) == (b"old", [])
+
+
+def test_an_abandoned_file_leaves_nothing(tmp_path: Path, aside: str) -> None:
+    with files.writing(aside, str(tmp_path / "file")) as writer:
+        writer.append(b"x")
+        writer.abandon()
+    assert (os.listdir(aside), sorted(os.listdir(tmp_path))) == ([], ["aside"])
+
+
+def test_attempts_of_one_task_never_meet(tmp_path: Path, aside: str) -> None:
+    """Two attempts write the same bytes at the same time: whichever ends last leaves a whole file."""
+    target, parts = tmp_path / "file", [bytes([k]) * 1000 for k in range(50)]
+    first, second = files.Writer(aside, str(target)), files.Writer(aside, str(target))
+    for part in parts:
+        first.append(part)
+        second.append(part)
+    assert len(os.listdir(aside)) == 2
+    second.finish()
+    assert target.read_bytes() == b"".join(parts)
+    inode = target.stat().st_ino
+    first.finish()
+    assert target.read_bytes() == b"".join(parts)
+    assert target.stat().st_ino != inode
+    assert os.listdir(aside) == []
+
+
+def test_many_at_once(tmp_path: Path, aside: str) -> None:
+    def work(number: int) -> None:
+        for k in range(20):
+            files.write_bytes(aside, str(tmp_path / f"{k}"), [b"%d" % k, b"\n"])
+        files.make_folder(str(tmp_path / "folder" / str(number % 2)))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {(tmp_path / f"{k}").read_bytes() for k in range(20)} == {b"%d\n" % k for k in range(20)}
+    assert os.listdir(aside) == []
+
+
+def test_reading_ranges(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(range(200)))
+    with files.Reader(str(path)) as reader:
+        assert reader.read(10, 5) == bytes(range(10, 15))
+        out = np.zeros(200, np.uint8)
+        reader.read_into(0, out)
+        assert out.tobytes() == bytes(range(200))
+        reader.read_into(150, out[:50])
+        assert out[:2].tolist() == [150, 151]
+        assert reader.read(200, 0) == b""
+        with pytest.raises(InputError, match="ends at byte 200, shorter than when the run began: input changed"):
+            reader.read(150, 51)
+
+
+def test_what_stands_at_a_path(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"four")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("file")
+    found = {entry.name: entry for entry in files.listing(str(tmp_path))}
+    assert {name: entry.kind for name, entry in found.items()} == {
+        "fifo": files.OTHER, "file": files.FILE, "folder": files.FOLDER, "link": files.FILE,
+    }  # fmt: skip
+    assert (found["file"].size, found["link"].size) == (4, 4)
+    assert found["file"].modified == (tmp_path / "file").stat().st_mtime_ns
+    assert found["file"] == files.look(str(tmp_path / "file"))
+    assert files.look(str(tmp_path / "none")).kind == files.ABSENT
+
+
+def test_a_link_that_leads_nowhere_is_listed(tmp_path: Path) -> None:
+    """Else a segment on a disk that is not mounted would be missing without a word."""
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "round").symlink_to(tmp_path / "round")
+    assert [(entry.name, entry.kind) for entry in files.listing(str(tmp_path))] == [
+        ("gone", files.ABSENT),
+        ("round", files.ABSENT),
+    ]
+
+
+def test_odd_names_are_names(tmp_path: Path) -> None:
+    """Neither a URI nor a pattern: a path is taken as it is."""
+    for name in ("a b", "a%20b", "é😀", "*", "#x", "a:b", "..."):
+        files.make_folder(str(tmp_path / name))
+        files.write_bytes(str(tmp_path), str(tmp_path / name / "f"), [name.encode()])
+        assert files.read_bytes(str(tmp_path / name / "f")) == name.encode()
+    assert {entry.name for entry in files.listing(str(tmp_path))} == {"a b", "a%20b", "é😀", "*", "#x", "a:b", "..."}
+
+
+def test_removing(tmp_path: Path) -> None:
+    (tmp_path / "keep").mkdir()
+    (tmp_path / "keep" / "file").write_bytes(b"")
+    (tmp_path / "tree" / "deep").mkdir(parents=True)
+    (tmp_path / "tree" / "link").symlink_to(tmp_path / "keep")
+    (tmp_path / "link").symlink_to(tmp_path / "keep")
+    (tmp_path / "file").write_bytes(b"")
+    for name in ("tree", "link", "file", "none"):
+        files.remove_tree(str(tmp_path / name))
+    assert os.listdir(tmp_path) == ["keep"]
+    assert os.listdir(tmp_path / "keep") == ["file"]
+
+
+def test_durable_and_free(tmp_path: Path) -> None:
+    files.sync(str(tmp_path))
+    free = files.free_bytes(str(tmp_path))
+    assert free is not None
+    assert free > 0

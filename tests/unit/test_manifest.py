@@ -1,0 +1,106 @@
+"""reindex.json: the same bytes however the work is cut; its files, sizes and digests are what stands there."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import mmh3
+import pytest
+
+from tests.golden.stores import read_files
+from tests.tools import spoil
+from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.log_writer import LogWriter
+from tests.tools.make_log import FEATURES, Message, random_log
+
+SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
+
+
+def built(store: Path, out: Path, range_size: int, engine: LocalEngine, **more: Any) -> tuple[dict[str, bytes], bytes]:
+    summary = local_build(store, out, engine, range_size=range_size, overwrite=True, **(SMALL | more))
+    assert summary.exit in (0, 3), summary.error
+    return read_files(out), (out / "reindex.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"on_damage": "salvage", "crc": "all", "lmq": True},
+        {"on_damage": "stop"},
+        {"on_damage": "salvage", "queue_order": "broker", "index_policy": "window:1h", "checkpoint": "broker"},
+        {"on_damage": "salvage", "only": ("index",), "include_topics": ("*",), "until_time": 1_700_000_100_000},
+        {"on_damage": "stop", "until_offset": 40_000, "broker_version": "4.9"},
+    ],
+    ids=["salvage", "stop", "broker", "index", "until"],
+)
+def test_the_same_bytes_however_it_is_cut(tmp_path: Path, seed: int, more: dict[str, Any]) -> None:
+    store, rng = tmp_path / "store", random.Random(seed)
+    random_log(store / "commitlog", seed, records=130, segment_size=1 << 15, features=FEATURES)
+    offsets = spoil.record_offsets(store)
+    spoil.flip_body(store, next(k for k, (_, size) in enumerate(offsets) if k > 50 and size > 400), seed)
+    spoil.garbage(store, rng.randrange(70, 110), seed)
+    whole = built(store, tmp_path / "out", 0, LocalEngine(), **more)
+    for range_size, engine in ((700, LocalEngine(1, 1)), (rng.randrange(2000, 40_000), LocalEngine(50, 5))):
+        cut = built(store, tmp_path / "out", range_size, engine, **more)
+        assert cut[0] == whole[0], f"range size {range_size}"
+        assert cut[1] == whole[1], f"range size {range_size}"
+
+
+def test_many_odd_topics_are_told_alike(tmp_path: Path) -> None:
+    """Only the first twenty are named: which ones does not depend on who meets which."""
+    topics = [f"t~{k}" for k in range(60)]
+    random.Random(5).shuffle(topics)
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 14) as writer:
+        for topic in topics:
+            writer.append(Message(topic=topic, body=bytes(200)))
+    manifests = {built(tmp_path / "store", tmp_path / "out", size, LocalEngine())[1] for size in (0, 900, 5000)}
+    (manifest,) = manifests
+    warnings = json.loads(manifest)["warnings"]
+    assert [w.partition(":")[0] for w in warnings] == [f"topic {name}" for name in sorted(topics)[:20]]
+
+
+def test_what_it_says_is_so(tmp_path: Path, seed: int) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    random_log(store / "commitlog", seed, segment_size=1 << 15)
+    files, text = built(store, out, 0, LocalEngine(3, 2))
+    manifest = json.loads(text)
+    assert list(manifest) == [
+        "format", "version", "settings", "inputs", "counts", "checkpoint", "damage", "decisions", "warnings", "files",
+    ]  # fmt: skip
+    entries = {entry["path"]: entry for entry in manifest["files"]}
+    assert [entry["path"] for entry in manifest["files"]] == sorted(files)
+    for path, content in files.items():
+        entry = entries[path]
+        assert entry["size"] == len(content)
+        assert not any(content[entry["used"] :])
+        if not path.startswith("index/"):
+            assert entry["digest"] == mmh3.mmh3_x64_128_digest(content[: entry["used"]]).hex()
+    segments = {path.name: path.read_bytes() for path in sorted((store / "commitlog").iterdir())}
+    assert manifest["inputs"] == [
+        {"segment": name, "size": len(data), "digests": [mmh3.mmh3_x64_128_digest(data).hex()]}
+        for name, data in segments.items()
+    ]
+    assert manifest["counts"]["consumequeue"] == sum(path.startswith("consumequeue/") for path in files)
+    assert manifest["counts"]["index"] == sum(path.startswith("index/") for path in files)
+
+
+def test_it_tells_nothing_of_time_and_place(tmp_path: Path) -> None:
+    texts = []
+    for place in ("one", "elsewhere"):
+        with LogWriter(tmp_path / place / "store" / "commitlog", 1 << 14) as writer:
+            writer.append(Message(properties={"KEYS": "k"}))
+        texts.append(built(tmp_path / place / "store", tmp_path / place / "out", 0, LocalEngine())[1])
+    assert texts[0] == texts[1]
+    assert b"elsewhere" not in texts[1]
+
+
+def test_an_empty_log(tmp_path: Path) -> None:
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    files, text = built(tmp_path / "store", tmp_path / "out", 0, LocalEngine())
+    assert files == {"checkpoint": bytes(4096)}
+    manifest = json.loads(text)
+    assert (manifest["inputs"], [entry["path"] for entry in manifest["files"]]) == ([], ["checkpoint"])
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["checkpoint", "consumequeue", "index", "reindex.json"]

@@ -1,0 +1,123 @@
+"""Where a build may write: apart from its input, into nothing or over an earlier build."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from jobs.output import check_places
+from storage_format.errors import InputError
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    return tmp_path / "store"
+
+
+def check(store: Path, out: Path | str, overwrite: bool = False) -> str:
+    return check_places([str(store), str(store / "commitlog")], str(out), overwrite)
+
+
+def test_new_and_empty_folders(store: Path, tmp_path: Path) -> None:
+    assert check(store, tmp_path / "new") == str(tmp_path / "new")
+    (tmp_path / "empty").mkdir()
+    assert check(store, f"{tmp_path}/empty/") == str(tmp_path / "empty")
+    assert check(store, tmp_path / "storehouse") == str(tmp_path / "storehouse")
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "out", ["store", "store/out", "store/commitlog/x", ".", "store/../store/x", "other/../store/commitlog"]
+)
+def test_inside_the_input_or_around_it(store: Path, tmp_path: Path, out: str) -> None:
+    (tmp_path / "other").mkdir()
+    with pytest.raises(InputError, match=r"lies inside .* or around it"):
+        check(store, tmp_path / out)
+    with pytest.raises(InputError, match=r"lies inside .* or around it"):
+        check(store, tmp_path / out, overwrite=True)
+
+
+def test_links_are_seen_through(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "away").symlink_to(store)
+    with pytest.raises(InputError, match="lies inside"):
+        check(store, tmp_path / "away" / "out")
+    (tmp_path / "there").symlink_to(store / "commitlog" / "gone")
+    with pytest.raises(InputError, match="lies inside"):
+        check(store, tmp_path / "there")
+    linked = tmp_path / "linked-store"
+    linked.symlink_to(store)
+    with pytest.raises(InputError, match="lies inside"):
+        check(linked, store / "out")
+
+
+def test_a_link_to_a_folder_is_that_folder(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert check(store, tmp_path / "link") == str(tmp_path / "real")
+
+
+def test_relative_places(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert check(store, "out") == str(tmp_path / "out")
+    with pytest.raises(InputError, match="lies inside"):
+        check(store, "store/out")
+    monkeypatch.chdir(store)
+    with pytest.raises(InputError, match="lies inside"):
+        check(store, "out")
+
+
+def earlier(out: Path, *more: str) -> None:
+    (out / "consumequeue").mkdir(parents=True)
+    for name in ("reindex.json", *more):
+        (out / name).write_bytes(b"{}")
+
+
+def test_an_earlier_build_is_replaced_only_when_told(store: Path, tmp_path: Path) -> None:
+    earlier(tmp_path / "out", "checkpoint")
+    with pytest.raises(InputError, match=r"is not empty: .* or give --overwrite"):
+        check(store, tmp_path / "out")
+    assert check(store, tmp_path / "out", overwrite=True) == str(tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["notes.txt", ".hidden", "commitlog", "config", "abort", "lock", "line\nbreak"])
+def test_foreign_files_are_never_replaced(store: Path, tmp_path: Path, name: str) -> None:
+    earlier(tmp_path / "out", name)
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match="which no build writes") as caught:
+            check(store, tmp_path / "out", overwrite)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_brokers_own_folder_is_no_earlier_build(store: Path, tmp_path: Path) -> None:
+    """It has the same names, but no manifest."""
+    for name in ("consumequeue", "index"):
+        (tmp_path / "live" / name).mkdir(parents=True)
+    (tmp_path / "live" / "checkpoint").write_bytes(bytes(4096))
+    with pytest.raises(InputError, match=r"was not written by a build \(it has no reindex.json\)"):
+        check(store, tmp_path / "live", overwrite=True)
+
+
+def test_what_is_no_folder(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("file", "fifo"):
+        with pytest.raises(InputError, match="is not a folder: name another"):
+            check(store, tmp_path / name, overwrite=True)
+    for name in ("none/out", "file/out"):
+        with pytest.raises(InputError, match="make it first"):
+            check(store, tmp_path / name)
+
+
+def test_the_root_folder(store: Path) -> None:
+    for out in ("/", "/../..", "//"):
+        with pytest.raises(InputError, match="is the root folder"):
+            check(store, out)
+
+
+@pytest.mark.skipif(not os.path.ismount("/proc"), reason="no mount point to try it on")
+def test_a_mount_point_full_of_others_files(store: Path) -> None:
+    with pytest.raises(InputError):
+        check(store, "/proc", overwrite=True)

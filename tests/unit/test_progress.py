@@ -1,0 +1,78 @@
+"""Progress without a terminal: plain lines on stderr, nothing on stdout, whatever becomes of the stage."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+
+from jobs import progress
+from jobs.progress import Reporter
+from jobs.summary import Summary
+
+
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_stage_begins_and_ends_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with Reporter() as reporter, reporter.stage("scan", "ranges", 3, 5_000_000, lambda: (0, 0)):
+        pass
+    printed = capsys.readouterr()
+    first, last = printed.err.splitlines()
+    assert first == "scan: 3 ranges, 5,000,000 bytes"
+    assert re.fullmatch(r"scan: done after \d+\.\d s", last)
+    assert printed.out == ""
+
+
+def test_a_stage_that_fails_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(OSError, match="gone"), Reporter() as reporter, reporter.stage("write", "files", 2, 0, lambda: (0, 0)):
+        raise OSError("gone")
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == "write: 2 files"
+    assert last.startswith("write: failed after")
+
+
+def test_lines_between_say_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A probe that cannot look just now is asked again; the time left follows from the bytes done."""
+    monkeypatch.setattr(progress, "INTERVAL", 0.01)
+    monkeypatch.setattr(progress, "LINE_INTERVAL", 0.03)
+    asked: list[int] = []
+
+    def probe() -> tuple[int, int]:
+        asked.append(1)
+        if len(asked) % 2:
+            raise FileNotFoundError("not yet")
+        return 1, 4_000_000
+
+    with Reporter() as reporter, reporter.stage("scan", "ranges", 4, 16_000_000, probe):
+        end = time.monotonic() + 5
+        while len(asked) < 12 and time.monotonic() < end:
+            time.sleep(0.01)
+    lines = capsys.readouterr().err.splitlines()[1:-1]
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r"scan: 1/4 ranges, 4,000,000 bytes, \d+ MB/s, \d+ s left", line)
+
+
+def test_no_escape_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with Reporter() as reporter:
+        reporter.line("[bold]a topic named like markup[/bold]")
+    assert capsys.readouterr().err == "[bold]a topic named like markup[/bold]\n"
+
+
+def test_the_summary_is_one_json_object() -> None:
+    summary = Summary()
+    summary.add_damage("0" * 20, 7, 8, "bad magic code")
+    summary.add_damage("0" * 20, 70, 8, "torn tail: zeros", lost=False)
+    summary.add_decision("fill", "topic\n\x1b", 3, 4, 5)
+    told = json.loads(summary.to_json())
+    assert told["damage"][0] == {"segment": "0" * 20, "offset": 7, "length": 8, "reason": "bad magic code"}
+    assert told["decisions"] == [{"kind": "fill", "topic": r"topic\n\x1b", "queue": 3, "offset": 4, "count": 5}]
+    assert [w.split(":")[0] for w in told["warnings"]] == ["damage", "cut", r"queue topic\n\x1b/3"]
+    assert "\n" not in summary.to_json()
+    assert summary.to_text().startswith("read     0 bytes, 0 records\n")

@@ -1,0 +1,134 @@
+"""Write the files of batch ConsumeQueues: a queue's units come in the order of the log, and go to its files one by one."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from storage_format import cells
+from storage_format.batch_queue import BATCH_UNIT_SIZE, BatchPlacement, batch_units
+from storage_format.digest import new_digest
+from storage_format.names import path_component
+from udfs import files, schemas
+from udfs.stage import Stage
+
+FOLDER = "batchconsumequeue"
+"""``StorePathConfigHelper.getStorePathBatchConsumeQueue``"""
+
+
+@dataclass
+class _Queue:
+    """One queue being written: its open file, if any."""
+
+    folder: str
+    placement: BatchPlacement | None
+    file_number: int = 0
+    filled: int = 0
+    """units in the open file"""
+    writer: files.Writer | None = None
+    digest: mmh3.mmh3_x64_128 = field(default_factory=new_digest)
+
+
+@dataclass(frozen=True)
+class WriteBatches:
+    """Rows come sorted by bucket and place; ``placements`` is the file of (name, queue id, kept, fills) of queues out of order.
+
+    ``empty``: whether units without a message are written, as the broker does.
+    """
+
+    stage: Stage
+    file_size: int
+    placements: str
+    empty: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        odd = {
+            (name.encode(), queue_id): BatchPlacement(kept, fills)
+            for name, queue_id, kept, fills in (json.loads(files.read_bytes(self.placements)) if self.placements else [])
+        }
+        lines: list[tuple[str, str]] = []
+        counts = {"files": 0, "units": 0, "bytes": 0}
+        queues: dict[tuple[bytes, int], _Queue] = {}
+        current = -1
+        try:
+            for bucket, name, queue_id, units in self._units(batches):
+                if bucket != current:
+                    lines += self._finish(queues, counts)
+                    current = bucket
+                queue = queues.get((name, queue_id))
+                if queue is None:
+                    queue = queues[name, queue_id] = _Queue(_folder(name, queue_id), odd.get((name, queue_id)))
+                lines += self._append(queue, units, counts)
+            lines += self._finish(queues, counts)
+        except BaseException:
+            for queue in queues.values():
+                if queue.writer is not None:
+                    queue.writer.abandon()
+            raise
+        if lines:
+            part = files.join(self.stage.parts, f"{FOLDER}-{uuid.uuid4().hex}")
+            files.write_bytes(self.stage.temporary, part, [f"{line}\n".encode() for _, line in sorted(lines)])
+            yield schemas.result([json.dumps({"part": part, **counts})])
+
+    @staticmethod
+    def _units(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes, int, npt.NDArray[np.int64]]]:
+        for batch in batches:
+            buckets = batch.column(batch.schema.get_field_index("bucket")).to_pylist()
+            data = batch.column(batch.schema.get_field_index("data")).to_pylist()
+            for bucket, cell in zip(buckets, data, strict=True):
+                pieces = cells.unpack(cell, cells.BATCH_COLUMNS)
+                yield bucket, pieces.names[0], int(pieces.queue_ids[0]), pieces.columns
+
+    def _append(self, queue: _Queue, units: npt.NDArray[np.int64], counts: dict[str, int]) -> Iterator[tuple[str, str]]:
+        if not self.empty:
+            units = units[:, units[5] > 0]
+        image = batch_units(queue.placement.place(units) if queue.placement else units)
+        counts["units"] += len(image)
+        units_per_file = self.file_size // BATCH_UNIT_SIZE
+        while len(image):
+            if queue.writer is None:
+                target = files.join(self.stage.tree, _path(queue, self.file_size))
+                files.make_folder(target.rpartition("/")[0], below=self.stage.tree)
+                queue.writer = files.Writer(self.stage.temporary, target)
+            some = image[: units_per_file - queue.filled].view(np.uint8)
+            queue.writer.append(some)
+            queue.digest.update(some.data)
+            queue.filled += len(some) // BATCH_UNIT_SIZE
+            image = image[len(some) // BATCH_UNIT_SIZE :]
+            if queue.filled == units_per_file:
+                yield self._close(queue, counts)
+
+    def _close(self, queue: _Queue, counts: dict[str, int]) -> tuple[str, str]:
+        """Finish the open file; the next units go to the next one. Returns its line for the manifest."""
+        assert queue.writer is not None
+        queue.writer.finish(self.file_size)
+        relative, used = _path(queue, self.file_size), queue.filled * BATCH_UNIT_SIZE
+        entry = {"path": relative, "size": self.file_size, "used": used, "digest": queue.digest.digest().hex()}
+        counts["files"] += 1
+        counts["bytes"] += used
+        queue.writer, queue.digest, queue.filled = None, new_digest(), 0
+        queue.file_number += 1
+        return relative, json.dumps(entry)
+
+    def _finish(self, queues: dict[tuple[bytes, int], _Queue], counts: dict[str, int]) -> list[tuple[str, str]]:
+        lines = [self._close(queue, counts) for queue in queues.values() if queue.writer is not None]
+        queues.clear()
+        return lines
+
+
+def _folder(raw: bytes, queue_id: int) -> str:
+    topic = path_component(raw.decode())
+    if topic is None:
+        raise ValueError("a name that is no path component reached the writer")
+    return f"{FOLDER}/{topic}/{queue_id}"
+
+
+def _path(queue: _Queue, file_size: int) -> str:
+    return f"{queue.folder}/{queue.file_number * file_size:020d}"
