@@ -39,7 +39,7 @@ final class Folders {
         }
     }
 
-    private static void delete(Path tree) throws IOException {
+    static void delete(Path tree) throws IOException {
         try (Stream<Path> found = Files.walk(tree)) {
             for (Path path : found.sorted(Comparator.reverseOrder()).toList()) {
                 Files.delete(path);

@@ -1,6 +1,6 @@
 package oracle;
 
-/** How both programs end: 0 done, 1 failed, 2 wrong usage, each failure one line on stderr. */
+/** How all programs end: 0 done, 1 failed, 2 wrong usage, each failure one line on stderr. */
 final class Main {
     /** A program that may fail. */
     interface Program {

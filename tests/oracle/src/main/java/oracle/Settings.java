@@ -4,7 +4,7 @@ import java.nio.file.Path;
 import org.apache.rocketmq.store.config.FlushDiskType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
-/** The settings both programs open a store with: a broker's defaults, but nothing that ages or frees disk. */
+/** The settings all programs open a store with: a broker's defaults, but nothing that ages or frees disk. */
 final class Settings {
     /** A broker's default. */
     static final long SEGMENT_SIZE = 1L << 30;
@@ -13,9 +13,7 @@ final class Settings {
     }
 
     static MessageStoreConfig of(Path root, Args args, long segmentSize) {
-        MessageStoreConfig config = new MessageStoreConfig();
-        config.setStorePathRootDir(root.toString());
-        config.setStorePathCommitLog(root.resolve("commitlog").toString());
+        MessageStoreConfig config = of(root);
         config.setMappedFileSizeCommitLog(args.count("segment-size", Math.toIntExact(segmentSize)));
         config.setMappedFileSizeConsumeQueue(args.count("cq-file-size", 6_000_000));
         config.setMaxHashSlotNum(args.count("hash-slots", 5_000_000));
@@ -24,6 +22,13 @@ final class Settings {
             config.setEnableLmq(true);
             config.setEnableMultiDispatch(true);
         }
+        return config;
+    }
+
+    static MessageStoreConfig of(Path root) {
+        MessageStoreConfig config = new MessageStoreConfig();
+        config.setStorePathRootDir(root.toString());
+        config.setStorePathCommitLog(root.resolve("commitlog").toString());
         config.setFlushDiskType(FlushDiskType.ASYNC_FLUSH);
         // Port 0: any free one, so that several stores can run side by side.
         config.setHaListenPort(0);

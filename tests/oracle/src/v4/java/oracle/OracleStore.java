@@ -1,6 +1,8 @@
 package oracle;
 
 import java.io.IOException;
+import java.util.HashSet;
+import java.util.Set;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.SystemClock;
 import org.apache.rocketmq.store.DefaultMessageStore;
@@ -16,6 +18,22 @@ final class OracleStore extends DefaultMessageStore {
         super(config, new BrokerStatsManager("oracle", false),
             (topic, queueId, offset, tagsCode, storeTime, bitMap, properties) -> { }, new BrokerConfig());
         this.clock = clock;
+    }
+
+    /** There is no such option in 4.x. */
+    static void withRecordCrc(MessageStoreConfig config) {
+        throw new UnsupportedOperationException("4.x writes no CRC of a record");
+    }
+
+    void forgetTopic(String topic) {
+        Set<String> others = new HashSet<>(getConsumeQueueTable().keySet());
+        others.remove(topic);
+        cleanUnusedTopic(others);
+    }
+
+    /** The next message of a queue that has any gets an offset that is {@code by} above (or below) its turn, at least 0. */
+    void moveQueue(String topic, int queue, long by) {
+        getCommitLog().getTopicQueueTable().computeIfPresent(topic + "-" + queue, (key, next) -> Math.max(0, next + by));
     }
 
     @Override

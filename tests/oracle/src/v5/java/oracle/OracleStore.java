@@ -1,6 +1,7 @@
 package oracle;
 
 import java.io.IOException;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.SystemClock;
@@ -23,6 +24,28 @@ final class OracleStore extends DefaultMessageStore {
     private static MessageStoreConfig withoutCompaction(MessageStoreConfig config) {
         config.setEnableCompaction(false);
         return config;
+    }
+
+    /** Lets the store add a CRC over the whole record to its properties. */
+    static void withRecordCrc(MessageStoreConfig config) {
+        config.setEnabledAppendPropCRC(true);
+    }
+
+    void forgetTopic(String topic) {
+        // These statistics are a broker's.
+        getBrokerConfig().setAutoDeleteUnusedStats(false);
+        deleteTopics(Set.of(topic));
+    }
+
+    /** The next message of a queue that has any gets an offset that is {@code by} above (or below) its turn, at least 0. */
+    void moveQueue(String topic, int queue, long by) throws Exception {
+        long next = getQueueStore().getMaxOffset(topic, queue);
+        if (next > 0) {
+            BrokerMessage message = new BrokerMessage();
+            message.setTopic(topic);
+            message.setQueueId(queue);
+            getQueueStore().increaseQueueOffset(message, (short) Math.max(-next, by));
+        }
     }
 
     @Override

@@ -1,0 +1,140 @@
+package oracle;
+
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageConst;
+import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.store.PutMessageResult;
+import org.apache.rocketmq.store.QueryMessageResult;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+
+/** Stores that are opened as they stand, put more records, asked for keys, and closed or left open when the JVM dies. */
+final class Crash {
+    /** As many as a store gives to one question, whatever is asked for: maxMsgsNumBatch. */
+    private static final int MOST_FOUND = 64;
+    private static final int PHYSICAL_OFFSET = 28;
+
+    private final Map<String, OracleStore> stores = new HashMap<>();
+
+    private Crash() {
+    }
+
+    public static void main(String[] argv) {
+        Main.run("usage: Crash   (steps on stdin: open, put, flush, find, close, halt)", () -> {
+            Crash crash = new Crash();
+            CrashSteps.run(Map.of(
+                "open", words -> crash.open(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
+                "put", words -> crash.put(words.get(0), words.get(1), words.get(2), Integer.parseInt(words.get(3))),
+                "flush", words -> crash.flush(words.get(0)),
+                "find", words -> crash.find(words.get(0), Path.of(words.get(1)), Path.of(words.get(2))),
+                "close", crash::close,
+                "halt", words -> {
+                    Runtime.getRuntime().halt(9);
+                    return "never";
+                }), 900);
+        });
+    }
+
+    /** Opens a store; the other words are options as Settings knows them. */
+    private String open(String name, Path root, List<String> options) throws Exception {
+        Args args = new Args(options.toArray(new String[0]),
+            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items"), Set.of("enable-lmq"));
+        MessageStoreConfig config = Settings.of(root, args, Settings.SEGMENT_SIZE);
+        OracleStore store = new OracleStore(config, null);
+        if (!store.load()) {
+            throw new Main.Failure("the store in " + root + " does not load");
+        }
+        stores.put(name, store);
+        store.start();
+        dispatched(store);
+        return String.valueOf(store.getMaxPhyOffset());
+    }
+
+    /** Puts records with the keys PREFIX-0, PREFIX-1, ... into queue 0; answers when all of them are dispatched. */
+    private String put(String name, String topic, String prefix, int count) throws Exception {
+        OracleStore store = stores.get(name);
+        StringBuilder offsets = new StringBuilder();
+        for (int i = 0; i < count; i++) {
+            BrokerMessage message = new BrokerMessage();
+            message.setTopic(topic);
+            message.setQueueId(0);
+            message.setBody(("put later: " + prefix + i).getBytes(StandardCharsets.UTF_8));
+            message.setBornTimestamp(System.currentTimeMillis());
+            message.setBornHost(new InetSocketAddress("127.0.0.1", 1));
+            message.setStoreHost(new InetSocketAddress("127.0.0.1", 2));
+            message.setKeys(prefix + "-" + i);
+            MessageAccessor.putProperty(message, MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, prefix + "-id-" + i);
+            message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
+            PutMessageResult result = store.putMessage(message);
+            if (!result.isOk()) {
+                throw new Main.Failure("record " + i + " was refused: " + result.getPutMessageStatus());
+            }
+            offsets.append(i == 0 ? "" : ",").append(result.getAppendMessageResult().getWroteOffset());
+        }
+        dispatched(store);
+        return offsets.toString();
+    }
+
+    /** Puts the commitlog on the disk; ConsumeQueue and checkpoint follow by the store's own threads (each second). */
+    private String flush(String name) throws Exception {
+        long end = stores.get(name).flush();
+        Thread.sleep(1500);
+        return String.valueOf(end);
+    }
+
+    /** Asks for each key of a file (lines: topic, tab, key); the answers are lines of physical offsets, in that order. */
+    private String find(String name, Path questions, Path answers) throws Exception {
+        OracleStore store = stores.get(name);
+        List<String> lines = new ArrayList<>();
+        int found = 0;
+        for (String question : Files.readAllLines(questions)) {
+            int tab = question.indexOf('\t');
+            QueryMessageResult result = store.queryMessage(
+                question.substring(0, tab), question.substring(tab + 1), MOST_FOUND, 0, Long.MAX_VALUE);
+            StringBuilder line = new StringBuilder();
+            for (ByteBuffer record : result.getMessageBufferList()) {
+                // A store hands out whatever lies where an item points.
+                boolean isRecord = record.remaining() >= PHYSICAL_OFFSET + Long.BYTES;
+                line.append(line.isEmpty() ? "" : ",").append(isRecord ? record.getLong(PHYSICAL_OFFSET) : -1);
+            }
+            found += line.isEmpty() ? 0 : 1;
+            result.release();
+            lines.add(line.toString());
+        }
+        Files.write(answers, lines);
+        return String.valueOf(found);
+    }
+
+    /** Shuts stores down, all at once: each of them sleeps for seconds. */
+    private String close(List<String> names) throws InterruptedException {
+        List<Thread> threads = new ArrayList<>();
+        for (String name : names) {
+            Thread thread = new Thread(stores.remove(name)::shutdown);
+            thread.start();
+            threads.add(thread);
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        return "closed";
+    }
+
+    private static void dispatched(OracleStore store) throws InterruptedException, Main.Failure {
+        long end = System.nanoTime() + 60_000_000_000L;
+        while (store.dispatchBehindBytes() > 0) {
+            if (System.nanoTime() > end) {
+                throw new Main.Failure("not dispatched after 60 s");
+            }
+            Thread.sleep(2);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+package oracle;
+
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.Comparator;
+import java.util.List;
+import java.util.concurrent.Callable;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.exception.RemotingException;
+
+/** RocketMQ's own consumers, each telling all that it was given: lines of topic, queue, queue offset, physical offset. */
+final class ServConsumers {
+    private static final Comparator<MessageQueue> ORDER =
+        Comparator.comparing(MessageQueue::getTopic).thenComparing(MessageQueue::getQueueId);
+
+    private ServConsumers() {
+    }
+
+    /**
+     * One pull after another from each queue's begin to its end. The lines tell what was asked for and answered, too:
+     * topic, queue, offset asked for, status, next offset, then queue offset and physical offset of each message.
+     */
+    @SuppressWarnings("deprecation")  // The one client that hands out each answer as it comes.
+    static List<String> pull(String nameServer, List<String> topics, String tags, int batch) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("pulling");
+        consumer.setNamesrvAddr(nameServer);
+        consumer.setInstanceName(nameServer + System.nanoTime());
+        consumer.start();
+        try {
+            List<String> lines = new ArrayList<>();
+            for (String topic : topics) {
+                for (MessageQueue queue : sorted(consumer.fetchSubscribeMessageQueues(topic))) {
+                    long offset = patiently(() -> consumer.minOffset(queue));
+                    for (boolean more = true; more; ) {
+                        long from = offset;
+                        PullResult result = patiently(() -> consumer.pull(queue, tags, from, batch));
+                        StringBuilder line = new StringBuilder(topic + "\t" + queue.getQueueId() + "\t" + offset + "\t"
+                            + result.getPullStatus() + "\t" + result.getNextBeginOffset());
+                        for (MessageExt message : found(result)) {
+                            line.append('\t').append(message.getQueueOffset()).append('\t').append(message.getCommitLogOffset());
+                        }
+                        lines.add(line.toString());
+                        more = result.getPullStatus() != PullStatus.NO_NEW_MSG && result.getNextBeginOffset() != offset;
+                        offset = result.getNextBeginOffset();
+                    }
+                }
+            }
+            return lines;
+        } finally {
+            consumer.shutdown();
+        }
+    }
+
+    /** DefaultLitePullConsumer, assigned all queues, polled until nothing comes for {@code quiet} milliseconds. */
+    static List<String> lite(String nameServer, List<String> topics, int quiet) throws Exception {
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("lite");
+        consumer.setNamesrvAddr(nameServer);
+        consumer.setInstanceName(nameServer + System.nanoTime());
+        consumer.setAutoCommit(true);
+        consumer.start();
+        try {
+            List<MessageQueue> queues = new ArrayList<>();
+            for (String topic : topics) {
+                queues.addAll(consumer.fetchMessageQueues(topic));
+            }
+            consumer.assign(queues);
+            for (MessageQueue queue : queues) {
+                consumer.seekToBegin(queue);
+            }
+            List<String> lines = new ArrayList<>();
+            for (List<MessageExt> some = consumer.poll(5000); !some.isEmpty(); some = consumer.poll(quiet)) {
+                some.forEach(message -> lines.add(line(message)));
+            }
+            return lines;
+        } finally {
+            consumer.shutdown();
+        }
+    }
+
+    /** DefaultMQPushConsumer from the first offset on, in {@code group}, until nothing comes for {@code quiet} milliseconds. */
+    static List<String> push(String nameServer, List<String> topics, String group, boolean pop, int quiet) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        consumer.setNamesrvAddr(nameServer);
+        consumer.setInstanceName(nameServer + System.nanoTime());
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setClientRebalance(!pop);
+        consumer.setPopInvisibleTime(10_000);
+        for (String topic : topics) {
+            consumer.subscribe(topic, "*");
+        }
+        List<String> lines = Collections.synchronizedList(new ArrayList<>());
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            messages.forEach(message -> lines.add(line(message)));
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        try {
+            int before = -1;
+            // A new group waits for its first assignment, one that pops up to 20 s.
+            for (int waited = 0; before != lines.size() || before == 0 && waited < 60_000; waited += quiet) {
+                before = lines.size();
+                Thread.sleep(quiet);
+            }
+        } finally {
+            consumer.shutdown();
+        }
+        return new ArrayList<>(lines);
+    }
+
+    /** The answer to a question, which is asked again where the network fails: a busy machine closes connections. */
+    static <T> T patiently(Callable<T> question) throws Exception {
+        for (int tries = 1; ; tries++) {
+            try {
+                return question.call();
+            } catch (MQClientException | RemotingException e) {
+                if (tries == 5 || !(e instanceof RemotingException || e.getCause() instanceof RemotingException)) {
+                    throw e;
+                }
+                Thread.sleep(200);
+            }
+        }
+    }
+
+    private static List<MessageExt> found(PullResult result) {
+        return result.getMsgFoundList() == null ? List.of() : result.getMsgFoundList();
+    }
+
+    private static List<MessageQueue> sorted(Collection<MessageQueue> queues) {
+        return queues.stream().sorted(ORDER).toList();
+    }
+
+    private static String line(MessageExt message) {
+        return message.getTopic() + "\t" + message.getQueueId() + "\t" + message.getQueueOffset() + "\t"
+            + message.getCommitLogOffset();
+    }
+}

@@ -1,0 +1,80 @@
+"""Builds of random stores of the real RocketMQ are the real store's own rebuild, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import session
+from jobs.engine import SparkEngines
+from jobs.settings import BuildSettings
+from tests.golden.guard import guarded
+from tests.golden.stores import read_files
+from tests.oracle.judge import different, judge
+from tests.oracle.scenarios import QUEUES_ALONE, VERSIONS, Scenario, make
+from tests.tools.local_engine import run_build
+
+SEED = 5_000
+COUNT = {"5.3.3": 50, "4.9.8": 50, "5.5.0": 8}
+THROUGH_SPARK = 5
+"""Of each version, from the first on."""
+
+Stores = Callable[[str], list[Scenario]]
+
+
+@pytest.fixture(scope="module")
+def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    """scenarios(version): the same ones in every run, made once."""
+    made: dict[str, list[Scenario]] = {}
+
+    def get(version: str) -> list[Scenario]:
+        if version not in made:
+            made[version] = make(version, SEED, COUNT[version], tmp_path_factory.mktemp(version) / "stores")
+        return made[version]
+
+    return get
+
+
+@pytest.mark.parametrize("version", [*VERSIONS, QUEUES_ALONE])
+def test_equals_the_real_rebuild(version: str, scenarios: Stores, tmp_path: Path) -> None:
+    """Ours, and the reference's: a failure tells version, seed, file and field."""
+    found = [words for scenario in scenarios(version) for words in judge(scenario, tmp_path / "out")]
+    assert found == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_scenarios_are_of_all_kinds(version: str, scenarios: Stores) -> None:
+    """Each feature is there, and is left out; and no two scenarios are of one kind."""
+    kinds = [frozenset(scenario.settings["features"]) for scenario in scenarios(version)]
+    everything = frozenset().union(*kinds)
+    assert len(everything) == (24 if version.startswith("5.") else 22)
+    assert frozenset[str]().union(*(everything - kind for kind in kinds)) == everything
+    assert len(set(kinds)) == len(kinds) == COUNT[version]
+
+
+def test_through_spark(scenarios: Stores, tmp_path: Path) -> None:
+    spark, own = session.get_session("local[2]")
+    assert own, "a session was left by another test"
+    try:
+        found = [
+            words
+            for version in VERSIONS
+            for scenario in scenarios(version)[:THROUGH_SPARK]
+            for words in _through_spark(scenario, spark, tmp_path / f"{version}-{scenario.path.name}")
+        ]
+    finally:
+        session.stop(spark)
+    assert found == []
+
+
+def _through_spark(scenario: Scenario, spark: SparkSession, out: Path) -> list[str]:
+    assert spark.sparkContext.defaultParallelism == 2
+    with guarded(scenario.path, out):
+        settings = BuildSettings(store=str(scenario.path), out=str(out), **scenario.options())
+        summary = run_build(settings, SparkEngines(""))
+    if summary.exit:
+        return [f"{scenario.name}: exit {summary.exit}: {summary.error}"]
+    return [f"{scenario.name}: {words}" for words in different(scenario, read_files(out))]
