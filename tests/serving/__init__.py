@@ -1,0 +1,1 @@
+"""Built stores in the hands of the real RocketMQ: a broker that serves them, and stores that crash on them."""
