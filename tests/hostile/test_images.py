@@ -1,0 +1,44 @@
+"""Images of records by the thousand, each long: a search takes time by the log's bytes, however they are cut into ranges."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from storage_format.range_scan import RangeScanner, ScanSettings
+from storage_format.range_summary import RangeSpec
+from tests.unit.test_many_images import all_as_long, all_to_the_end
+
+MIB = 1 << 20
+
+
+def seconds(log: bytearray, high: int) -> float:
+    """CPU time of the scan of ``log`` up to ``high``, the least of three."""
+    data = np.frombuffer(bytes(log), np.uint8)
+
+    def read(at: int, out: npt.NDArray[np.uint8]) -> None:
+        out[:] = data[at : at + len(out)]
+
+    taken = []
+    for _ in range(3):
+        scanner = RangeScanner(ScanSettings(block_rows=70_000))
+        begin = time.process_time()
+        # No chunk to digest begins in the range.
+        for _ in scanner.scan(RangeSpec(0, "", -1, len(log) - 1, len(log), 0, high, True), read):
+            pass
+        taken.append(time.process_time() - begin)
+        assert scanner.summary.records == 0
+    return min(taken)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_twice_as_much_takes_twice_as_long(whole: bool) -> None:
+    """``whole`` False: the images reach out of the range, so that for each of them more is to be read. 4 would be quadratic."""
+    small, large = (all_to_the_end(size * MIB) if whole else all_as_long((2 * size + 1) * MIB, size * MIB) for size in (8, 16))
+    high = [len(small), len(large)] if whole else [9 * MIB, 17 * MIB]
+    seconds(small, high[0] // 8)  # compiled, or loaded
+    before, after = seconds(small, high[0]), seconds(large, high[1])
+    assert after < 3 * before + 0.05
