@@ -1,0 +1,48 @@
+"""The checkpoint: any bytes, beside a plain reading."""
+
+from __future__ import annotations
+
+import random
+
+from storage_format.checkpoint import SIZE, Checkpoint, StoreFacts, read_checkpoint
+from storage_format.findings import CODES
+
+MAX_LEN = 4200
+DICTIONARY = [b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"\x80" + bytes(7), bytes(8)]
+
+
+def check(data: bytes) -> None:
+    padded = data.ljust(40, b"\0")
+    values = [int.from_bytes(padded[at : at + 8], "big", signed=True) for at in range(0, 40, 8)]
+    time = abs(values[0]) // 2
+    store = StoreFacts(values[4] - 5, values[4] + 5, time, time, (values[2], values[1]))
+    found, alone = read_checkpoint(data)
+    again, beside = read_checkpoint(data, store)
+    assert [found.physic, found.logics, found.index, found.master_flushed, found.confirm_offset] == values
+    assert again == found
+    assert beside[: len(alone)] == alone
+    codes = {finding.code for finding in beside}
+    assert codes <= set(CODES)
+    assert {
+        "checkpoint-size": len(data) != SIZE,
+        "checkpoint-negative": min(values) < 0,
+        "checkpoint-rest": any(data[40:]),
+    } == {code: code in codes for code in ("checkpoint-size", "checkpoint-negative", "checkpoint-rest")}
+    assert ("checkpoint-index" in codes) == (values[1] > values[2])
+    assert ("checkpoint-stale" in codes) == (min(values[0], values[1]) < time)
+    assert "checkpoint-confirm" not in codes
+    for finding in beside:
+        assert 0 <= finding.at <= len(data) or finding.at in range(0, 40, 8)
+        assert finding.count > 0
+    if not codes & {"checkpoint-size", "checkpoint-rest"}:
+        assert found.to_bytes() == data
+
+
+def seeds(rng: random.Random) -> list[bytes]:
+    times = [rng.choice((0, 1_700_000_000_000, 1_700_000_000_000 + rng.randrange(10**9))) for _ in range(30)]
+    return [
+        Checkpoint(times[k], times[k + 1], times[k + 2], 0, rng.randrange(1 << 40)).to_bytes()[
+            : rng.choice((SIZE, SIZE, 64, 30))
+        ]
+        for k in range(0, 27, 3)
+    ]
