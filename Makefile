@@ -1,27 +1,40 @@
-# `make` alone lists the targets. demo, test, lint and matrix do their own set-up: it takes under a second when all is there.
+# `make` alone lists the targets. They do their own set-up: it takes under a second when all is there.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test segment lint format matrix clean distclean
+.PHONY: help setup oracle-setup demo test oracle fault fuzz segment lint format matrix clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
 PY = .venv/bin/python
+SEEDED = $(if $(SEED),--seed $(SEED))
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## .venv from uv.lock, a JDK 17 or 21, Delta's jars; does only what is missing
 	@scripts/setup
 
+oracle-setup: setup  # RocketMQ's own jars for tests/oracle: nothing is downloaded by a test
+	@for version in 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
+
 demo: setup ## rebuild a small real store and compare it with what RocketMQ wrote, byte for byte
 	@$(ENV) $(PY) -m jobs.demo
 
-test: setup ## every test but the slow ones and the full matrix
+test: oracle-setup ## every test but the slow ones and the full matrix
 	$(ENV) $(PY) -m pytest -m "not slow and not matrix" tests/
 
 matrix: setup ## the same bytes from every range size, shuffle, adaptive setting and master
 	$(ENV) $(PY) -m pytest -m matrix tests/
+
+oracle: oracle-setup ## random stores through the real RocketMQ and through ours: N=500 of each version, SEED=
+	$(ENV) $(PY) -m tests.oracle.sweep --count $(or $(N),500) $(SEEDED)
+
+fault: oracle-setup ## the fault tests in their full numbers (hours); KIND= takes one kind, N= its number, SEED=
+	$(ENV) $(PY) -m tests.fault.all $(if $(KIND),--kind $(KIND)) $(if $(N),--count $(N)) $(SEEDED)
+
+fuzz: setup ## coverage-guided fuzzing, N=1800 seconds for each target, SEED=
+	$(ENV) $(PY) -m tests.fuzz.run --seconds $(or $(N),1800) $(SEEDED)
 
 segment: setup ## one real segment of 1 GiB: time and memory of a build (needs Maven; minutes)
 	$(ENV) $(PY) -m tests.bench.segment
@@ -41,4 +54,4 @@ clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	find storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove what set-up made, too
-	rm -rf .venv .venv-tools jars .java-home
+	rm -rf .venv .venv-tools jars .java-home .maven

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
+from storage_format.chain import Hole, Segment
 from storage_format.names import escape
 from storage_format.range_summary import RangeSummary
 
 NAMES_TOLD = 20
+LAST_SEGMENTS = {"5.3": 1, "4.9": 3}
+"""how many segments a broker reads again when it starts after a clean stop"""
 
 
 def unmarked_batches(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> None:
@@ -17,6 +20,21 @@ def unmarked_batches(settings: BuildSettings, accepted: list[RangeSummary], summ
         summary.warnings.append(
             f"{count} records are inner batches: their topics have batch ConsumeQueues (queue.type=BatchCQ), but get plain "
             "units, on which no broker with such topics starts: give --topics-config"
+        )
+
+
+def broker_cuts(settings: BuildSettings, segments: list[Segment], holes: list[Hole], summary: Summary) -> None:
+    """Salvaged damage where a broker that starts will look, and cut its log (``CommitLog.recoverNormally``).
+
+    ``IndexService.buildIndex`` passes over records below the end of the last IndexFile: what was built from beyond the cut
+    then keeps new keys out.
+    """
+    looked_at = segments[-LAST_SEGMENTS[settings.broker_version] :]
+    found = sorted(hole.offset for hole in holes if looked_at and hole.offset >= looked_at[0].start)
+    if found and settings.on_damage == "salvage":
+        summary.warnings.append(
+            f"damage at offset {found[0]}: a broker that starts cuts its log there, and takes no new keys into this index "
+            f"until the log has grown past its old end: keep a copy of the log, and build with --until-offset {found[0]} for a broker"
         )
 
 

@@ -151,6 +151,7 @@ class Build:
         chain = scan.settle(log.segments)
         notices.unmarked_batches(settings, chain.accepted, summary)
         accepted, order = decisions.decide(scan, settings, log.segments, chain, summary)
+        notices.broker_cuts(settings, log.segments, chain.holes, summary)
         self._count(accepted, log)
         plans = plan_index_files(accepted, settings.index_items)
         check_free(settings, scan_settings(settings), log, stage, accepted, plans, order.extra_units)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from storage_format import cells
 from storage_format.grouping import bucket_of, cut_cells
-from storage_format.names import is_usual
+from storage_format.names import SCHEDULE_TOPIC, is_usual
 from storage_format.range_scan import RangeScanner
 from storage_format.topics import QUEUES_MAX, is_own, topic_entry
 from udfs import files, schemas
@@ -46,7 +46,8 @@ def topic_rows(scanner: RangeScanner, number: int, keys: tuple[int, ...]) -> Ite
 class DraftTopics:
     """A topic's queues are the most that any range saw; ``batch`` are the topics of batch ConsumeQueues.
 
-    Leaves a part of sorted lines on the stage, [name, entry] each, and a word: the part, and what was left out.
+    Leaves a part of sorted lines on the stage, [name, entry] each, and a word: the part, and what was left out. Another word
+    tells that there are delayed messages.
     """
 
     stage: Stage
@@ -67,6 +68,8 @@ class DraftTopics:
         # No client could subscribe to a name that TopicValidator refuses, and one such as @type means something else to the
         # broker's JSON parser.
         usual = [name for name in wanted if is_usual(name)]
+        if queues.get(SCHEDULE_TOPIC):
+            yield schemas.result([json.dumps({"delayed": True})])
         if wanted:
             part = files.join(self.stage.plans, f"topics-{uuid.uuid4().hex}")
             drafted = [[name, topic_entry(name, queues[name], name in self.batch)] for name in usual if queues[name]]

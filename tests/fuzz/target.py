@@ -13,11 +13,21 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from types import ModuleType
 
 from tests.fuzz.replay import files, load
 
 INPUT_SECONDS = 20
 MEMORY_MIB = 2048
+
+
+def checked(module: ModuleType, data: bytes, folder: Path) -> None:
+    """Check an input; one that fails is kept at once: libFuzzer, when its clock strikes meanwhile, keeps none."""
+    try:
+        module.check(data)
+    except BaseException:
+        (folder / f"crash-{hashlib.sha1(data).hexdigest()}").write_bytes(data)
+        raise
 
 
 def guided(target: str, seconds: int, seed: int, folder: Path) -> None:
@@ -32,7 +42,7 @@ def guided(target: str, seconds: int, seed: int, folder: Path) -> None:
         "rss_limit_mb": MEMORY_MIB, "artifact_prefix": f"{folder}/", "print_final_stats": 1,
     }  # fmt: skip
     arguments = [f"-{name}={value}" for name, value in options.items()]
-    atheris.Setup([target, *arguments, str(folder / "corpus")], module.check)
+    atheris.Setup([target, *arguments, str(folder / "corpus")], lambda data: checked(module, data, folder))
     atheris.Fuzz()
 
 
@@ -45,11 +55,7 @@ def unguided(target: str, seconds: int, seed: int, folder: Path) -> None:
         if count >= len(corpus):
             data = mutate(rng, data, rng.choice(corpus), module.DICTIONARY)[: module.MAX_LEN]
         count += 1
-        try:
-            module.check(data)
-        except BaseException:
-            (folder / f"crash-{hashlib.sha1(data).hexdigest()}").write_bytes(data)
-            raise
+        checked(module, data, folder)
     print(f"stat::number_of_executed_units: {count}", file=sys.stderr)
 
 

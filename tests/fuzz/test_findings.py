@@ -1,4 +1,4 @@
-"""All that fuzzing ever found, the seeds, and some blind mutations of them, by the compiled loops (test_fuzz: the plain ones)."""
+"""All that fuzzing ever found, the seeds, and some blind mutations, by the compiled loops (test_fuzz: by the plain ones)."""
 
 from __future__ import annotations
 

@@ -83,6 +83,9 @@ def test_one_spoilt_record(kind: str, policy: str, seed: int, tmp_path: Path) ->
             assert (damage["segment"], damage["offset"]) == (hit.segment, offset)
             assert damage["length"] == size
             assert damage["reason"] in REASONS.get(kind, {damage["reason"]})
+            last_segment = max(int(path.name) for path in (store / "commitlog").iterdir())
+            told = any("a broker that starts cuts its log" in warning for warning in summary.warnings)
+            assert told == (policy == "salvage" and offset >= last_segment)
             if policy != "fail":
                 assert summary.records == (record if policy == "stop" else 119)
             else:
