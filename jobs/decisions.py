@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from jobs.scanning import Scan
 from jobs.settings import BuildSettings
-from jobs.summary import Summary
+from jobs.summary import DAMAGE_MAX, Summary
 from storage_format import record as r
 from storage_format.chain import Chain, Hole, Segment
 from storage_format.errors import RefusedError
@@ -24,7 +24,7 @@ from udfs.judge import Judge
 
 @dataclass
 class Order:
-    """Queues out of order: where their units go (``Reroute.placements``)."""
+    """Queues out of order: where it is said where their units go (``Reroute.placements``)."""
 
     placements: list[list[Any]] = field(default_factory=list)
     batches: list[list[Any]] = field(default_factory=list)
@@ -79,24 +79,24 @@ def decide(
     _report(summary, [*holes, *lost], torn)
     if holes and stop:
         summary.warnings.append(f"built up to offset {holes[0].offset}; what follows is left out")
-    for word in words:
-        for kind, offset, count in word["decisions"]:
-            summary.add_decision(kind, word["topic"], word["queue"], offset, count)
+    _tell(summary, words)
     if lost and settings.on_damage == "fail":
         raise RefusedError(
             f"segment {lost[0].segment}: damage at offset {lost[0].offset}: {lost[0].reason}"
-            f" ({len(lost)} in all): choose --on-damage stop or salvage"
+            f" ({sum(_lost_count(word) for word in words)} in all): choose --on-damage stop or salvage"
         )
-    filled = sum(rows for word in words for _, rows, _ in word["fills"])
+    filled = sum(word["filled"] for word in words)
     if filled > settings.max_fill:
         raise RefusedError(
             f"queues: {filled} missing offsets would have to be filled, more than --max-fill {settings.max_fill}"
         )
     order = Order(extra_units=pre_blank + filled)
     for word in words:
-        to = order.batches if "batch" in word else order.placements
-        to.append([word["topic"], word["queue"], word["kept"], word["fills"]])
-        if word.get("opened", -1) >= 0:
+        if "batch" in word:
+            order.batches.append([word["topic"], word["queue"], word["kept"], word["fills"]])
+        else:
+            order.placements.append([word["topic"], word["queue"], word["where"]])
+        if word["opened"] >= 0:
             order.opened.append((word["topic"], word["queue"], word["opened"]))
     if settings.queue_order == "broker":
         order.batches = []
@@ -111,7 +111,7 @@ def _judge(
     if any(summary.units for summary in accepted):
         # 5.3 opens such files just the same, but does not start on them.
         opens = settings.broker_version == "4.9"
-        judge = Judge(settings.queue_order, scan.task.units_per_file, tuple(holes), cut, opens)
+        judge = Judge(scan.stage, settings.queue_order, scan.task.units_per_file, tuple(holes), cut, opens)
         words += scan.engine.reduce(schemas.RUNS, scan.left_out(accepted), None, judge)
     if any(summary.batch_units for summary in accepted):
         batch_judge = BatchJudge(settings.queue_order, tuple(holes), cut)
@@ -121,10 +121,14 @@ def _judge(
     return odd, sum(word["pre_blank"] for word in said if "topic" not in word)
 
 
+def _tell(summary: Summary, words: list[dict[str, Any]]) -> None:
+    summary.add_decisions(
+        (kind, word["topic"], word["queue"], offset, count) for word in words for kind, offset, count in word["decisions"]
+    )
+
+
 def _refuse_order(summary: Summary, words: list[dict[str, Any]]) -> NoReturn:
-    for word in words:
-        for kind, offset, count in word["decisions"]:
-            summary.add_decision(kind, word["topic"], word["queue"], offset, count)
+    _tell(summary, words)
     kind, offset, count = words[0]["decisions"][0]
     raise RefusedError(
         f"queue {escape(words[0]['topic'])}/{words[0]['queue']}: {kind} of {count} at queue offset {offset}"
@@ -133,17 +137,30 @@ def _refuse_order(summary: Summary, words: list[dict[str, Any]]) -> NoReturn:
 
 
 def _lost(segments: list[Segment], words: list[dict[str, Any]]) -> list[Hole]:
-    """Records out of line, as damage."""
-    found = [
-        Hole(segment_of(segments, place), place, size, f"{r.OUT_OF_LINE} (queue {escape(word['topic'])}/{word['queue']})")
-        for word in words
-        for place, size, _ in word.get("lost", [])
-    ]
+    """Records out of line, as damage; those of a queue that are not told one by one are one more, with all their bytes."""
+    found = []
+    for word in words:
+        queue = f"(queue {escape(word['topic'])}/{word['queue']})"
+        for place, size in word["lost"]:
+            found.append(Hole(segment_of(segments, place), place, size, f"{r.OUT_OF_LINE} {queue}"))
+        if word["more_lost"]:
+            count, place, end, size = word["more_lost"]
+            reason = f"{r.OUT_OF_LINE} {queue}: {count} more records, up to offset {end}"
+            found.append(Hole(segment_of(segments, place), place, size, reason))
     return sorted(found, key=lambda hole: (hole.offset, hole.reason))
 
 
+def _lost_count(word: dict[str, Any]) -> int:
+    return len(word["lost"]) + (word["more_lost"][0] if word["more_lost"] else 0)
+
+
 def _report(summary: Summary, holes: list[Hole], torn: Hole | None) -> None:
-    for hole in sorted(holes, key=lambda hole: (hole.offset, hole.reason)):
+    ordered = sorted(holes, key=lambda hole: (hole.offset, hole.reason))
+    for hole in ordered[:DAMAGE_MAX]:
         summary.add_damage(hole.segment, hole.offset, hole.length, hole.reason)
+    if rest := ordered[DAMAGE_MAX:]:
+        size, end = sum(hole.length for hole in rest), max(hole.offset + hole.length for hole in rest)
+        reason = f"{len(rest)} more damaged places, up to offset {end}"
+        summary.add_damage(rest[0].segment, rest[0].offset, size, reason)
     if torn:
         summary.add_damage(torn.segment, torn.offset, torn.length, torn.reason, lost=False)

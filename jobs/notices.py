@@ -34,7 +34,8 @@ def broker_cuts(settings: BuildSettings, segments: list[Segment], holes: list[Ho
     if found and settings.on_damage == "salvage":
         summary.warnings.append(
             f"damage at offset {found[0]}: a broker that starts cuts its log there, and takes no new keys into this index "
-            f"until the log has grown past its old end: keep a copy of the log, and build with --until-offset {found[0]} for a broker"
+            "until the log has grown past its old end: keep a copy of the log, and for a broker build with "
+            f"--until-offset {found[0]}"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,8 @@ from jobs import __version__
 from storage_format.names import escape
 
 WARNING_LINES_MAX = 1000
+DAMAGE_MAX = DECISIONS_MAX = 10_000
+"""Entries told one by one; one more, or one for each kind of decision, stands for all the others."""
 RATE_RECORDS_MIN = 100_000
 """Below that a rate says more of Spark's start than of the build."""
 
@@ -41,10 +44,26 @@ class Summary:
         what = "damage" if lost else "cut"
         self.warnings.append(f"{what}: segment {segment}, offset {offset}, {length} bytes: {reason}")
 
+    def add_decisions(self, decisions: Iterable[tuple[str, str, int, int, int]]) -> None:
+        """What was done to queues' order, as (kind, topic, queue id, queue offset, units), each with its warning."""
+        rest: dict[str, list[int]] = {}
+        for number, (kind, topic, queue, offset, count) in enumerate(decisions):
+            if number < DECISIONS_MAX:
+                self.add_decision(kind, topic, queue, offset, count)
+            else:
+                more = rest.setdefault(kind.removeprefix("more "), [0, 0])
+                more[0], more[1] = more[0] + 1, more[1] + count
+        for kind in sorted(rest):
+            self.decisions.append({"kind": f"more {kind}", "topic": "", "queue": -1, "offset": -1, "count": rest[kind][1]})
+            told = _DECISIONS.get(kind, kind)
+            self.warnings.append(f"more queues: {told}: {rest[kind][0]} more decisions, units {rest[kind][1]}")
+
     def add_decision(self, kind: str, topic: str, queue: int, offset: int, count: int) -> None:
         """One thing done to a queue's order, with its warning."""
         self.decisions.append({"kind": kind, "topic": escape(topic), "queue": queue, "offset": offset, "count": count})
-        self.warnings.append(f"queue {escape(topic)}/{queue}: {_DECISIONS.get(kind, kind)}: offset {offset}, units {count}")
+        bare = kind.removeprefix("more ")
+        told = _DECISIONS.get(bare, bare) + (", more of them" if bare != kind else "")
+        self.warnings.append(f"queue {escape(topic)}/{queue}: {told}: offset {offset}, units {count}")
 
     def to_text(self) -> str:
         """What a person reads at the end of a run that published."""

@@ -40,7 +40,7 @@ def _compile(function: F, **options: bool) -> F:
     # error_model: no test for a zero divisor at each division.
     compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
     if hasattr(compiled, "enable_caching"):
-        # Where there is no folder to cache in (a package in a zip without NUMBA_CACHE_DIR), each process compiles anew.
+        # Where there is no folder to cache in (a package that may not be written to), each process compiles anew.
         with contextlib.suppress(RuntimeError):
             compiled._cache = _StampedCache(function)
     return cast(F, compiled)

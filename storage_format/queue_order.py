@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 Run = tuple[int, ...]
+Rows = npt.NDArray[np.int64] | Sequence[Sequence[int]]
 
+UNREADABLE_SIZE: Final = 1
 CONTINUED: Final = 3
 """A record is continued when the queue's next two records follow on it: a run of three."""
 
@@ -171,12 +173,18 @@ def irregular(runs: Sequence[Run]) -> list[tuple[str, int, int]]:
 
 
 class PlacementTable:
-    """A placement as it is applied to units, block by block."""
+    """A placement as it is applied to units, block by block.
 
-    def __init__(self, kept: list[list[int]], fills: list[list[int]]) -> None:
+    ``delayed``: of the schedule topic. What its units point to is delivered as a new message, once for each unit, so a fill
+    has a size at which no message can be read: ``ScheduleMessageService`` passes over it. For any other topic it would lose
+    messages, as a client drops what follows in the batch.
+    """
+
+    def __init__(self, kept: Rows, fills: Rows, delayed: bool = False) -> None:
+        self._delayed = delayed
         self._kept = np.array(kept, dtype=np.int64).reshape(-1, 5)
-        self._fills = {source: (first, rows) for first, rows, source in fills}
-        self._sources = np.array(sorted(self._fills), dtype=np.int64)
+        self._fills = np.array(fills, dtype=np.int64).reshape(-1, 3)
+        self._fills = self._fills[np.argsort(self._fills[:, 2], kind="stable")]
 
     def place(self, units: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Units of the queue (rows offset, place, size, tagsCode; ascending by place) with positions for offsets.
@@ -195,9 +203,14 @@ class PlacementTable:
                 part[0] += shift
                 found.append(part)
         placed = np.concatenate(found, axis=1)
-        for k in np.flatnonzero(np.isin(placed[0], self._sources)).tolist():
-            first, rows = self._fills[int(placed[0, k])]
-            filling = np.repeat(placed[:, k : k + 1], rows, axis=1)
-            filling[0] = np.arange(first, first + rows)
-            found.append(filling)
+        sources = self._fills[:, 2]
+        if len(sources):
+            at = np.minimum(np.searchsorted(sources, placed[0]), len(sources) - 1)
+            for k in np.flatnonzero(sources[at] == placed[0]).tolist():
+                first, rows, _ = self._fills[at[k]].tolist()
+                filling = np.repeat(placed[:, k : k + 1], rows, axis=1)
+                filling[0] = np.arange(first, first + rows)
+                if self._delayed:
+                    filling[2] = UNREADABLE_SIZE
+                found.append(filling)
         return np.concatenate(found, axis=1)

@@ -209,7 +209,7 @@ class RangeScanner:
                         self._note_nonzero(at, at + 1)
                         at += 1
                     continue
-                place = self._base + at
+                place = self._base + int(at)
                 if settings.stop_at_damage and hole_code != r.NOT_FOUND:
                     if not self._is_good(at):
                         at += int(rec[TOTAL])
@@ -227,7 +227,7 @@ class RangeScanner:
                 self.names.arrays, self.queues, self._units, self._batches, self._items, state, rec,
                 spans,
             )  # fmt: skip
-            place = self._base + at
+            place = self._base + int(at)
             if code == r.MORE and self._is_sane(at):
                 at = self._more(at, spec.high)
             elif code == r.NEW_NAME:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,9 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from storage_format import cells
-from storage_format.queue_order import Placement, irregular, order_appended, order_logical
+from storage_format.queue_order import irregular, order_appended, order_logical
 from storage_format.walk_state import INT64_MAX
 from udfs import schemas
+from udfs.words import queue_word
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,9 @@ class BatchJudge:
             if (columns[0, 1:] == columns[0, :-1] + columns[1, :-1]).all():
                 continue
             runs = [tuple(run) for run in columns.T.tolist()]
-            word: dict[str, object] = {"topic": name.decode(), "queue": queue_id, "batch": True}
             if self.policy == "fail":
-                word["decisions"] = irregular(runs)
-            else:
-                order: Placement = (
-                    order_appended(runs) if self.policy == "broker" else order_logical(runs, self.holes, self.cut)
-                )
-                word |= dataclasses.asdict(order)
-            yield json.dumps(word)
+                yield json.dumps(queue_word(name, queue_id, irregular(runs)) | {"batch": True})
+                continue
+            order = order_appended(runs) if self.policy == "broker" else order_logical(runs, self.holes, self.cut)
+            placement = {"batch": True, "kept": order.kept, "fills": order.fills}
+            yield json.dumps(queue_word(name, queue_id, order.decisions, order) | placement)

@@ -1,20 +1,28 @@
-"""Judge the order of queues from their runs: only queues out of order leave a word for the driver."""
+"""Judge the order of queues from their runs: only queues out of order leave a word for the driver, and where their units go
+a staged file.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import uuid
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from storage_format import cells
 from storage_format.queue_order import Placement, Run, irregular, order_broker, order_logical
 from storage_format.walk_state import INT64_MAX
-from udfs import schemas
+from udfs import files, schemas
+from udfs.placements import PlacementWriter
+from udfs.stage import Stage
+from udfs.words import queue_word
+
+Queues = dict[tuple[bytes, int], list[npt.NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)
@@ -25,6 +33,7 @@ class Judge:
     (``Placement.opened``).
     """
 
+    stage: Stage
     policy: str
     units_per_file: int
     holes: tuple[int, ...]
@@ -32,7 +41,7 @@ class Judge:
     opens: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        queues: dict[tuple[bytes, int], list[np.ndarray[tuple[int, int], np.dtype[np.int64]]]] = defaultdict(list)
+        queues: Queues = defaultdict(list)
         for batch in batches:
             for cell in batch.column(batch.schema.get_field_index("data")).to_pylist():
                 pieces = cells.unpack(cell, cells.RUN_COLUMNS)
@@ -40,14 +49,18 @@ class Judge:
                 for name, queue_id, count in zip(pieces.names, pieces.queue_ids.tolist(), pieces.counts.tolist(), strict=True):
                     queues[name, queue_id].append(pieces.columns[:, at : at + count])
                     at += count
-        yield schemas.result(self._words(queues))
+        path = files.join(self.stage.plans, f"placements-{uuid.uuid4().hex}")
+        with files.writing(self.stage.temporary, path) as writer:
+            words = list(self._words(queues, PlacementWriter(writer, path)))
+            writer.finish()
+        yield schemas.result(words)
 
     def _order(self, runs: list[Run]) -> Placement:
         if self.policy == "broker":
             return order_broker(runs, self.units_per_file if self.opens else 0)
         return order_logical(runs, self.holes, self.cut)
 
-    def _words(self, queues: dict[tuple[bytes, int], list[np.ndarray[tuple[int, int], np.dtype[np.int64]]]]) -> Iterator[str]:
+    def _words(self, queues: Queues, placements: PlacementWriter) -> Iterator[str]:
         pre_blank = 0
         for (name, queue_id), parts in sorted(queues.items()):
             columns = np.concatenate(parts, axis=1)
@@ -56,11 +69,9 @@ class Judge:
             if (columns[0, 1:] == columns[0, :-1] + columns[1, :-1]).all():
                 continue
             runs = [tuple(run) for run in columns.T.tolist()]
-            word: dict[str, object] = {"topic": name.decode(), "queue": queue_id}
             if self.policy == "fail":
-                word["decisions"] = irregular(runs)
-            else:
-                order = self._order(runs)
-                word |= dataclasses.asdict(order)
-            yield json.dumps(word)
+                yield json.dumps(queue_word(name, queue_id, irregular(runs)))
+                continue
+            order = self._order(runs)
+            yield json.dumps(queue_word(name, queue_id, order.decisions, order) | {"where": placements.put(order)})
         yield json.dumps({"pre_blank": pre_blank})

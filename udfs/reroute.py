@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,15 +14,15 @@ import pyarrow as pa
 
 from storage_format import cells
 from storage_format.grouping import QueueBlock, bucket_of, cut_cells, rows_of
-from storage_format.queue_order import PlacementTable
 from udfs import files, schemas
+from udfs.placements import Placements
 
 
 @dataclass(frozen=True)
 class Reroute:
     """Take the units of disordered queues to where the policy puts them; all other cells pass as they are.
 
-    ``placements`` is the file of (name, queue id, kept, fills) of each such queue (``queue_order.Placement``).
+    ``placements`` is the file that says of each such queue (name, queue id) where its placement is (``PlacementWriter``).
     """
 
     placements: str
@@ -29,13 +30,10 @@ class Reroute:
     keys: tuple[int, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = {
-            (name.encode(), queue_id): PlacementTable(kept, fills)
-            for name, queue_id, kept, fills in json.loads(files.read_bytes(self.placements))
-        }
+        table = Placements(json.loads(files.read_bytes(self.placements)))
         return schemas.batches(row for batch in batches for row in self._rows(batch, table))
 
-    def _rows(self, batch: pa.RecordBatch, table: dict[tuple[bytes, int], PlacementTable]) -> Iterator[schemas.Row]:
+    def _rows(self, batch: pa.RecordBatch, table: Placements) -> Iterator[schemas.Row]:
         columns = [column.to_pylist() for column in batch.columns]
         for kind, bucket, key, number, cell, place in zip(*columns, strict=True):
             pieces = cells.unpack(cell, cells.UNIT_COLUMNS)
@@ -55,10 +53,13 @@ class Reroute:
                     pieces.columns[:, rows],
                 )
                 yield kind, bucket, key, number, plain, place
-            for k in np.flatnonzero(odd):
-                units = pieces.columns[:, starts[k] : starts[k] + pieces.counts[k]]
-                placed = table[queues[k]].place(units)
-                yield from self._route(number, queues[k], placed)
+            # Random offsets make a piece of nearly every unit: all of a queue's are placed at once. They ascend by place.
+            by_queue: dict[tuple[bytes, int], list[int]] = defaultdict(list)
+            for k in np.flatnonzero(odd).tolist():
+                by_queue[queues[k]].append(k)
+            for queue, numbers in by_queue.items():
+                rows = rows_of(starts[numbers], pieces.counts[numbers].astype(np.int64))
+                yield from self._route(number, queue, table[queue].place(pieces.columns[:, rows]))
 
     def _route(self, number: int, queue: tuple[bytes, int], units: npt.NDArray[np.int64]) -> Iterator[schemas.Row]:
         if not units.shape[1]:

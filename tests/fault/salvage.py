@@ -35,8 +35,9 @@ def make(seed: int, number: int) -> Case:
     for at in hit:
         spoilt = _spoil(spoilt, laid, at, rng, damaged)
     settings = some_settings(
-        rng, on_damage="salvage", queue_order=rng.choice(("logical", "broker")), broker_version="5.3", lmq=True, max_fill=10**6
-    )
+        rng, on_damage="salvage", queue_order=rng.choice(("logical", "broker")), broker_version="5.3", lmq=True,
+        max_fill=10**6, crc=rng.choice(("body", "all")),
+    )  # fmt: skip
     whole = [record for k, record in enumerate(laid) if k not in damaged]
     extra = partial(_all_there, segments, whole, settings["queue_order"] == "logical")
     field = f"{number} places, {len(damaged)} of {len(laid)} records, {settings['queue_order']}"

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from jobs import session
 from jobs.engine import SparkEngines
-from tests.fault import flips, salvage, sizes, truncations
+from tests.fault import flips, salvage, sizes
 from tests.fault.case import POLICIES, Case, Segments, faults, some_settings
 from tests.fault.layout import fields_of, flip, laid_records, overwrite
 from tests.fault.stores import SEGMENT, orderly_store
@@ -25,6 +25,7 @@ from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
 COUNT = 20
+ONE_SEGMENT = 1 << 16
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def check(cases: list[Case], spark: SparkSession, place: Path) -> None:
 def salvaged(seed: int, kind: str, segments: Segments) -> Case:
     rng = random.Random(seed)
     settings = some_settings(rng, on_damage="salvage", queue_order="logical", broker_version="5.3", crc="all")
-    return Case(kind, seed, -1, f"{COUNT} in one log", segments, settings, 4 * SEGMENT)
+    return Case(kind, seed, -1, f"{COUNT} in one log", segments, settings, 1 << 15)
 
 
 def one_each(kind: str, seed: int) -> list[Case]:
@@ -59,7 +60,7 @@ def one_each(kind: str, seed: int) -> list[Case]:
 
 def test_bit_flips(seed: int, spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    segments = orderly_store(seed, 160, SEGMENT)[0]
+    segments = orderly_store(seed, 160, ONE_SEGMENT)[0]
     fields = fields_of(segments)
     for name in rng.sample(sorted({field.name for field in fields}), k=COUNT):
         field = rng.choice([field for field in fields if field.name == name])
@@ -69,10 +70,10 @@ def test_bit_flips(seed: int, spark: SparkSession, tmp_path: Path) -> None:
 
 def test_lengths_that_lie(seed: int, spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    segments = orderly_store(seed, 160, SEGMENT)[0]
+    segments = orderly_store(seed, 160, ONE_SEGMENT)[0]
     for record in rng.sample(laid_records(segments), k=COUNT):
         at, length = record.fields[rng.choice(sizes.FIELDS)]
-        bad = sizes.lying(rng.choice(sizes.VALUES), length, SEGMENT - at - length)
+        bad = sizes.lying(rng.choice(sizes.VALUES), length, ONE_SEGMENT - at - length)
         segments = overwrite(segments, record.segment, at, bad)
     check([salvaged(seed, "sizes", segments), *one_each("sizes", seed)], spark, tmp_path / "case")
 
@@ -91,7 +92,14 @@ def test_hostile_topics(seed: int, spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_truncations(seed: int, spark: SparkSession, tmp_path: Path) -> None:
-    """Half within the last two records, half anywhere; each is a store of its own."""
-    every = truncations.every(seed)
-    chosen = [*random.Random(seed).sample(range(every), COUNT // 2), *range(every, every + COUNT // 2)]
-    check([replace(truncations.make(seed, number), range_size=0) for number in chosen], spark, tmp_path / "case")
+    """Half within the last two records, half anywhere; each is a store of its own, of one segment."""
+    rng = random.Random(seed)
+    segments = orderly_store(seed, 14, SEGMENT)[0]
+    ((name, data),) = segments.items()
+    *_, before, last = laid_records(segments)
+    points = [rng.randrange(before.at, last.at + last.size) for _ in range(COUNT // 2)]
+    points += [rng.randrange(len(data)) for _ in range(COUNT // 2)]
+    cases = [
+        Case("truncations", seed, -1, f"at {at}", {name: data[:at]}, some_settings(rng, segment_size=SEGMENT)) for at in points
+    ]
+    check(cases, spark, tmp_path / "case")

@@ -8,9 +8,11 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from jobs.summary import Summary
+from storage_format.consume_queue import UNIT
 from tests.golden.stores import read_files
 from tests.golden.test_damage import build_and_compare
 from tests.reference.build import reference_build
@@ -114,6 +116,22 @@ def test_gaps_repeat_the_next_surviving_unit(tmp_path: Path) -> None:
     broker = build(tmp_path / "store", out, queue_order="broker")
     assert decided(broker) == [("misplaced", 7, 3), ("misplaced", 40, 3)]
     assert sorted(queue(out)) == list(range(9))
+
+
+def test_gaps_of_delayed_messages_deliver_nothing(tmp_path: Path) -> None:
+    """Each unit of the schedule topic is delivered as a new message: a fill there has a size that no message has."""
+    puts = {}
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 14) as writer:
+        for offset in (0, 1, 2, 6, 7, 8):
+            message = Message(topic="SCHEDULE_TOPIC_XXXX", queue_offset=offset, properties={"DELAY": "2"})
+            puts[offset] = writer.append(message)
+    store, out = tmp_path / "store", tmp_path / "out"
+    summary = build(store, out)
+    assert (summary.exit, decided(summary, "SCHEDULE_TOPIC_XXXX")) == (0, [("fill", 3, 3)])
+    (file,) = (out / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "0").iterdir()
+    units = np.frombuffer(file.read_bytes()[: 9 * UNIT.itemsize], UNIT)
+    assert units["place"].tolist() == [puts[at].offset for at in (0, 1, 2, 6, 6, 6, 6, 7, 8)]
+    assert units["size"].tolist() == [*(puts[at].size for at in (0, 1, 2)), 1, 1, 1, *(puts[at].size for at in (6, 7, 8))]
 
 
 def test_a_lonely_jump_is_out_of_line(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ final class BareRebuild {
         plan.configure(config);
         // A flush of queues that overlaps the last dispatch would leave an older time in the checkpoint: only the last one counts.
         config.setFlushIntervalConsumeQueue(Integer.MAX_VALUE);
-        OracleStore store = new OracleStore(config, null);
+        OracleStore store = ScenarioStore.make(config, null);
         Patient patient = new Patient(root.resolve("index"));
         store.getDispatcherList().addLast(patient);
         if (!store.load()) {

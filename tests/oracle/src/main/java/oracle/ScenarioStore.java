@@ -43,11 +43,16 @@ final class ScenarioStore {
         if (plan.has(Feature.RECORD_CRC)) {
             OracleStore.withRecordCrc(config);
         }
-        store = new OracleStore(config, clock);
+        store = make(config, clock);
         if (!store.load()) {
             throw new Main.Failure("the store does not load");
         }
         store.start();
+    }
+
+    /** One at a time: each fills a map that all share (StoreStatsService). */
+    static synchronized OracleStore make(MessageStoreConfig config, ScenarioClock clock) throws Exception {
+        return new OracleStore(config, clock);
     }
 
     void close() throws Exception {
