@@ -16,7 +16,7 @@ setup: ## .venv from uv.lock, a JDK 17 or 21, Delta's jars; does only what is mi
 	@scripts/setup
 
 oracle-setup: setup  # RocketMQ's own jars for tests/oracle: nothing is downloaded by a test
-	@for version in 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
+	@for version in 5.3.3 4.9.8 5.5.0; do $(ENV) tests/oracle/run $$version build; done
 
 demo: setup ## rebuild a small real store and compare it with what RocketMQ wrote, byte for byte
 	@$(ENV) $(PY) -m jobs.demo
