@@ -34,7 +34,7 @@ fault: oracle-setup ## the fault tests in their full numbers (hours); KIND= take
 	$(ENV) $(PY) -m tests.fault.all $(if $(KIND),--kind $(KIND)) $(if $(N),--count $(N)) $(SEEDED)
 
 fuzz: setup ## coverage-guided fuzzing, N=1800 seconds for each target, SEED=
-	$(ENV) $(PY) -m tests.fuzz.run --seconds $(or $(N),1800) $(SEEDED)
+	$(ENV) $(PY) -m tests.fuzz.run --seconds $(or $(N),1800) --folder .fuzz $(SEEDED)
 
 segment: setup ## one real segment of 1 GiB: time and memory of a build (needs Maven; minutes)
 	$(ENV) $(PY) -m tests.bench.segment
@@ -54,4 +54,4 @@ clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	find storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove what set-up made, too
-	rm -rf .venv .venv-tools jars .java-home .maven
+	rm -rf .venv .venv-tools jars .java-home .maven .fuzz

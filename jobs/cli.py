@@ -216,11 +216,12 @@ def build(arguments: Sequence[str]) -> int:
         summary.exit, summary.error = error.exit_status, str(error)
     except KeyboardInterrupt:
         summary.exit, summary.error = 1, "interrupted: nothing was published"
-    except ConnectionError:
-        summary.exit, summary.error = 1, _JVM_GONE
     except OSError as error:
         where = escape(str(error.filename)) if error.filename else "input or output"
         summary.exit, summary.error = 1, f"{where}: {error.strerror or escape(str(error))}: nothing was published"
+        if isinstance(error, ConnectionError) and not error.filename:
+            # A file's error, on a mounted share for one, has its name.
+            summary.error = _JVM_GONE
     except Exception as error:  # noqa: BLE001  whatever Spark or a task raises: one line, nothing published
         summary.exit, summary.error = 1, _one_line(error)
     if interrupts.seen and summary.error:

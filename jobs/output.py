@@ -141,6 +141,9 @@ def _clear(left: Stage, target: str) -> None:
     with contextlib.suppress(OSError):
         os.rename(left.root, gone)
         left = Stage(gone)
+    with contextlib.suppress(OSError):
+        # What is half removed must never be put back.
+        os.rename(left.replaced, files.join(left.root, "gone"))
     files.remove_tree(left.root)
 
 

@@ -11,6 +11,7 @@ COUNTS = {
     "truncations": 2_000,
     "sizes": 0,
     "salvage": 1_000,
+    "keys": 10_000_000,
     "kill": 200,
     "speculation": 20,
     "operations": 1,
@@ -29,8 +30,10 @@ def main() -> int:
         if given.kind not in (None, kind):
             continue
         module = "tests.fault.sweep_processes" if kind in OF_PROCESSES else "tests.fault.sweep"
-        command = [sys.executable, "-m", module, "--kind", kind, "--count", str(given.count or count)]
-        command += [] if given.seed is None else ["--seed", str(given.seed)]
+        words = ["--kind", kind, *([] if given.seed is None else ["--seed", str(given.seed)])]
+        if kind == "keys":
+            module, words = "tests.hostile.keys", []
+        command = [sys.executable, "-m", module, *words, "--count", str(given.count or count)]
         print(f"== {kind}", flush=True)
         if subprocess.run(command, check=False).returncode:
             failed.append(kind)

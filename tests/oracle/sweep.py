@@ -43,7 +43,8 @@ def sweep(version: str, seed: int, count: int, keep: Path | None) -> int:
             for scenario in make(version, first, min(BATCH, seed + count - first), Path(folder) / "stores"):
                 seen += 1
                 features.update(scenario.settings["features"])
-                if scenario.failure == UNLOADABLE:
+                # A bug of 5.3 alone (scenarios.UNLOADABLE).
+                if version != "4.9.8" and scenario.failure == UNLOADABLE:
                     unloadable += 1
                     continue
                 found = judge(scenario, Path(folder) / "out")

@@ -13,6 +13,7 @@ import pytest
 
 from jobs import output
 from storage_format.errors import InputError
+from udfs import files
 from udfs.stage import Stage
 
 
@@ -55,6 +56,27 @@ def test_over_an_earlier_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     run(tmp_path / "out", "new", overwrite=True)
     assert published(tmp_path / "out") == "new"
     assert names(tmp_path) == ["out"]
+
+
+def test_what_is_half_removed_is_never_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run killed while it removes the earlier build, whose DIR is then moved away: the next one starts from nothing."""
+    out = tmp_path / "out"
+    monkeypatch.setattr(output, "_exchange", lambda one, other: False)  # noqa: ARG005
+    run(out, "old")
+
+    def half(root: str) -> None:
+        for manifest in Path(root).glob("*/reindex.json"):
+            manifest.unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "remove_tree", half)
+        with pytest.raises(KeyboardInterrupt):
+            run(out, "new", overwrite=True)
+    out.rename(tmp_path / "elsewhere")
+    run(out, "newest")
+    assert published(out) == "newest"
+    assert names(tmp_path) == ["elsewhere", "out"]
 
 
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
