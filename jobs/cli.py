@@ -228,9 +228,8 @@ def build(arguments: Sequence[str]) -> int:
         summary.exit, summary.error = 1, "interrupted: nothing was published"
     if job is not None and job.published and summary.error:
         # What went wrong after the rename takes nothing back.
-        lost = any(not entry["reason"].startswith("torn tail") for entry in summary.damage)
         summary.warnings.append(f"published all the same: {summary.error.removesuffix(': nothing was published')}")
-        summary.exit, summary.error = 3 if lost else 0, None
+        summary.exit, summary.error = 3 if summary.lost else 0, None
     for warning in summary.warnings[:WARNING_LINES_MAX]:
         print(f"warning: {warning}", file=sys.stderr)
     if len(summary.warnings) > WARNING_LINES_MAX:

@@ -18,7 +18,6 @@ from storage_format.range_scan import HOLES_MAX
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
 from udfs import schemas
-from udfs.batch_judge import BatchJudge
 from udfs.judge import Judge
 
 
@@ -92,10 +91,8 @@ def decide(
         )
     order = Order(extra_units=pre_blank + filled)
     for word in words:
-        if "batch" in word:
-            order.batches.append([word["topic"], word["queue"], word["kept"], word["fills"]])
-        else:
-            order.placements.append([word["topic"], word["queue"], word["where"]])
+        placements = order.batches if word["batch"] else order.placements
+        placements.append([word["topic"], word["queue"], word["where"]])
         if word["opened"] >= 0:
             order.opened.append((word["topic"], word["queue"], word["opened"]))
     if settings.queue_order == "broker":
@@ -114,8 +111,8 @@ def _judge(
         judge = Judge(scan.stage, settings.queue_order, scan.task.units_per_file, tuple(holes), cut, opens)
         words += scan.engine.reduce(schemas.RUNS, scan.left_out(accepted), None, judge)
     if any(summary.batch_units for summary in accepted):
-        batch_judge = BatchJudge(settings.queue_order, tuple(holes), cut)
-        words += scan.engine.reduce(schemas.BATCH_RUNS, scan.left_out(accepted), None, batch_judge)
+        judge = Judge(scan.stage, settings.queue_order, scan.task.units_per_file, tuple(holes), cut, batch=True)
+        words += scan.engine.reduce(schemas.BATCH_RUNS, scan.left_out(accepted), None, judge)
     said = [json.loads(word) for word in words]
     odd = sorted((word for word in said if "topic" in word), key=lambda w: (w["topic"], w["queue"]))
     return odd, sum(word["pre_blank"] for word in said if "topic" not in word)

@@ -26,11 +26,10 @@ def write_topics(scan: Scan, settings: BuildSettings, accepted: list[RangeSummar
     if any(found.unit_records for found in accepted):
         reducer = DraftTopics(stage, frozenset(settings.batch_topics))
         words = [json.loads(word) for word in scan.engine.reduce(schemas.TOPICS, scan.left_out(accepted), None, reducer)]
-    if any(word.get("delayed") for word in words):
+    if any(word["delayed"] for word in words):
         summary.warnings.append(
             "delayed messages: a broker without config/delayOffset.json delivers all of them in the log again: keep that file"
         )
-    words = [word for word in words if "part" in word]
     _warn(words, summary)
     newest = next((found.last_time for found in reversed(accepted) if found.records), 0)
     digest, size = new_digest([]), 0

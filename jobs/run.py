@@ -162,7 +162,7 @@ class Build:
         until = chain.later if chain.later >= 0 else INT64_MAX
         more = [drafting.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
         self._finish(stage, log, scan, accepted, plans, written, until, more)
-        if any(not entry["reason"].startswith("torn tail") for entry in summary.damage):
+        if summary.lost:
             summary.exit = 3
 
     def _to_write(self, scan: Scan, plans: list[IndexFilePlan]) -> tuple[int, int, Probe]:

@@ -9,7 +9,7 @@ import signal
 import struct
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +96,11 @@ def get_session(master: str) -> tuple[SparkSession, bool]:
 
 
 @contextlib.contextmanager
-def run_settings(spark: SparkSession) -> Iterator[None]:
-    """Settings of the session that a run needs, put back afterwards."""
-    before = {name: spark.conf.get(name, None) for name in _RUN_SETTINGS}
+def run_settings(spark: SparkSession, settings: Mapping[str, str] = _RUN_SETTINGS) -> Iterator[None]:
+    """Settings of the session, by default those that a run needs, put back afterwards."""
+    before = {name: spark.conf.get(name, None) for name in settings}
     try:
-        for name, value in _RUN_SETTINGS.items():
+        for name, value in settings.items():
             spark.conf.set(name, value)
         yield
     finally:

@@ -38,6 +38,11 @@ class Summary:
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
 
+    @property
+    def lost(self) -> bool:
+        """Whether damage is missing from the result; a torn tail, which every crash leaves, is none."""
+        return any(not entry["reason"].startswith("torn tail") for entry in self.damage)
+
     def add_damage(self, segment: str, offset: int, length: int, reason: str, *, lost: bool = True) -> None:
         """One damaged place, with its warning; ``lost`` False for a torn tail, which every crash leaves."""
         self.damage.append({"segment": segment, "offset": offset, "length": length, "reason": reason})

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_format.cells import BATCH_RUN_COLUMNS
+from storage_format.queue_order import Rows, kept_at
 from storage_format.walk_state import BatchArrays
 
 BATCH_UNIT: Final = np.dtype(
@@ -91,14 +92,15 @@ class BatchPlacement:
     takes the nearest below), so a gap is filled: units that repeat the next record, each for as many offsets as it may span.
     """
 
-    def __init__(self, kept: list[list[int]], fills: list[list[int]]) -> None:
+    def __init__(self, kept: Rows, fills: Rows) -> None:
         self._kept = np.array(kept, dtype=np.int64).reshape(-1, 5)
-        self._fills = {source: (first, offsets) for first, offsets, source in fills}
+        rows = np.array(fills, dtype=np.int64).reshape(-1, 3).tolist()
+        self._fills = {source: (first, offsets) for first, offsets, source in rows}
 
     def place(self, units: Int64s) -> Int64s:
         """Units (``cells.BATCH_COLUMNS``, ascending by place) that stand, each after what fills the gap before it."""
         found = [units[:, :0]]
-        for first, span, low, end, _ in self._kept.tolist():
+        for first, span, low, end, _ in kept_at(self._kept, units[1]):
             start, stop = np.searchsorted(units[1], [low, end])
             part = units[:, start:stop]
             part = part[:, part[0] < first + span].copy()

@@ -12,6 +12,7 @@ little-endian
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,6 +43,13 @@ class Pieces:
     queue_ids: Int32s
     counts: Int32s
     columns: Int64s
+
+    def parts(self) -> Iterator[tuple[bytes, int, Int64s]]:
+        """Each piece: name, queue id, its columns."""
+        at = 0
+        for name, queue_id, count in zip(self.names, self.queue_ids.tolist(), self.counts.tolist(), strict=True):
+            yield name, queue_id, self.columns[:, at : at + count]
+            at += count
 
 
 def pack(names: list[bytes], queue_ids: Int32s, counts: Int32s, columns: Int64s) -> bytes:

@@ -45,6 +45,13 @@ def int64_at(data: npt.NDArray[np.uint8], at: int) -> int:
     return int((np.int64(int32_at(data, at)) << 32) | (int32_at(data, at + 4) & 0xFFFFFFFF))
 
 
+@inlined
+def addresses_extra(sys_flag: int) -> int:
+    """How many bytes longer than IPv4 ones the two addresses of a record are."""
+    extra = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
+    return extra + (r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0)
+
+
 @jit
 def _stored_property_crc(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     """The number in a ``__CRC32#`` value: decimal digits, lowest first (``MessageDecoder.createCrc32``), in 32 bits."""
@@ -94,7 +101,7 @@ def check_record(
         return r.MORE
     sys_flag = int32_at(data, at + r.AT_SYS_FLAG)
     born_extra = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
-    extra = born_extra + (r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0)
+    extra = addresses_extra(sys_flag)
     length_size = 1 if magic == r.MAGIC_V1 else 2
     fixed = r.HEADER_SIZE + extra + length_size + 2
     if total < fixed:
@@ -146,10 +153,7 @@ def check_record(
 @jit
 def _body_crc_fits(data: npt.NDArray[np.uint8], filled: int, at: int, sums: npt.NDArray[np.int64]) -> bool:
     """Whether the body that a record at ``at`` says to have, if all of it is there, has the CRC that it says."""
-    sys_flag = int32_at(data, at + r.AT_SYS_FLAG)
-    extra = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
-    extra += r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0
-    start = at + r.HEADER_SIZE + extra
+    start = at + r.HEADER_SIZE + addresses_extra(int32_at(data, at + r.AT_SYS_FLAG))
     if start > filled:
         return True
     length = int32_at(data, start - 4)

@@ -172,6 +172,16 @@ def irregular(runs: Sequence[Run]) -> list[tuple[str, int, int]]:
     return found
 
 
+def kept_at(kept: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> list[list[int]]:
+    """The rows of ``Placement.kept`` that units at ``places``, which ascend, can belong to."""
+    if not len(places):
+        return []
+    low = int(np.searchsorted(kept[:, 3], places[0], side="right"))
+    high = int(np.searchsorted(kept[:, 2], places[-1], side="right"))
+    rows: list[list[int]] = kept[low:high].tolist()
+    return rows
+
+
 class PlacementTable:
     """A placement as it is applied to units, block by block.
 
@@ -193,15 +203,12 @@ class PlacementTable:
         """
         place = units[1]
         found = [units[:, :0]]
-        if len(place):
-            low = int(np.searchsorted(self._kept[:, 3], place[0], side="right"))
-            high = int(np.searchsorted(self._kept[:, 2], place[-1], side="right"))
-            for first, rows, low_place, end_place, shift in self._kept[low:high].tolist():
-                start, stop = np.searchsorted(place, [low_place, end_place])
-                part = units[:, start:stop]
-                part = part[:, (part[0] >= first) & (part[0] < first + rows)].copy()
-                part[0] += shift
-                found.append(part)
+        for first, rows, low_place, end_place, shift in kept_at(self._kept, place):
+            start, stop = np.searchsorted(place, [low_place, end_place])
+            part = units[:, start:stop]
+            part = part[:, (part[0] >= first) & (part[0] < first + rows)].copy()
+            part[0] += shift
+            found.append(part)
         placed = np.concatenate(found, axis=1)
         sources = self._fills[:, 2]
         if len(sources):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from storage_format import record as r
 from storage_format import walk_state as w
 from storage_format.digest import ChunkDigests
-from storage_format.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, TOTAL, find_record, int16_at, int32_at
+from storage_format.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, TOTAL, addresses_extra, find_record, int16_at, int32_at
 from storage_format.names import NameTable
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.walk import WalkOptions, walk
@@ -150,8 +150,7 @@ class RangeScanner:
         total, place, spec = int(self._rec[TOTAL]), self._base + at, self._spec
         if total <= len(self._buffer):
             return True
-        flags = int32_at(self._buffer, at + r.AT_SYS_FLAG)
-        extra = r.IPV6_EXTRA * (bool(flags & r.FLAG_BORN_HOST_V6) + bool(flags & r.FLAG_STORE_HOST_V6))
+        extra = addresses_extra(int32_at(self._buffer, at + r.AT_SYS_FLAG))
         body = max(0, int32_at(self._buffer, at + r.AT_BODY_LENGTH + extra))
         v1 = int32_at(self._buffer, at + 4) == r.MAGIC_V1
         topic_at = place + r.HEADER_SIZE + extra + body

@@ -46,8 +46,8 @@ def topic_rows(scanner: RangeScanner, number: int, keys: tuple[int, ...]) -> Ite
 class DraftTopics:
     """A topic's queues are the most that any range saw; ``batch`` are the topics of batch ConsumeQueues.
 
-    Leaves a part of sorted lines on the stage, [name, entry] each, and a word: the part, and what was left out. Another word
-    tells that there are delayed messages.
+    Leaves a part of sorted lines on the stage, [name, entry] each, and a word: the part, what was left out, and whether there
+    are delayed messages.
     """
 
     stage: Stage
@@ -68,15 +68,13 @@ class DraftTopics:
         # No client could subscribe to a name that TopicValidator refuses, and one such as @type means something else to the
         # broker's JSON parser.
         usual = [name for name in wanted if is_usual(name)]
-        if queues.get(SCHEDULE_TOPIC):
-            yield schemas.result([json.dumps({"delayed": True})])
-        if wanted:
+        if queues:
             part = files.join(self.stage.plans, f"topics-{uuid.uuid4().hex}")
             drafted = [[name, topic_entry(name, queues[name], name in self.batch)] for name in usual if queues[name]]
             files.write_bytes(self.stage.temporary, part, [f"{json.dumps(line)}\n".encode() for line in drafted])
             word = {
                 "part": part,
-                "topics": len(drafted),
+                "delayed": queues.get(SCHEDULE_TOPIC, 0) > 0,
                 "refused": len(wanted) - len(usual),
                 "refused_names": [name for name in wanted if not is_usual(name)][:NAMES_TOLD],
                 "many": [name for name in usual if name in many][:NAMES_TOLD],

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from storage_format import cells
-from storage_format.queue_order import Placement, Run, irregular, order_broker, order_logical
+from storage_format.queue_order import Placement, Run, irregular, order_appended, order_broker, order_logical
 from storage_format.walk_state import INT64_MAX
 from udfs import files, schemas
 from udfs.placements import PlacementWriter
@@ -30,7 +30,8 @@ class Judge:
     """``policy`` is logical, broker or fail; ``holes`` are the offsets of damage in the log, ascending.
 
     Records from the offset ``cut`` on are seen, but nothing is decided of them. ``opens``: tell of empty last files
-    (``Placement.opened``).
+    (``Placement.opened``). ``batch``: the queues are batch ConsumeQueues, whose runs span as many queue offsets as their
+    records have messages.
     """
 
     stage: Stage
@@ -39,16 +40,15 @@ class Judge:
     holes: tuple[int, ...]
     cut: int = INT64_MAX
     opens: bool = False
+    batch: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         queues: Queues = defaultdict(list)
         for batch in batches:
             for cell in batch.column(batch.schema.get_field_index("data")).to_pylist():
-                pieces = cells.unpack(cell, cells.RUN_COLUMNS)
-                at = 0
-                for name, queue_id, count in zip(pieces.names, pieces.queue_ids.tolist(), pieces.counts.tolist(), strict=True):
-                    queues[name, queue_id].append(pieces.columns[:, at : at + count])
-                    at += count
+                pieces = cells.unpack(cell, cells.BATCH_RUN_COLUMNS if self.batch else cells.RUN_COLUMNS)
+                for name, queue_id, runs in pieces.parts():
+                    queues[name, queue_id].append(runs)
         path = files.join(self.stage.plans, f"placements-{uuid.uuid4().hex}")
         with files.writing(self.stage.temporary, path) as writer:
             words = list(self._words(queues, PlacementWriter(writer, path)))
@@ -56,6 +56,8 @@ class Judge:
         yield schemas.result(words)
 
     def _order(self, runs: list[Run]) -> Placement:
+        if self.policy == "broker" and self.batch:
+            return order_appended(runs)
         if self.policy == "broker":
             return order_broker(runs, self.units_per_file if self.opens else 0)
         return order_logical(runs, self.holes, self.cut)
@@ -65,7 +67,8 @@ class Judge:
         for (name, queue_id), parts in sorted(queues.items()):
             columns = np.concatenate(parts, axis=1)
             columns = columns[:, np.argsort(columns[2], kind="stable")]
-            pre_blank += int(columns[0, 0]) % self.units_per_file
+            if not self.batch:
+                pre_blank += int(columns[0, 0]) % self.units_per_file
             if (columns[0, 1:] == columns[0, :-1] + columns[1, :-1]).all():
                 continue
             runs = [tuple(run) for run in columns.T.tolist()]
@@ -73,5 +76,6 @@ class Judge:
                 yield json.dumps(queue_word(name, queue_id, irregular(runs)))
                 continue
             order = self._order(runs)
-            yield json.dumps(queue_word(name, queue_id, order.decisions, order) | {"where": placements.put(order)})
+            placed = {"where": placements.put(order), "batch": self.batch}
+            yield json.dumps(queue_word(name, queue_id, order.decisions, order) | placed)
         yield json.dumps({"pre_blank": pre_blank})

@@ -8,17 +8,17 @@ little-endian; one file a judging task, the driver knows only where in it each q
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from storage_format.names import SCHEDULE_TOPIC
-from storage_format.queue_order import Placement, PlacementTable
+from storage_format.queue_order import Placement, Rows
 from udfs import files
 
+Queue = tuple[bytes, int]
+Table = TypeVar("Table")
 KEPT, FILLS = 5, 3
-_DELAYED = SCHEDULE_TOPIC.encode()
 _HELD_BYTES = 64 << 20
 """Tables that a task holds at once; a single one may be larger."""
 
@@ -39,18 +39,24 @@ class PlacementWriter:
         return where
 
 
-class Placements:
-    """Tables by queue, read when they are asked for. ``entries``: [topic, queue id, where]."""
+class Placements(Generic[Table]):
+    """Tables by queue, read when they are asked for. ``entries``: [topic, queue id, where]; ``table`` makes one of its rows."""
 
-    def __init__(self, entries: Iterable[list[Any]]) -> None:
+    def __init__(self, entries: Iterable[list[Any]], table: Callable[[Queue, Rows, Rows], Table]) -> None:
+        self._table = table
         self._where = {(name.encode(), queue_id): where for name, queue_id, where in entries}
-        self._held: OrderedDict[tuple[bytes, int], tuple[PlacementTable, int]] = OrderedDict()
+        self._held: OrderedDict[Queue, tuple[Table, int]] = OrderedDict()
         self._bytes = 0
 
-    def __contains__(self, queue: tuple[bytes, int]) -> bool:
+    def __contains__(self, queue: Queue) -> bool:
         return queue in self._where
 
-    def __getitem__(self, queue: tuple[bytes, int]) -> PlacementTable:
+    def get(self, queue: Queue) -> Table | None:
+        if queue not in self._where:
+            return None
+        return self[queue]
+
+    def __getitem__(self, queue: Queue) -> Table:
         if queue not in self._held:
             path, at, kept, fills = self._where[queue]
             size = 8 * (KEPT * kept + FILLS * fills)
@@ -58,7 +64,7 @@ class Placements:
                 rows = np.frombuffer(reader.read(at, size), "<i8")
             while self._held and self._bytes + size > _HELD_BYTES:
                 self._bytes -= self._held.popitem(last=False)[1][1]
-            self._held[queue] = (PlacementTable(rows[: KEPT * kept], rows[KEPT * kept :], queue[0] == _DELAYED), size)
+            self._held[queue] = (self._table(queue, rows[: KEPT * kept], rows[KEPT * kept :]), size)
             self._bytes += size
         self._held.move_to_end(queue)
         return self._held[queue][0]

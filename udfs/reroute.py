@@ -14,8 +14,16 @@ import pyarrow as pa
 
 from storage_format import cells
 from storage_format.grouping import QueueBlock, bucket_of, cut_cells, rows_of
+from storage_format.names import SCHEDULE_TOPIC
+from storage_format.queue_order import PlacementTable, Rows
 from udfs import files, schemas
-from udfs.placements import Placements
+from udfs.placements import Placements, Queue
+
+_DELAYED = SCHEDULE_TOPIC.encode()
+
+
+def _table(queue: Queue, kept: Rows, fills: Rows) -> PlacementTable:
+    return PlacementTable(kept, fills, queue[0] == _DELAYED)
 
 
 @dataclass(frozen=True)
@@ -30,10 +38,10 @@ class Reroute:
     keys: tuple[int, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = Placements(json.loads(files.read_bytes(self.placements)))
+        table = Placements(json.loads(files.read_bytes(self.placements)), _table)
         return schemas.batches(row for batch in batches for row in self._rows(batch, table))
 
-    def _rows(self, batch: pa.RecordBatch, table: Placements) -> Iterator[schemas.Row]:
+    def _rows(self, batch: pa.RecordBatch, table: Placements[PlacementTable]) -> Iterator[schemas.Row]:
         columns = [column.to_pylist() for column in batch.columns]
         for kind, bucket, key, number, cell, place in zip(*columns, strict=True):
             pieces = cells.unpack(cell, cells.UNIT_COLUMNS)

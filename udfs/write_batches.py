@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,8 +14,9 @@ import pyarrow as pa
 from storage_format import cells
 from storage_format.batch_queue import BATCH_UNIT_SIZE, BatchPlacement, batch_units
 from storage_format.digest import new_digest
-from storage_format.names import path_component
 from udfs import files, schemas
+from udfs.placements import Placements
+from udfs.queue_files import Line, entry_line, queue_path, write_part
 from udfs.stage import Stage
 
 FOLDER = "batchconsumequeue"
@@ -27,7 +27,8 @@ FOLDER = "batchconsumequeue"
 class _Queue:
     """One queue being written: its open file, if any."""
 
-    folder: str
+    name: str
+    queue_id: int
     placement: BatchPlacement | None
     file_number: int = 0
     filled: int = 0
@@ -38,7 +39,8 @@ class _Queue:
 
 @dataclass(frozen=True)
 class WriteBatches:
-    """Rows come sorted by bucket and place; ``placements`` is the file of (name, queue id, kept, fills) of queues out of order.
+    """Rows come sorted by bucket and place; ``placements`` is the file that says of each queue out of order where its
+    placement is (``PlacementWriter``), or empty.
 
     ``empty``: whether units without a message are written, as the broker does.
     """
@@ -49,11 +51,9 @@ class WriteBatches:
     empty: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        odd = {
-            (name.encode(), queue_id): BatchPlacement(kept, fills)
-            for name, queue_id, kept, fills in (json.loads(files.read_bytes(self.placements)) if self.placements else [])
-        }
-        lines: list[tuple[str, str]] = []
+        entries = json.loads(files.read_bytes(self.placements)) if self.placements else []
+        odd = Placements(entries, lambda _, kept, fills: BatchPlacement(kept, fills))
+        lines: list[Line] = []
         counts = {"files": 0, "units": 0, "bytes": 0}
         queues: dict[tuple[bytes, int], _Queue] = {}
         current = -1
@@ -64,7 +64,8 @@ class WriteBatches:
                     current = bucket
                 queue = queues.get((name, queue_id))
                 if queue is None:
-                    queue = queues[name, queue_id] = _Queue(_folder(name, queue_id), odd.get((name, queue_id)))
+                    placement = odd.get((name, queue_id))
+                    queue = queues[name, queue_id] = _Queue(name.decode(), queue_id, placement)
                 lines += self._append(queue, units, counts)
             lines += self._finish(queues, counts)
         except BaseException:
@@ -73,9 +74,7 @@ class WriteBatches:
                     queue.writer.abandon()
             raise
         if lines:
-            part = files.join(self.stage.parts, f"{FOLDER}-{uuid.uuid4().hex}")
-            files.write_bytes(self.stage.temporary, part, [f"{line}\n".encode() for _, line in sorted(lines)])
-            yield schemas.result([json.dumps({"part": part, **counts})])
+            yield schemas.result([json.dumps({"part": write_part(self.stage, FOLDER, lines), **counts})])
 
     @staticmethod
     def _units(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes, int, npt.NDArray[np.int64]]]:
@@ -86,7 +85,7 @@ class WriteBatches:
                 pieces = cells.unpack(cell, cells.BATCH_COLUMNS)
                 yield bucket, pieces.names[0], int(pieces.queue_ids[0]), pieces.columns
 
-    def _append(self, queue: _Queue, units: npt.NDArray[np.int64], counts: dict[str, int]) -> Iterator[tuple[str, str]]:
+    def _append(self, queue: _Queue, units: npt.NDArray[np.int64], counts: dict[str, int]) -> Iterator[Line]:
         if not self.empty:
             units = units[:, units[5] > 0]
         image = batch_units(queue.placement.place(units) if queue.placement else units)
@@ -105,30 +104,23 @@ class WriteBatches:
             if queue.filled == units_per_file:
                 yield self._close(queue, counts)
 
-    def _close(self, queue: _Queue, counts: dict[str, int]) -> tuple[str, str]:
+    def _close(self, queue: _Queue, counts: dict[str, int]) -> Line:
         """Finish the open file; the next units go to the next one. Returns its line for the manifest."""
         assert queue.writer is not None
         queue.writer.finish(self.file_size)
         relative, used = _path(queue, self.file_size), queue.filled * BATCH_UNIT_SIZE
-        entry = {"path": relative, "size": self.file_size, "used": used, "digest": queue.digest.digest().hex()}
+        line = entry_line(relative, self.file_size, used, queue.digest.digest().hex())
         counts["files"] += 1
         counts["bytes"] += used
         queue.writer, queue.digest, queue.filled = None, new_digest(), 0
         queue.file_number += 1
-        return relative, json.dumps(entry)
+        return line
 
-    def _finish(self, queues: dict[tuple[bytes, int], _Queue], counts: dict[str, int]) -> list[tuple[str, str]]:
+    def _finish(self, queues: dict[tuple[bytes, int], _Queue], counts: dict[str, int]) -> list[Line]:
         lines = [self._close(queue, counts) for queue in queues.values() if queue.writer is not None]
         queues.clear()
         return lines
 
 
-def _folder(raw: bytes, queue_id: int) -> str:
-    topic = path_component(raw.decode())
-    if topic is None:
-        raise ValueError("a name that is no path component reached the writer")
-    return f"{FOLDER}/{topic}/{queue_id}"
-
-
 def _path(queue: _Queue, file_size: int) -> str:
-    return f"{queue.folder}/{queue.file_number * file_size:020d}"
+    return queue_path(FOLDER, queue.name, queue.queue_id, queue.file_number * file_size)

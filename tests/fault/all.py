@@ -6,36 +6,31 @@ import argparse
 import subprocess
 import sys
 
-COUNTS = {
-    "flips": 20_000,
-    "truncations": 2_000,
-    "sizes": 0,
-    "salvage": 1_000,
-    "keys": 10_000_000,
-    "kill": 200,
-    "speculation": 20,
-    "operations": 1,
-}
-OF_PROCESSES = ("kill", "speculation", "operations")
+from tests.fault import sweep, sweep_processes
+
+KEYS = "keys"
+
+
+def command(kind: str, count: int | None, seed: int | None) -> list[str]:
+    """The sweep of one kind; each knows its own full number."""
+    words = ["-m", "tests.hostile.keys"]
+    if kind != KEYS:
+        module = sweep_processes if kind in sweep_processes.RUNS else sweep
+        words = ["-m", module.__name__, "--kind", kind, *([] if seed is None else ["--seed", str(seed)])]
+    return [sys.executable, *words, *([] if count is None else ["--count", str(count)])]
 
 
 def main() -> int:
+    kinds = [*sweep.KINDS, KEYS, *sweep_processes.RUNS]
     parser = argparse.ArgumentParser(prog="python -m tests.fault.all", description=__doc__)
-    parser.add_argument("--kind", choices=tuple(COUNTS))
+    parser.add_argument("--kind", choices=kinds)
     parser.add_argument("--count", type=int)
     parser.add_argument("--seed", type=int)
     given = parser.parse_args()
     failed = []
-    for kind, count in COUNTS.items():
-        if given.kind not in (None, kind):
-            continue
-        module = "tests.fault.sweep_processes" if kind in OF_PROCESSES else "tests.fault.sweep"
-        words = ["--kind", kind, *([] if given.seed is None else ["--seed", str(given.seed)])]
-        if kind == "keys":
-            module, words = "tests.hostile.keys", []
-        command = [sys.executable, "-m", module, *words, "--count", str(given.count or count)]
+    for kind in [given.kind] if given.kind else kinds:
         print(f"== {kind}", flush=True)
-        if subprocess.run(command, check=False).returncode:
+        if subprocess.run(command(kind, given.count, given.seed), check=False).returncode:
             failed.append(kind)
     print(f"failed: {', '.join(failed)}" if failed else "all passed")
     return 1 if failed else 0

@@ -24,7 +24,7 @@ from tests.reference import log as reference_log
 from tests.reference.log import merged
 from tests.reference.settings import Settings
 from tests.tools.make_log import FEATURES, Message, encode, random_log
-from tests.unit.scans import LogScan, MemoryLog, expected_items, expected_units, scan_log
+from tests.unit.scans import LogScan, MemoryLog, damage_spans, expected_items, expected_units, scan_log
 from tests.unit.test_many_images import all_to_the_end
 
 MAX_LEN = 1024
@@ -136,25 +136,11 @@ def check(data: bytes) -> None:
     look_at(setting, raw, settings.crc_mode)
 
 
-def spans(scan: LogScan) -> list[tuple[int, int]]:
-    """Damage as (start, end), neighbours joined."""
-    joined: list[tuple[int, int]] = []
-    for hole in scan.chain.holes:
-        start, end = hole.offset, hole.offset + hole.length
-        assert end > start, "an empty hole"
-        assert not joined or start >= joined[-1][1], "holes overlap or are out of order"
-        if joined and start == joined[-1][1]:
-            joined[-1] = (joined[-1][0], end)
-        else:
-            joined.append((start, end))
-    return joined
-
-
 def compare(scan: LogScan, truth: reference_log.Log) -> None:
     """All of a log that is read to its end."""
     assert scan.units == expected_units(truth.records)
     assert scan.items == expected_items(truth.records)
-    assert spans(scan) == merged(truth.damage)
+    assert damage_spans(scan) == merged(truth.damage)
     torn, tail = scan.chain.torn, truth.torn_tail
     assert (torn and (torn.offset, torn.length)) == (tail and (tail.offset, tail.length))
 

@@ -50,3 +50,17 @@ def test_it_is_filled_or_never_opened(offsets: list[int], tmp_path: Path) -> Non
 def test_nowhere_else(version: str, order: str, tmp_path: Path) -> None:
     """5.3 opens the file, too, but does not load a store that has it."""
     assert list(queue_files(tmp_path / "store", tmp_path / "out", [*FULL, 7], version, order)) == [0]
+
+
+def test_the_manifest_names_them_in_the_order_of_paths(tmp_path: Path) -> None:
+    """Which is not that of the lines: JSON writes a letter that is not ASCII as an escape, which sorts before z."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    with LogWriter(store / "commitlog", 1 << 14) as writer:
+        for topic in ("\N{LATIN SMALL LETTER E WITH ACUTE}", "z"):
+            for offset in [*FULL, 7]:
+                writer.append(Message(topic=topic, queue_offset=offset))
+    settings = SMALL | {"queue_order": "broker", "broker_version": "4.9", "on_damage": "salvage"}
+    assert differences(store, out, **settings) == []
+    paths = [entry["path"] for entry in json.loads((out / "reindex.json").read_text())["files"]]
+    assert paths == sorted(paths)
+    assert len([path for path in paths if path.endswith(f"/{PER_FILE * 20:020d}")]) == 2

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.engine import SparkEngines
+from jobs.session import run_settings
 from jobs.settings import BuildSettings
 from tests.reference.build import ReferenceBuild, reference_build
 from tests.tools import spoil
@@ -65,18 +66,9 @@ def check(
     conf = {"spark.sql.shuffle.partitions": str(partitions), "spark.sql.adaptive.enabled": adaptive}
     if buckets:
         conf["spark.reindex.buckets"] = buckets
-    before = {name: spark.conf.get(name, None) for name in conf}
-    for name, value in conf.items():
-        spark.conf.set(name, value)
-    try:
-        settings = BuildSettings(store=str(store), out=str(out), range_size=size, **project_settings(SETTINGS))
+    settings = BuildSettings(store=str(store), out=str(out), range_size=size, **project_settings(SETTINGS))
+    with run_settings(spark, conf):
         summary = run_build(settings, SparkEngines(""))
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
     assert summary.exit == 3
     assert compare(summary, out, truth) == []
     seen.add((out / "reindex.json").read_bytes())

@@ -130,3 +130,17 @@ def expected_items(records: list[Record]) -> list[Item]:
 def reference_walk(folder: Path, segment_size: int, **rules: object) -> reference_log.Log:
     segments, size = reference_log.read_segments([folder], segment_size)
     return reference_log.walk(segments, size, Settings(**rules))  # type: ignore[arg-type]
+
+
+def damage_spans(scan: LogScan) -> list[tuple[int, int]]:
+    """Damage as (start, end), neighbours joined."""
+    joined: list[tuple[int, int]] = []
+    for hole in scan.chain.holes:
+        start, end = hole.offset, hole.offset + hole.length
+        assert end > start, "an empty hole"
+        assert not joined or start >= joined[-1][1], "holes overlap or are out of order"
+        if joined and start == joined[-1][1]:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return joined

@@ -14,7 +14,7 @@ from tests.reference.log import MISSING, merged
 from tests.tools import spoil
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, Message, encode, random_log
-from tests.unit.scans import LogScan, MemoryLog, expected_items, expected_units, reference_walk, scan_log
+from tests.unit.scans import MemoryLog, damage_spans, expected_items, expected_units, reference_walk, scan_log
 
 SEGMENT = 1 << 15
 DELAYS = parse_delay_levels(DELAY_LEVELS)
@@ -55,19 +55,6 @@ def places(rng: random.Random, log: MemoryLog) -> list[int]:
     return rng.sample(around, k=len(around) // 2) + [rng.randrange(first, last) for _ in range(rng.choice((0, 2, 12, 60)))]
 
 
-def spans(scan: LogScan) -> list[tuple[int, int]]:
-    """Damage as (start, end), neighbours joined."""
-    joined: list[tuple[int, int]] = []
-    for hole in scan.chain.holes:
-        start, end = hole.offset, hole.offset + hole.length
-        assert not joined or start >= joined[-1][1], "holes overlap or are out of order"
-        if joined and start == joined[-1][1]:
-            joined[-1] = (joined[-1][0], end)
-        else:
-            joined.append((start, end))
-    return joined
-
-
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.timeout(120)
 def test_salvage(tmp_path: Path, seed: int, part: int) -> None:
@@ -87,7 +74,7 @@ def test_salvage(tmp_path: Path, seed: int, part: int) -> None:
         last_good = max((record.offset for record in truth.records), default=-1)
         if not any(d.reason == MISSING and d.offset > last_good for d in truth.damage):
             # Behind a missing segment with no good record after it, the reference takes a torn tail for damage, too.
-            assert spans(whole) == merged(truth.damage)
+            assert damage_spans(whole) == merged(truth.damage)
             assert (torn and torn.offset) == (tail and tail.offset)
         for cuts in (places(rng, log), places(rng, log)):
             scan = scan_log(log, cuts, ScanSettings(delays=DELAYS, chunk=4096))
