@@ -117,7 +117,7 @@ def test_evil_bodies_around_damage(name: str, seed: int, golden_store: Stores, t
     count = len(spoil.record_offsets(store))
     for number in sorted(rng.sample(range(count), k=4), reverse=True):
         # From the end, since a walk ends at the first that is spoilt.
-        rng.choice(list(spoil.RECORD_KINDS.values()))(store, number, seed)
+        spoil.spoil_any(store, number, rng)
     for policy in POLICIES:
         settings = source.broker_settings() | {"on_damage": policy, "queue_order": "logical"}
         build_and_compare(store, tmp_path / "out", 1 << 18, **settings)
@@ -199,7 +199,7 @@ def test_random_damage(part: int, seed: int, tmp_path: Path) -> None:  # noqa: A
         random_log(store / "commitlog", rng.randrange(2**31), records=rng.choice((30, 120)), features=features)
         offsets = spoil.record_offsets(store)
         for record in sorted(rng.sample(range(len(offsets)), k=rng.randrange(1, 5)), reverse=True):
-            rng.choice([*spoil.RECORD_KINDS.values(), spoil.zeros])(store, record, rng.randrange(2**31))
+            spoil.spoil_any(store, record, rng)
         if rng.random() < 0.3:
             spoil.add_zero_segment(store)
         settings = SMALL | {
@@ -219,8 +219,7 @@ def test_every_undamaged_record_comes_back(seed: int, tmp_path: Path) -> None:
     some = rng.randrange(len(followed) - 3)
     spoilt = sorted({*rng.sample(followed, k=40), *followed[some : some + 3]}, reverse=True)
     for record in spoilt:
-        kinds = [k for k in spoil.RECORD_KINDS if puts[record].message.body or k != "flip-body"]
-        spoil.RECORD_KINDS[rng.choice(kinds)](store, record, seed + record)
+        spoil.spoil_any(store, record, rng)
     summary = build_and_compare(store, tmp_path / "out", 5000, on_damage="salvage", queue_order="broker", **SMALL)
     assert (summary.exit, summary.records) == (3, 300 - len(spoilt))
     lost = {offset for entry in summary.damage for offset in range(entry["offset"], entry["offset"] + entry["length"])}

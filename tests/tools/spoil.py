@@ -188,3 +188,10 @@ RECORD_KINDS: dict[str, Callable[[Path, int, int], Spoilt]] = {
     "zeros": zeros,
     "garbage": garbage,
 }
+
+
+def spoil_any(store: Path, record: int, rng: random.Random) -> Spoilt:
+    """One of RECORD_KINDS that the record can have."""
+    bodiless = _places(store)[record].body[1] == 0
+    kinds = [kind for kind in RECORD_KINDS if kind != "flip-body" or not bodiless]
+    return RECORD_KINDS[rng.choice(kinds)](store, record, rng.randrange(2**31))

@@ -93,9 +93,8 @@ def test_damaged_last_record_is_a_torn_tail(tmp_path: Path, seed: int, kind: str
         last = writer.append(Message(body=b"last" * 50, properties={"KEYS": "k"}))
     raw = (tmp_path / "more" / f"{0:020d}").read_bytes()[: last.size]
     path = spoil.segment_paths(tmp_path)[-1]
-    at = puts[-1].offset + puts[-1].size - int(path.name)
-    if at + last.size + 8 > 1 << 15:
-        at = puts[-1].offset - int(path.name)
+    ends = [0, *(p.offset + p.size - int(path.name) for p in puts if p.offset >= int(path.name))]
+    at = max(end for end in ends if end + last.size + 8 <= 1 << 15)
     data = bytearray(path.read_bytes())
     data[at:] = raw.ljust((1 << 15) - at, b"\0")
     offset = int(path.name) + at
