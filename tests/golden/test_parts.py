@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import parse_settings
+from jobs.build_options import parse_settings
 from jobs.settings import PARTS
 from tests.golden.stores import NAMES, GoldenStore, index_in_order, read_files
 from tests.golden.test_build import assert_is_rebuilt
@@ -176,7 +176,7 @@ def test_sizes_and_roots_from_a_broker_conf(golden_store: Stores, tmp_path: Path
         f"maxIndexNum : {sizes['index_items']}\n"
     )
     out = tmp_path / "out"
-    words = ["build", "--out", str(out), "--broker-conf", str(conf), "--queue-order", "broker", "--checkpoint", "broker"]
+    words = ["--out", str(out), "--broker-conf", str(conf), "--queue-order", "broker", "--checkpoint", "broker"]
     summary = run_build(parse_settings(words), single(LocalEngine()))
     assert summary.exit == 0
     assert_is_rebuilt(out, store)

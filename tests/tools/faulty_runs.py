@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from jobs import cli, engine
+from jobs import engine
+from jobs.build import build
 from tests.tools.faulty_files import Fault, faulty
 from tests.tools.local_engine import Engines, LocalEngine, single
 
@@ -26,7 +27,7 @@ def command(store: Path, out: Path, *words: str) -> tuple[dict[str, Any], str]:
     said, errors = io.StringIO(), io.StringIO()
     local = mock.patch.object(engine, "SparkEngines", _no_spark)
     with local, contextlib.redirect_stdout(said), contextlib.redirect_stderr(errors):
-        status = cli.build([str(store), "--out", str(out), *SIZES, "--json", *words])
+        status = build([str(store), "--out", str(out), *SIZES, "--json", *words])
     summary = json.loads(said.getvalue())
     assert summary["exit"] == status
     return summary, errors.getvalue()

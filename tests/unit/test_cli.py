@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import main, parse_settings
+from jobs.build_options import parse_settings
+from jobs.cli import main
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
 from storage_format.errors import UsageError
@@ -17,11 +18,11 @@ from tests.tools.make_log import Message
 
 
 def test_little_is_needed() -> None:
-    assert parse_settings(["build", "/s", "--out", "/o"]) == BuildSettings("/s", "/o")
+    assert parse_settings(["/s", "--out", "/o"]) == BuildSettings("/s", "/o")
 
 
 def test_every_option() -> None:
-    words = """build /s --out /o --commitlog /a --commitlog /b --only index,checkpoint --cq-file-size 400 --hash-slots 5
+    words = """/s --out /o --commitlog /a --commitlog /b --only index,checkpoint --cq-file-size 400 --hash-slots 5
         --index-items 6 --segment-size 4096 --index-policy window:1h --on-damage salvage --queue-order broker --crc all
         --checkpoint broker --lmq --broker-version 4.9 --include-topic A* --include-topic B --exclude-topic C
         --until-offset 7 --until-time 8 --max-fill 9 --overwrite --range-size 10 --master local[1] --dry-run --json
@@ -98,15 +99,15 @@ CONF = "storePathRootDir=/from/conf\nmaxIndexNum=500\nmaxHashSlotNum=40\nenableL
 def test_the_broker_conf_gives_way_to_words(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text(CONF)
-    given = parse_settings(["build", "--out", "/o", "--broker-conf", str(conf), "--hash-slots", "7"])
+    given = parse_settings(["--out", "/o", "--broker-conf", str(conf), "--hash-slots", "7"])
     assert (given.store, given.index_items, given.hash_slots, given.lmq) == ("/from/conf", 500, 7, True)
-    other = parse_settings(["build", "/copy", "--out", "/o", "--broker-conf", str(conf)])
+    other = parse_settings(["/copy", "--out", "/o", "--broker-conf", str(conf)])
     assert (other.store, other.commitlogs) == ("/copy", ())
     assert "/from/conf" in other.inputs, "the broker's own store is no place for the output"
     conf.write_text(CONF + "storePathCommitLog=/x,/y\n")
-    roots = parse_settings(["build", "--out", "/o", "--broker-conf", str(conf)])
+    roots = parse_settings(["--out", "/o", "--broker-conf", str(conf)])
     assert (roots.store, roots.roots) == ("/from/conf", ("/x", "/y"))
-    copies = parse_settings(["build", "--commitlog", "/copy", "--out", "/o", "--broker-conf", str(conf)])
+    copies = parse_settings(["--commitlog", "/copy", "--out", "/o", "--broker-conf", str(conf)])
     assert (copies.store, copies.roots) == ("", ("/copy",))
 
 
@@ -114,7 +115,7 @@ def test_values_of_the_conf_are_checked_as_well(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("maxIndexNum=1\n")
     with pytest.raises(UsageError, match="--index-items 1"):
-        parse_settings(["build", "/s", "--out", "/o", "--broker-conf", str(conf)])
+        parse_settings(["/s", "--out", "/o", "--broker-conf", str(conf)])
 
 
 def test_an_error_of_the_input_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

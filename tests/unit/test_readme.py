@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs import demo
-from jobs.cli import build_parser
+from jobs.build_options import build_parser
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
 from storage_format.errors import InputError, RefusedError, UsageError
@@ -34,9 +34,7 @@ def _rows(section: str) -> Iterator[list[str]]:
 
 def _options() -> dict[str, argparse.Action]:
     """Every option of ``rmq-reindex build`` but --help."""
-    commands = next(a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
-    actions = commands.choices["build"]._actions
-    return {name: action for action in actions for name in action.option_strings if action.dest != "help"}
+    return {name: action for action in build_parser()._actions for name in action.option_strings if action.dest != "help"}
 
 
 def _default(action: argparse.Action) -> str | None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import main, parse_settings
+from jobs.build_options import parse_settings
+from jobs.cli import main
 from storage_format.errors import UsageError
 from storage_format.topics import batch_topics, is_own, topic_entry
 from tests.tools.batch_log import BATCH_TOPICS, topics_json
@@ -45,11 +46,11 @@ def test_no_file_to_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in ("absent", "fifo", "."):
         with pytest.raises(UsageError, match="cannot be read"):
-            parse_settings(["build", "/s", "--out", "/o", "--topics-config", str(tmp_path / path)])
+            parse_settings(["/s", "--out", "/o", "--topics-config", str(tmp_path / path)])
 
 
 def test_the_options(tmp_path: Path) -> None:
-    words = ["build", "/s", "--out", "/o", "--topics-config", str(topics_json(tmp_path / "topics.json"))]
+    words = ["/s", "--out", "/o", "--topics-config", str(topics_json(tmp_path / "topics.json"))]
     settings = parse_settings([*words, "--write-topics", "--batch-cq-file-size", "460"])
     assert (settings.batch_topics, settings.write_topics, settings.batch_cq_file_size) == (BATCH_TOPICS, True, 460)
     told = settings.for_manifest()

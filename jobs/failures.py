@@ -1,0 +1,51 @@
+"""How a run ends that does not end well: signals, and one line for whatever Spark or a task raised."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from types import FrameType
+
+from storage_format.names import escape
+
+JVM_GONE = "Spark's JVM is gone (killed, or out of memory): nothing was published"
+
+
+class Interrupts:
+    """SIGINT and SIGTERM end a run; py4j turns what a handler raises into errors of its own, so a mark is left as well."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._mark) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in getattr(self, "_before", {}).items():
+            signal.signal(number, handler)
+        logging.disable(logging.NOTSET)
+
+    def _mark(self, _number: int, _frame: FrameType | None) -> None:
+        self.seen = True
+        # What py4j logs of a call cut short is no news.
+        logging.disable(logging.CRITICAL)
+        raise KeyboardInterrupt
+
+
+def one_line(error: Exception) -> str:
+    """The cause of a failed task: the last line of its Python traceback where there is one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    for line in lines:
+        for kind in ("InputError: ", "OSError: ", "FileNotFoundError: ", "PermissionError: "):
+            if kind in line:
+                return escape(line.partition(kind)[2] or line, 600)
+    if type(error).__name__ == "Py4JNetworkError":
+        return JVM_GONE
+    named = [line for line in lines if "Error: " in line and not line.startswith(("at ", "org.apache"))]
+    # A task that did not end by a Python error: the last cause that Spark names.
+    aborted = [line.rpartition("Exception: ")[2] for line in lines if "Job aborted" in line and "Exception: " in line]
+    named = named or aborted
+    return f"{type(error).__name__}: {escape((named or lines or ['no message'])[0], 600)}: nothing was published"
