@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,10 +16,7 @@ from storage_format.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, TOTAL, addresse
 from storage_format.names import NameTable
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.walk import WalkOptions, walk
-
-Bytes = npt.NDArray[np.uint8]
-ReadInto = Callable[[int, Bytes], None]
-"""Fill the array with the log's bytes from an absolute offset on; raises if they are not there."""
+from storage_format.window import ReadInto, View, Window
 
 CHUNK: Final = 32 << 20
 UNUSUAL_NAMES_MAX: Final = 20
@@ -91,8 +88,7 @@ class RangeScanner:
             np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows, np.int64),
             np.empty(rows, np.int64), np.empty(rows, np.int64),
         )  # fmt: skip
-        self._buffer = np.empty(0, np.uint8)
-        self._filled = 0
+        self._window = Window(settings.chunk)
         self._state = np.zeros(w.STATE_SIZE, np.int64)
         self._new_queues(1 << 16)
 
@@ -119,40 +115,18 @@ class RangeScanner:
     # -- bytes --------------------------------------------------------------------------------------------------------
 
     def _more(self, at: int, limit: int, ahead: int = 0) -> int:
-        """Get more bytes, at least the ``rec[TOTAL]`` wanted from ``at`` on; returns the new index of that place.
-
-        ``ahead``: bytes behind these that may be read as well, where the buffer has room.
-        """
-        want = int(self._rec[TOTAL])
-        if at + want > len(self._buffer):
-            kept = self._filled - at
-            # Room behind the record, so that bytes move once in half a chunk: images of large records can begin anywhere.
-            room = self.settings.chunk // 2
-            if want + room > len(self._buffer):
-                larger = np.empty(want + room, np.uint8)
-                larger[:kept] = self._buffer[at : self._filled]
-                self._buffer = larger
-            else:
-                self._buffer[:kept] = self._buffer[at : self._filled].copy()
-            self._base += at
-            self._filled, at = kept, 0
-        end = max(self._base + at + want + ahead, min(limit, self._base + len(self._buffer)))
-        end = min(end, self._base + len(self._buffer), self._spec.data_end)
-        start = self._base + self._filled
-        view = self._buffer[self._filled : end - self._base]
-        self._read(start, view)
-        self._digests.feed(start, view)
-        self._filled = end - self._base
-        return at
+        """Get more bytes, at least the ``rec[TOTAL]`` wanted from ``at`` on; returns the new index of that place."""
+        return self._window.more(at, int(self._rec[TOTAL]), limit, ahead)
 
     def _is_sane(self, at: int) -> bool:
         """Before a buffer grows for a record larger than it: do the lengths at its far end add up?"""
-        total, place, spec = int(self._rec[TOTAL]), self._base + at, self._spec
-        if total <= len(self._buffer):
+        total, place, spec = int(self._rec[TOTAL]), self._window.base + at, self._spec
+        if total <= self._window.capacity:
             return True
-        extra = addresses_extra(int32_at(self._buffer, at + r.AT_SYS_FLAG))
-        body = max(0, int32_at(self._buffer, at + r.AT_BODY_LENGTH + extra))
-        v1 = int32_at(self._buffer, at + 4) == r.MAGIC_V1
+        data = self._window.data
+        extra = addresses_extra(int32_at(data, at + r.AT_SYS_FLAG))
+        body = max(0, int32_at(data, at + r.AT_BODY_LENGTH + extra))
+        v1 = int32_at(data, at + 4) == r.MAGIC_V1
         topic_at = place + r.HEADER_SIZE + extra + body
         head = np.zeros(2, np.uint8)
         self._read(topic_at, head[1:] if v1 else head)
@@ -165,9 +139,9 @@ class RangeScanner:
 
     # -- the scan -----------------------------------------------------------------------------------------------------
 
-    def scan(self, spec: RangeSpec, read: ReadInto) -> Iterator[Block]:
-        """Yield the range's blocks; afterwards ``summary`` says the rest."""
-        settings = self.settings
+    def scan(self, spec: RangeSpec, read: ReadInto, view: View | None = None) -> Iterator[Block]:
+        """Yield the range's blocks; afterwards ``summary`` says the rest. What ``view`` gives is not read."""
+        settings, window = self.settings, self._window
         self._spec, self._read = spec, read
         self._state = np.zeros(w.STATE_SIZE, np.int64)
         for k in (w.FIRST_DISPATCHED, w.LAST_DISPATCHED, w.WAITING, w.LAST_GOOD):
@@ -175,9 +149,7 @@ class RangeScanner:
         self._new_queues(1 << 16)
         self.names.forget_seen()
         self._digests = ChunkDigests(spec.segment_start, spec.data_end, spec.low, spec.high)
-        if not len(self._buffer):
-            self._buffer = np.empty(settings.chunk, np.uint8)
-        self._base, self._filled = spec.low, 0
+        window.open(spec.low, spec.data_end, read, view, self._digests.feed)
         self.summary = out = RangeSummary(spec.number, spec.low, spec.high, spec.known)
         self._window_seen: int | None = None
         state, rec, spans = self._state, self._rec, self._spans
@@ -188,14 +160,14 @@ class RangeScanner:
         if spec.known:
             out.first = spec.low
         while True:
-            limit = spec.high - self._base
+            limit = spec.high - window.base
             if searching:
                 before = at
                 code, at = find_record(
-                    self._buffer, self._filled, self._base, at, limit, spec.segment_end, spec.data_end,
+                    window.data, window.filled, window.base, at, limit, spec.segment_end, spec.data_end,
                     self._search_crc, settings.broker_version == "4.9", rec, spans,
                 )  # fmt: skip
-                self._note_nonzero(before, min(at, self._filled))
+                self._note_nonzero(before, min(at, window.filled))
                 if code == r.NOT_FOUND:
                     self._note_rest(spec.high)
                     out.tail, out.tail_code, out.tail_length = hole, hole_code, hole_length
@@ -208,7 +180,7 @@ class RangeScanner:
                         self._note_nonzero(at, at + 1)
                         at += 1
                     continue
-                place = self._base + int(at)
+                place = window.base + int(at)
                 if settings.stop_at_damage and hole_code != r.NOT_FOUND:
                     if not self._is_good(at):
                         at += int(rec[TOTAL])
@@ -222,11 +194,11 @@ class RangeScanner:
                 searching = False
                 out.last_nonzero = -1
             code, at = walk(
-                self._buffer, self._filled, self._base, at, limit, spec.segment_end, spec.data_end, self._options,
+                window.data, window.filled, window.base, at, limit, spec.segment_end, spec.data_end, self._options,
                 self.names.arrays, self.queues, self._units, self._batches, self._items, state, rec,
                 spans,
             )  # fmt: skip
-            place = self._base + int(at)
+            place = window.base + int(at)
             if code == r.MORE and self._is_sane(at):
                 at = self._more(at, spec.high)
             elif code == r.NEW_NAME:
@@ -266,10 +238,10 @@ class RangeScanner:
         """Whether the whole record at ``at`` passes the walk as well; it leaves no trace."""
         before = self._state.copy()
         seen = self.names.seen()
-        spec = self._spec
+        spec, window = self._spec, self._window
         while True:
             code, _ = walk(
-                self._buffer, self._filled, self._base, at, at + 1, spec.segment_end, spec.data_end, self._options,
+                window.data, window.filled, window.base, at, at + 1, spec.segment_end, spec.data_end, self._options,
                 self.names.arrays, self.queues, self._units, self._batches, self._items, self._state,
                 self._rec, self._spans,
             )  # fmt: skip
@@ -280,7 +252,7 @@ class RangeScanner:
             self.names.restore(seen)
             if code < r.FIRST_DAMAGE:
                 return True
-            self.summary.last_nonzero = self._base + at + int(self._rec[TOTAL]) - 1
+            self.summary.last_nonzero = window.base + at + int(self._rec[TOTAL]) - 1
             return False
 
     def _note_hole(self, place: int, length: int, code: int) -> None:
@@ -289,19 +261,20 @@ class RangeScanner:
 
     def _note_nonzero(self, low: int, high: int) -> None:
         """Remember the last byte that is not zero in ``buffer[low:high]`` as passed over, of those that have been read."""
-        view = self._buffer[low : min(high, self._filled)]
+        window = self._window
+        view = window.data[low : min(high, window.filled)]
         if len(view) and view.any():
-            self.summary.last_nonzero = self._base + high - 1 - int(np.argmax(view[::-1] != 0))
+            self.summary.last_nonzero = window.base + high - 1 - int(np.argmax(view[::-1] != 0))
 
     def _note_rest(self, high: int) -> None:
         """The last bytes of a range are too few for a record, but not for a filler: they count as not zero all the same."""
-        while self._base + self._filled < high:
-            self._rec[TOTAL] = 1
-            at = self._more(self._filled, high)
-            self._note_nonzero(at, self._filled)
+        window = self._window
+        while window.end < high:
+            at = window.more(window.filled, 1, high)
+            self._note_nonzero(at, window.filled)
 
     def _add_name(self) -> None:
-        raw = self._buffer[self._state[w.NAME_START] : self._state[w.NAME_END]].tobytes()
+        raw = self._window.data[self._state[w.NAME_START] : self._state[w.NAME_END]].tobytes()
         self.names.add(raw)
 
     def _flush(self) -> Block:
@@ -336,15 +309,10 @@ class RangeScanner:
         self._window_seen = max(int(seen), int(windows[-1]))
 
     def _finish(self) -> None:
-        out, state, spec = self.summary, self._state, self._spec
-        at = self._base + self._filled
-        while out.later < 0 and at < min(self._digests.wanted_until, spec.data_end):
-            view = self._buffer[: min(len(self._buffer), spec.data_end - at)]
-            self._read(at, view)
-            self._digests.feed(at, view)
-            at += len(view)
-        if len(self._buffer) > self.settings.chunk:
-            self._buffer = np.empty(0, np.uint8)
+        out, state = self.summary, self._state
+        if out.later < 0:
+            self._window.pass_on(self._digests.wanted_until)
+        self._window.close()
         out.digests = {str(k): v for k, v in self._digests.chunks.items()}
         out.last_good = int(state[w.LAST_GOOD])
         out.records, out.unit_records = int(state[w.RECORDS]), int(state[w.UNIT_RECORDS])

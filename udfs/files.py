@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import mmap
 import os
 import shutil
 import stat
@@ -25,6 +26,8 @@ from storage_format.errors import InputError
 from storage_format.names import escape
 
 Buffer = bytes | memoryview | npt.NDArray[Any]
+_MADV_POPULATE_READ: Final = 22
+"""Linux 5.14 and later; Python has no name for it."""
 FILE, FOLDER, OTHER, ABSENT = "file", "folder", "other", "absent"
 _KINDS: Final = {
     pafs.FileType.File: FILE,
@@ -145,6 +148,23 @@ class Reader:
             return int(self._file.readinto(view))
         with naming(self.path):
             return os.preadv(self._handle, [view], at)
+
+    def view(self, at: int, count: int) -> npt.NDArray[np.uint8] | None:
+        """Bytes from ``at`` on, mapped instead of copied; None where that cannot be: then they are read.
+
+        The pages are asked for at once, so that a file that has become shorter, or a bad disk, is an error here and not a
+        signal that kills the process.
+        """
+        if self._handle < 0 or count <= 0:
+            return None
+        low = at - at % mmap.ALLOCATIONGRANULARITY
+        try:
+            # A private mapping, never written to: arrays that may not be written are another type to compiled loops.
+            mapped = mmap.mmap(self._handle, at + count - low, access=mmap.ACCESS_COPY, offset=low)
+            mapped.madvise(_MADV_POPULATE_READ)
+        except (OSError, ValueError):
+            return None
+        return np.frombuffer(mapped, np.uint8)[at - low :]
 
     def size(self) -> int:
         if self._file is not None:

@@ -55,7 +55,10 @@ class ScanTask:
             def read(at: int, out: npt.NDArray[np.uint8]) -> None:
                 reader.read_into(at - spec.segment_start, out)
 
-            for block in scanner.scan(spec, read):
+            def view(at: int, count: int) -> npt.NDArray[np.uint8] | None:
+                return reader.view(at - spec.segment_start, count)
+
+            for block in scanner.scan(spec, read, view):
                 if len(block.items.place):
                     writer.append(_staged(block.items))
                     makers.append(_makers(block.items))

@@ -15,17 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-GIB = 1 << 30
-
-
-def make_log(preset: str, size: int, seed: int) -> Path:
-    """The log, made once."""
-    store = ROOT / ".bench" / f"{preset}-{size}-{seed}"
-    if not store.exists():
-        command = [ROOT / "tests/oracle/run", "5.3.3", "LogGen", preset, "--bytes", str(size), "--seed", str(seed)]
-        subprocess.run([*map(str, command), "--out", str(store)], check=True)
-    return store
+from tests.bench.logs import GIB, ROOT, make_log
 
 
 def memory_by_kind(root: int) -> dict[str, int]:

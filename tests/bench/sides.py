@@ -1,0 +1,88 @@
+"""The two sides of the race: RocketMQ's own rebuild, and ours; each run from nothing into a new folder."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.bench.logs import ROOT
+
+PEER = "5.3.3"
+SAME_BYTES = ["--queue-order", "broker", "--checkpoint", "broker"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Seconds of one run: ``build`` alone, ``process`` as a whole (0 where it was not one), and by stage."""
+
+    build: float
+    process: float
+    records: int
+    stages: dict[str, float] = field(default_factory=dict)
+
+
+def _fresh(out: Path) -> None:
+    shutil.rmtree(out, ignore_errors=True)
+
+
+def run_peer(store: Path, out: Path) -> Run:
+    """A real store of production settings opened on the bare log: until the last record is dispatched."""
+    _fresh(out)
+    begin = time.monotonic()
+    command = [str(ROOT / "tests/oracle/run"), PEER, "Rebuild", str(store), "--out", str(out), "--stall", "600"]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    said = json.loads(done.stdout)
+    return Run(float(said["seconds"]), time.monotonic() - begin, int(said["records"]))
+
+
+def _stages(progress: str) -> dict[str, float]:
+    return {name: float(seconds) for name, seconds in re.findall(r"^(.+): done after ([0-9.]+) s$", progress, re.MULTILINE)}
+
+
+def _ended(code: int, said: str, what: str) -> None:
+    if code != 0:
+        raise SystemExit(f"{what} ended with {code}: {said[-2000:]}")
+
+
+def run_command(store: Path, out: Path, master: str) -> Run:
+    """The command as a user starts it: Python, the JVM and the session included."""
+    _fresh(out)
+    begin = time.monotonic()
+    command = [sys.executable, "-m", "jobs.cli", "build", str(store), "--out", str(out), "--master", master, "--json"]
+    done = subprocess.run([*command, *SAME_BYTES], cwd=ROOT, capture_output=True, text=True, check=False)
+    took = time.monotonic() - begin
+    _ended(done.returncode, done.stderr, "the command")
+    summary = json.loads(done.stdout)
+    return Run(summary["seconds"]["build"], took, summary["records"], _stages(done.stderr))
+
+
+class Session:
+    """A started session in this process, in which builds follow one another."""
+
+    def __init__(self, master: str) -> None:
+        from jobs.session import get_session
+
+        self._spark, _ = get_session(master)
+
+    def run(self, store: Path, out: Path) -> Run:
+        from jobs.cli import build
+
+        _fresh(out)
+        summary, progress = io.StringIO(), io.StringIO()
+        begin = time.monotonic()
+        with contextlib.redirect_stdout(summary), contextlib.redirect_stderr(progress):
+            code = build([str(store), "--out", str(out), "--json", *SAME_BYTES])
+        took = time.monotonic() - begin
+        _ended(code, progress.getvalue(), "the build")
+        return Run(took, 0.0, json.loads(summary.getvalue())["records"], _stages(progress.getvalue()))
+
+    def stop(self) -> None:
+        self._spark.stop()
