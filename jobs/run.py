@@ -28,6 +28,7 @@ from storage_format.walk_state import INT64_MAX
 from udfs import files
 from udfs.scan import ScanTask
 from udfs.stage import Stage
+from udfs.write_index import ends as ends_of
 from udfs.write_index import staged_items
 
 BUCKET_BYTES = 512 << 20
@@ -70,9 +71,7 @@ def make_checkpoint(
     for number, plan in enumerate(plans):
         followed = number + 1 < len(plans)
         if plan.stretches and (settings.checkpoint == "safe" or (plan.full and followed)):
-            last = plan.stretches[-1]
-            item = staged_items(dataclasses.replace(last, start=last.start + last.count - 1, count=1))[0]
-            ends.append(int(item["time"]))
+            ends.append(int(staged_items(ends_of(plan.stretches)[1])[0]["time"]))
     if settings.checkpoint == "safe":
         newest = dispatched[-1].last_time if dispatched else 0
         return Checkpoint(newest, newest, max([0, *ends]), 0, confirm)

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage_format.jit import jit
+from storage_format.jit import inlined, jit
 
 HEADER_SIZE: Final = 40
 SLOT_SIZE: Final = 4
@@ -24,6 +24,11 @@ ITEM: Final = np.dtype([("key_hash", ">i4"), ("place", ">i8"), ("time_diff", ">i
 ITEM_SIZE: Final = ITEM.itemsize
 STAGED: Final = np.dtype([("place", "<i8"), ("time", "<i8"), ("key_hash", "<i4")])
 """An item as a scan stages it, before its file is known."""
+WORDS: Final = STAGED.itemsize // 4
+Words = npt.NDArray[np.uint32]
+"""Items, (n, WORDS)"""
+DIFFERENCE_MAX: Final = 0x7FFFFFFF
+INT64_MIN: Final = -(2**63)
 MAKER: Final = np.dtype([("item", "<i8"), ("place", "<i8")])
 """A staged block's table: before this item a record without items was dispatched at that place."""
 _HEADER: Final = struct.Struct(">qqqqii")
@@ -64,13 +69,18 @@ def empty_header(before: tuple[int, int] | None, broker_version: str) -> IndexHe
     return IndexHeader(time, time, place, place, 0, 0 if broker_version == "4.9" else 1)
 
 
+def words_of(staged: npt.NDArray[np.void]) -> Words:
+    """Staged items as compiled loops take them, the same bytes: place (low, high), time (low, high), keyHash."""
+    return staged.view(np.uint32).reshape(-1, WORDS)
+
+
 @jit
-def link_items(key_hash: npt.NDArray[np.int32], first: int, slots: npt.NDArray[np.int32], prev: npt.NDArray[np.int32]) -> int:
+def link_items(staged: Words, first: int, slots: npt.NDArray[np.int32], prev: npt.NDArray[np.int32]) -> int:
     """Put items numbered from ``first`` into ``slots``; ``prev[i]`` is what the slot held. Returns slots newly in use."""
     used = 0
-    count = len(slots)
-    for i in range(len(key_hash)):
-        slot = key_hash[i] % count
+    count = np.uint32(len(slots))
+    for i in range(len(staged)):
+        slot = staged[i, 4] % count
         before = slots[slot]
         prev[i] = before
         slots[slot] = first + i
@@ -79,35 +89,32 @@ def link_items(key_hash: npt.NDArray[np.int32], first: int, slots: npt.NDArray[n
     return used
 
 
-def time_differences(
-    time: npt.NDArray[np.int64], first_of_file: bool, begin_time: int, inherited: int
-) -> npt.NDArray[np.int32]:
-    """Seconds since the header's beginTimestamp, cut to 0..2147483647, 0 while that is not above 0.
-
-    The first item of a file meets the time inherited from the file before (``IndexFile.putKey``).
-    """
-
-    def since(begin: int, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        if begin <= 0:
-            return np.zeros(len(values), np.int64)
-        with np.errstate(over="ignore"):
-            difference = values - np.int64(begin)
-        seconds: npt.NDArray[np.int64] = np.clip(np.where(difference < 0, 0, difference) // 1000, 0, 0x7FFFFFFF)
-        return seconds
-
-    result = since(begin_time, time)
-    if first_of_file and len(time):
-        result[:1] = since(inherited, time[:1])
-    return result.astype(np.int32)
+@inlined
+def _seconds_since(begin: int, time: int) -> int:
+    """As a Java long, which wraps, cut to 0..2147483647; 0 while ``begin`` is not above 0 (``IndexFile.putKey``)."""
+    if begin <= 0:
+        return 0
+    if time < begin:
+        return DIFFERENCE_MAX if time < begin + INT64_MIN else 0
+    return min((time - begin) // 1000, DIFFERENCE_MAX)
 
 
+@inlined
+def _swapped(value: int) -> int:
+    """The low 32 bits in big-endian order."""
+    return ((value & 0xFF) << 24) | ((value & 0xFF00) << 8) | ((value >> 8) & 0xFF00) | ((value >> 24) & 0xFF)
+
+
+@jit
 def pack_items(
-    staged: npt.NDArray[np.void], prev: npt.NDArray[np.int32], differences: npt.NDArray[np.int32]
-) -> npt.NDArray[np.void]:
-    """Items as they stand in the file."""
-    out = np.empty(len(staged), dtype=ITEM)
-    out["key_hash"] = staged["key_hash"]
-    out["place"] = staged["place"]
-    out["time_diff"] = differences
-    out["prev"] = prev
-    return out
+    staged: Words, prev: npt.NDArray[np.int32], begin_time: int, first_begin_time: int, first_of_file: bool, out: Words
+) -> None:
+    """Items as they stand in the file. The first of a file meets the time that its header had before: ``first_begin_time``."""
+    for i in range(len(staged)):
+        time = np.int64(staged[i, 2]) | (np.int64(staged[i, 3]) << 32)
+        begin = first_begin_time if first_of_file and i == 0 else begin_time
+        out[i, 0] = _swapped(np.int64(staged[i, 4]))
+        out[i, 1] = _swapped(np.int64(staged[i, 1]))
+        out[i, 2] = _swapped(np.int64(staged[i, 0]))
+        out[i, 3] = _swapped(_seconds_since(begin, time))
+        out[i, 4] = _swapped(np.int64(prev[i]))

@@ -1,4 +1,4 @@
-"""Write whole IndexFiles from staged items. Two passes over the items' hashes: slots stand before items in the file."""
+"""Write whole IndexFiles from staged items. Two passes over the items: slots stand before items in the file."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from udfs.stage import Stage
 
 CHUNK_ITEMS = 1 << 20
 _SLOT_BLOCK = 1 << 14
+_PACKED_ITEMS = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -41,28 +42,24 @@ class WriteIndex:
 
     def _write(self, plan: IndexFilePlan) -> dict[str, object]:
         before = staged_items(plan.before)[-1] if plan.before else None
-        slots = np.zeros(self.slots, np.int32)
-        prev = np.empty(CHUNK_ITEMS, np.int32)
-        used, number, first, last = 0, 1, None, None
-        for chunk in chunks(plan.stretches):
-            hashes = np.ascontiguousarray(chunk["key_hash"])
-            used += ix.link_items(hashes, number, slots, prev)
-            number += len(chunk)
-            # Copies: the next chunk comes in the same buffer.
-            first = chunk[0].copy() if first is None else first
-            last = chunk[-1].copy()
         inherited = (int(before["time"]), int(before["place"])) if before is not None else None
-        if first is None or last is None:
-            header = ix.empty_header(inherited, self.broker_version)
+        slots = np.zeros(self.slots, np.int32)
+        # 80 MB for a full file: its items then meet the slots, which no cache holds, only once.
+        prev = np.empty(plan.items, np.int32)
+        used, count = 0, 0
+        for chunk in chunks(plan.stretches):
+            used += ix.link_items(ix.words_of(chunk), count + 1, slots, prev[count:])
+            count += len(chunk)
+        if count:
+            first, last = (staged_items(stretch)[0] for stretch in ends(plan.stretches))
+            end = self.items if self.seal and plan.last else count + 1
+            header = ix.IndexHeader(int(first["time"]), int(last["time"]), int(first["place"]), int(last["place"]), used, end)
         else:
-            count = self.items if self.seal and plan.last else number
-            header = ix.IndexHeader(int(first["time"]), int(last["time"]), int(first["place"]), int(last["place"]), used, count)
-        maker = plan.maker
-        if maker < 0:
-            maker = self._maker(plan)
+            header = ix.empty_header(inherited, self.broker_version)
         # Never at a name in the tree: an attempt that comes late must not leave a file there.
         made = files.join(self.stage.made, f"{plan.number}-{uuid.uuid4().hex}")
         size = ix.file_size(self.slots, self.items)
+        at = ix.HEADER_SIZE + self.slots * ix.SLOT_SIZE + ix.ITEM_SIZE
         with files.writing(self.stage.temporary, made) as writer:
             writer.append(header.to_bytes())
             for low in range(0, self.slots, _SLOT_BLOCK):
@@ -70,44 +67,38 @@ class WriteIndex:
                 if block.any():
                     writer.write_at(ix.HEADER_SIZE + low * ix.SLOT_SIZE, block.astype(">i4"))
             hasher = new_digest([header.to_bytes(), slots.astype(">i4").view(np.uint8)])
-            at = ix.HEADER_SIZE + self.slots * ix.SLOT_SIZE + ix.ITEM_SIZE
-            slots[:] = 0
-            number = 1
-            for chunk in chunks(plan.stretches):
-                packed = self._pack(chunk, number, header.begin_time, inherited, slots, prev)
+            for packed in self._packed(plan, prev, header.begin_time, max(inherited[0], 0) if inherited else 0):
                 writer.write_at(at, packed)
                 hasher.update(packed.data)
-                number += len(chunk)
                 at += len(packed)
             writer.finish(size)
         return {
             "number": plan.number,
             "made": made,
-            "maker": maker,
-            "items": number - 1,
+            "maker": plan.maker if plan.maker >= 0 else self._maker(plan),
+            "items": count,
             "full": plan.full,
             "header": dataclasses.asdict(header),
             "size": size,
-            "used": at if number > 1 else ix.HEADER_SIZE,
+            "used": at if count else ix.HEADER_SIZE,
             "digest": hasher.digest().hex(),
             "bytes": writer.written,
         }
 
-    def _pack(
-        self,
-        chunk: npt.NDArray[np.void],
-        number: int,
-        begin_time: int,
-        inherited: tuple[int, int] | None,
-        slots: npt.NDArray[np.int32],
-        prev: npt.NDArray[np.int32],
-    ) -> npt.NDArray[np.uint8]:
-        """Second pass over a chunk whose first item is ``number``: its items as they stand in the file."""
-        ix.link_items(np.ascontiguousarray(chunk["key_hash"]), number, slots, prev)
-        time = np.ascontiguousarray(chunk["time"])
-        before = max(inherited[0], 0) if inherited else 0
-        differences = ix.time_differences(time, number == 1, begin_time, before)
-        return ix.pack_items(chunk, prev[: len(chunk)], differences).view(np.uint8)
+    @staticmethod
+    def _packed(
+        plan: IndexFilePlan, prev: npt.NDArray[np.int32], begin_time: int, inherited_time: int
+    ) -> Iterator[npt.NDArray[np.uint8]]:
+        """The items as they stand in the file, in blocks that stay in the processor's cache until they are written."""
+        out = np.empty((_PACKED_ITEMS, ix.WORDS), np.uint32)
+        at = 0
+        for chunk in chunks(plan.stretches):
+            words = ix.words_of(chunk)
+            for low in range(0, len(words), _PACKED_ITEMS):
+                part = words[low : low + _PACKED_ITEMS]
+                ix.pack_items(part, prev[at : at + len(part)], begin_time, inherited_time, at == 0, out)
+                at += len(part)
+                yield out[: len(part)].reshape(-1).view(np.uint8)
 
     def _maker(self, plan: IndexFilePlan) -> int:
         """The record that made a file in the middle of a range: its first item's, or one without items before it."""
@@ -134,23 +125,29 @@ def staged_items(stretch: Stretch) -> npt.NDArray[np.void]:
         return np.frombuffer(reader.read(stretch.start * size, stretch.count * size), ix.STAGED)
 
 
+def ends(stretches: tuple[Stretch, ...]) -> tuple[Stretch, Stretch]:
+    """The first and the last item, as stretches of one."""
+    first, last = stretches[0], stretches[-1]
+    return (
+        dataclasses.replace(first, count=1),
+        dataclasses.replace(last, start=last.start + last.count - 1, count=1),
+    )
+
+
 def chunks(stretches: tuple[Stretch, ...]) -> Iterator[npt.NDArray[np.void]]:
-    """The items of stretches in order, CHUNK_ITEMS of STAGED at a time into one buffer."""
-    buffer = np.empty(CHUNK_ITEMS * ix.STAGED.itemsize, np.uint8)
-    filled = 0
+    """The items of stretches in order, CHUNK_ITEMS of STAGED at most at a time: mapped, or read into one buffer."""
+    size = ix.STAGED.itemsize
+    buffer = np.empty(0, np.uint8)
     for stretch in stretches:
         with files.Reader(stretch.block) as reader:
-            at, left = stretch.start, stretch.count
-            while left:
-                count = min(left, CHUNK_ITEMS - filled)
-                size = ix.STAGED.itemsize
-                reader.read_into(at * size, buffer[filled * size : (filled + count) * size])
-                at, left, filled = at + count, left - count, filled + count
-                if filled == CHUNK_ITEMS:
-                    yield buffer.view(ix.STAGED)
-                    filled = 0
-    if filled:
-        yield buffer[: filled * ix.STAGED.itemsize].view(ix.STAGED)
+            for at in range(stretch.start, stretch.start + stretch.count, CHUNK_ITEMS):
+                count = min(stretch.start + stretch.count - at, CHUNK_ITEMS)
+                data = reader.view(at * size, count * size)
+                if data is None:
+                    buffer = buffer if len(buffer) >= count * size else np.empty(count * size, np.uint8)
+                    data = buffer[: count * size]
+                    reader.read_into(at * size, data)
+                yield data.view(ix.STAGED)
 
 
 def find_maker(stretch: Stretch, items: int, makers: int) -> int:

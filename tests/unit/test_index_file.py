@@ -36,14 +36,16 @@ def assemble(items: list[Item], before: tuple[int, int] | None, slot_count: int,
     """The file as a writer puts it together: two passes over the items, ``chunk`` at a time."""
     staged = np.array([(place, time, hashed(text)) for text, place, time in items], dtype=ix.STAGED)
     slots, used = np.zeros(slot_count, np.int32), 0
+    prev = np.empty(len(staged), np.int32)
     packed = bytes(ix.ITEM_SIZE)
-    for low in range(0, len(staged), chunk):
-        part = staged[low : low + chunk]
-        prev = np.empty(len(part), np.int32)
-        used += ix.link_items(np.ascontiguousarray(part["key_hash"]), low + 1, slots, prev)
+    parts = [(low, ix.words_of(staged[low : low + chunk])) for low in range(0, len(staged), chunk)]
+    for low, part in parts:
+        used += ix.link_items(part, low + 1, slots, prev[low:])
+    for low, part in parts:
+        out = np.empty_like(part)
         inherited = max(before[0], 0) if before else 0
-        differences = ix.time_differences(part["time"].copy(), low == 0, int(staged[0]["time"]), inherited)
-        packed += ix.pack_items(part, prev, differences).tobytes()
+        ix.pack_items(part, prev[low:], int(staged[0]["time"]), inherited, low == 0, out)
+        packed += out.tobytes()
     if len(staged):
         first, last = staged[0], staged[-1]
         header = ix.IndexHeader(first["time"], last["time"], first["place"], last["place"], used, len(staged) + 1)
@@ -81,7 +83,8 @@ def test_a_file_without_items(before: tuple[int, int] | None, version: str) -> N
 
 def test_a_chain_through_one_slot() -> None:
     slots, prev = np.zeros(1, np.int32), np.zeros(4, np.int32)
-    hashes = np.array([7, 2**31 - 1, 7, 0], np.int32)
+    hashes = np.zeros((4, ix.WORDS), np.uint32)
+    hashes[:, 4] = [7, 2**31 - 1, 7, 0]
     assert ix.link_items(hashes, 1, slots, prev) == 1
     assert (prev.tolist(), slots.tolist()) == ([0, 1, 2, 3], [4])
     assert ix.link_items(hashes[:2], 5, slots, prev) == 0

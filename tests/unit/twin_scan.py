@@ -31,7 +31,12 @@ def everything(folder: Path, segment_size: int) -> str:
         queue = (units[:, 0] % 3).astype(np.int32)
         block = QueueBlock(queue, units[:, 1], units[:, 2], units[:, 3].astype(np.int32), units[:, 4], 3)
         slots, prev = np.zeros(97, np.int32), np.zeros(len(items), np.int32)
-        used = ix.link_items(items[:, 0].astype(np.int32), 1, slots, prev)
+        words = np.zeros((len(items), ix.WORDS), np.uint32)
+        words[:, 4], words[:, 2] = items[:, 0], items[:, 2] & 0xFFFFFFFF
+        words[:, 3] = items[:, 2] >> 32
+        used = ix.link_items(words, 1, slots, prev)
+        packed = np.zeros_like(words)
+        ix.pack_items(words, prev, int(items[0, 2]), 0, True, packed)
         out[version] = {
             "units": scan.units,
             "items": scan.items,
@@ -39,6 +44,7 @@ def everything(folder: Path, segment_size: int) -> str:
             "holes": [vars(hole) for hole in scan.chain.holes],
             "grouped": block.columns.tolist(),
             "linked": [used, slots.tolist(), prev.tolist()],
+            "packed": packed.tolist(),
         }
     return json.dumps(out, indent=1, default=int)
 
