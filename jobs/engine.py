@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
-import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs import session
-from udfs import schemas
-
-Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+from udfs import schemas, worker
+from udfs.worker import Batches
 
 
 class Engine(Protocol):
@@ -54,7 +52,7 @@ class SparkEngine:
         return session.bucket_keys(count, self._partitions)
 
     def _over(self, function: Batches, count: int, ddl: str) -> DataFrame:
-        return self._spark.range(0, count, 1, count).mapInArrow(lambda batches: function(iter(batches)), ddl)
+        return self._spark.range(0, count, 1, count).mapInArrow(lambda batches: worker.run(function, batches), ddl)
 
     def scan(self, function: Batches, tasks: int) -> list[bytes]:
         frame = self._over(function, tasks, schemas.ROWS_DDL)
@@ -72,9 +70,9 @@ class SparkEngine:
         if left_out:
             rows = rows.filter(~F.col("range").isin(left_out))
         if before is not None:
-            rows = rows.mapInArrow(lambda batches: before(iter(batches)), schemas.ROWS_DDL)
+            rows = rows.mapInArrow(lambda batches: worker.run(before, batches), schemas.ROWS_DDL)
         rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "place")
-        words = rows.mapInArrow(lambda batches: reducer(iter(batches)), schemas.RESULT_DDL).collect()
+        words = rows.mapInArrow(lambda batches: worker.run(reducer, batches), schemas.RESULT_DDL).collect()
         return [str(word.data) for word in words]
 
     def numbers(self, function: Batches, count: int) -> list[str]:

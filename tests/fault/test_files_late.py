@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from jobs import output, session
-from jobs.engine import Batches
 from storage_format.errors import InputError
 from tests.fault.disk import tiny_store, tree
 from tests.tools.faulty_runs import command
 from tests.tools.local_engine import LocalEngine, local_build
 from udfs import files, schemas
 from udfs.stage import Stage
+from udfs.worker import Batches
 
 SMALL = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 

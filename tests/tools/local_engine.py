@@ -9,13 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.engine import Batches, Engine
+from jobs.engine import Engine
 from jobs.progress import Reporter
 from jobs.run import Build
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
 from storage_format.errors import ReindexError
 from udfs import schemas
+from udfs.worker import Batches
 
 
 class LocalEngine:
