@@ -20,6 +20,9 @@ from storage_format.walk_state import INT64_MAX
 from udfs import schemas
 from udfs.judge import Judge
 
+FEW_RUNS = 100_000
+"""So many runs are judged by the driver, 40 bytes each: starting reducers takes longer."""
+
 
 @dataclass
 class Order:
@@ -100,19 +103,30 @@ def decide(
     return accepted, order
 
 
+def _ask(scan: Scan, accepted: list[RangeSummary], kind: int, judge: Judge) -> list[str]:
+    """What the judge says of the runs of one kind: here when they are few, else by reducers."""
+    left_out = scan.left_out(accepted)
+    if sum(summary.runs for summary in accepted) > FEW_RUNS:
+        return scan.engine.reduce(kind, left_out, None, judge)
+    cells = scan.engine.collect(kind, left_out)
+    return [
+        word for batch in judge(schemas.batches((kind, 0, 0, 0, cell, 0) for cell in cells)) for word in batch[0].to_pylist()
+    ]
+
+
 def _judge(
     scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], holes: list[int], cut: int
 ) -> tuple[list[dict[str, Any]], int]:
-    """What reducers say of queues out of order, below the offset ``cut``; and the pre-blank units of all queues."""
+    """What is said of queues out of order, below the offset ``cut``; and the pre-blank units of all queues."""
     words: list[str] = []
     if any(summary.units for summary in accepted):
         # 5.3 opens such files just the same, but does not start on them.
         opens = settings.broker_version == "4.9"
         judge = Judge(scan.stage, settings.queue_order, scan.task.units_per_file, tuple(holes), cut, opens)
-        words += scan.engine.reduce(schemas.RUNS, scan.left_out(accepted), None, judge)
+        words += _ask(scan, accepted, schemas.RUNS, judge)
     if any(summary.batch_units for summary in accepted):
         judge = Judge(scan.stage, settings.queue_order, scan.task.units_per_file, tuple(holes), cut, batch=True)
-        words += scan.engine.reduce(schemas.BATCH_RUNS, scan.left_out(accepted), None, judge)
+        words += _ask(scan, accepted, schemas.BATCH_RUNS, judge)
     said = [json.loads(word) for word in words]
     odd = sorted((word for word in said if "topic" in word), key=lambda w: (w["topic"], w["queue"]))
     return odd, sum(word["pre_blank"] for word in said if "topic" not in word)

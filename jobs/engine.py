@@ -26,6 +26,9 @@ class Engine(Protocol):
     def scan(self, function: Batches, tasks: int) -> list[bytes]:
         """Run over the numbers below ``tasks``; rows (``schemas.ROWS``) are kept, the data of summaries is returned."""
 
+    def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
+        """The data of the kept rows of one kind, but for some ranges. For what is known to be little."""
+
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
         """Shuffle the kept rows of one kind, but for some ranges, by key, in order of bucket and place; what reducers say."""
 
@@ -63,12 +66,19 @@ class SparkEngine:
         rows = frame.filter(F.col("kind") == schemas.SUMMARY).select("data").collect()
         return [bytes(row.data) for row in rows]
 
-    def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
+    def _rows(self, kind: int, left_out: list[int]) -> DataFrame:
         rows = self._frames[0].filter(F.col("kind") == kind)
         for frame in self._frames[1:]:
             rows = rows.union(frame.filter(F.col("kind") == kind))
         if left_out:
             rows = rows.filter(~F.col("range").isin(left_out))
+        return rows
+
+    def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
+        return [bytes(row.data) for row in self._rows(kind, left_out).select("data").collect()]
+
+    def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
+        rows = self._rows(kind, left_out)
         if before is not None:
             rows = rows.mapInArrow(lambda batches: worker.run(before, batches), schemas.ROWS_DDL)
         rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "place")

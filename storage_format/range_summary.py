@@ -55,6 +55,8 @@ class RangeSummary:
     units: int = 0
     batch_units: int = 0
     items: int = 0
+    runs: int = 0
+    """stretches of consecutive queue offsets, as they are handed on to be judged"""
     queues: int = 0
     first_dispatched: int = -1
     last_dispatched: int = -1

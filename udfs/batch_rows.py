@@ -37,6 +37,7 @@ def batch_rows(scanner: RangeScanner, number: int, batches: BatchArrays, keys: t
             yield schemas.BATCHES, queue, keys[queue % len(keys)], number, cell, int(part[1, 0])
         runs.append(batch_runs(units))
     counts = np.array([run.shape[1] for run in runs], np.int64)
+    scanner.summary.runs += int(counts.sum())
     some = np.flatnonzero(counts)
     starts = np.cumsum(counts) - counts
     bucket = bucket_of(crc, ids, parts, len(keys))

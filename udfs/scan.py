@@ -99,6 +99,7 @@ class ScanTask:
         bucket = bucket_of(crc[queue], ids[queue], file_number, buckets)
         yield from rows(schemas.UNITS, bucket, queue, starts, counts, block.columns)
         queue, columns = block.runs()
+        scanner.summary.runs += len(queue)
         present, starts, counts = np.unique(queue, return_index=True, return_counts=True)
         bucket = bucket_of(crc[present], ids[present], np.zeros_like(present), buckets)
         yield from rows(schemas.RUNS, bucket, present, starts, counts, columns)

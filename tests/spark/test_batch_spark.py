@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
+from jobs import decisions
 from jobs.engine import SparkEngines
 from jobs.settings import BuildSettings
 from tests.golden.guard import guarded
@@ -13,8 +15,9 @@ from tests.tools.batch_log import MADE, batch_files, random_batch_log
 from tests.tools.local_engine import local_build, run_build
 
 
-def test_a_random_log(seed: int, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_random_log(seed: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells of a queue must come to its task in the order of the log, whatever the ranges and partitions."""
+    monkeypatch.setattr(decisions, "FEW_RUNS", 0)
     assert spark.sparkContext.defaultParallelism == 2
     store, out = tmp_path / "store", tmp_path / "out"
     random_batch_log(store / "commitlog", seed)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs import decisions
 from jobs.engine import SparkEngines
 from jobs.session import run_settings
 from jobs.settings import BuildSettings
@@ -67,7 +68,10 @@ def check(
     if buckets:
         conf["spark.reindex.buckets"] = buckets
     settings = BuildSettings(store=str(store), out=str(out), range_size=size, **project_settings(SETTINGS))
-    with run_settings(spark, conf):
+    # Half of them have their queues judged by reducers.
+    few = decisions.FEW_RUNS if adaptive == "true" else 0
+    with run_settings(spark, conf), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decisions, "FEW_RUNS", few)
         summary = run_build(settings, SparkEngines(""))
     assert summary.exit == 3
     assert compare(summary, out, truth) == []

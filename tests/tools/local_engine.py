@@ -46,8 +46,14 @@ class LocalEngine:
                         self._rows.append(row)
         return found
 
+    def _of(self, kind: int, left_out: list[int]) -> list[schemas.Row]:
+        return [row for row in self._rows if row[0] == kind and row[3] not in set(left_out)]
+
+    def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
+        return [row[4] for row in self._of(kind, left_out)]
+
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
-        rows = [row for row in self._rows if row[0] == kind and row[3] not in set(left_out)]
+        rows = self._of(kind, left_out)
         if before is not None:
             rows = [
                 row

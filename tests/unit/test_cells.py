@@ -6,6 +6,7 @@ import random
 import zlib
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +36,19 @@ def test_packed_and_unpacked(pieces: list[tuple[bytes, int, list[tuple[int, int]
 def test_the_layout_is_little_endian() -> None:
     cell = cells.pack([b"ab"], np.array([3], np.int32), np.array([1], np.int32), np.array([[4], [5]], np.int64))
     head = b"\x01" + bytes(7) + b"\x01" + bytes(7)
-    assert cell == head + b"\x02\0\0\0\x03\0\0\0\x01\0\0\0" + b"\x04" + bytes(7) + b"\x05" + bytes(7) + b"ab"
+    table = b"\x02\0\0\0\x03\0\0\0\x01\0\0\0"
+    widths = b"\x04" + bytes(7) + b"\x01" + bytes(7) + b"\x05" + bytes(7) + b"\x01" + bytes(7)
+    assert cell == head + table + widths + b"\0\0ab"
+
+
+@pytest.mark.parametrize(
+    ("spread", "width"), [(0, 1), (255, 1), (256, 2), (2**16, 4), (2**32 - 1, 4), (2**32, 8), (2**64 - 1, 8)]
+)
+def test_a_column_is_as_wide_as_it_needs(spread: int, width: int) -> None:
+    column = np.array([[-(2**63), -(2**63) + spread]], np.int64)
+    cell = cells.pack([b""], np.array([3], np.int32), np.array([2], np.int32), column)
+    assert len(cell) == 28 + 16 + 2 * width
+    assert (cells.unpack(cell, 1).columns == column).all()
 
 
 def test_cut_by_bucket_and_size(seed: int) -> None:
