@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup oracle-setup demo test oracle fault fuzz segment lint format matrix clean distclean
+.PHONY: help setup oracle-setup demo test oracle fault fuzz bench segment lint format matrix clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -35,6 +35,12 @@ fault: oracle-setup ## the fault tests in their full numbers (hours); KIND= take
 
 fuzz: setup ## coverage-guided fuzzing, N=1800 seconds for each target, SEED=
 	$(ENV) $(PY) -m tests.fuzz.run --seconds $(or $(N),1800) --folder .fuzz $(SEEDED)
+
+RACE = $(if $(LOGS),--logs $(LOGS)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PARTS),--parts $(PARTS)) $(SEEDED)
+bench: oracle-setup ## the race with RocketMQ itself, and its page: LOGS=orders SCALE=0.1 ROUNDS=3 PARTS=race,sizes,executors SEED=
+	@scripts/setup --group bench
+	$(ENV) $(PY) -m tests.bench.race $(RACE) --command "$(strip make bench $(foreach name,LOGS SCALE ROUNDS PARTS SEED,$(if $($(name)),$(name)=$($(name)))))"
+	$(ENV) $(PY) -m tests.bench.page
 
 segment: setup ## one real segment of 1 GiB: time and memory of a build (needs Maven; minutes)
 	$(ENV) $(PY) -m tests.bench.segment
