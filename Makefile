@@ -59,5 +59,5 @@ clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	rm -rf .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache dist spark-warehouse metastore_db derby.log
 	find storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean ## remove what set-up made, too
-	rm -rf .venv .venv-tools jars .java-home .maven .fuzz
+distclean: clean ## remove what set-up made, too, and the logs of bench and fuzz
+	rm -rf .venv .venv-tools jars .java-home .maven .fuzz .bench

@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / ".bench"
 GIB = 1 << 30
+MAKING = ".making-"
 
 
 def log_folder(preset: str, size: int, seed: int) -> Path:
@@ -19,7 +20,7 @@ def make_log(preset: str, size: int, seed: int, segment_size: int = GIB) -> Path
     """The store whose commitlog is the log; ``size`` in bytes."""
     store = log_folder(preset, size, seed)
     if not store.exists():
-        aside = BENCH / f".making-{store.name}-{os.getpid()}"
+        aside = BENCH / f"{MAKING}{store.name}-{os.getpid()}"
         command = [ROOT / "tests/oracle/run", "5.3.3", "LogGen", preset, "--bytes", size, "--seed", seed]
         subprocess.run([str(word) for word in (*command, "--segment-size", segment_size, "--out", aside)], check=True)
         aside.rename(store)

@@ -13,8 +13,8 @@ from pathlib import Path
 from tests.bench.logs import BENCH, GIB, ROOT
 from tests.bench.sides import PEER, PEER_JAVA
 
-PROCESSES = 5 * GIB
-"""What the JVM, its Python workers and this process may take beside the page cache."""
+PROCESSES = 6 * GIB
+"""What the peer's JVM, ours and its Python workers may take beside the page cache."""
 DISK_FULL = 0.10
 """RocketMQ 5.x takes a disk of which less than this is free for full, and ends without a clean shutdown."""
 
@@ -52,15 +52,14 @@ def steal_seconds() -> float:
     return int(fields[8]) / os.sysconf("SC_CLK_TCK")
 
 
-def check_disk(missing: int, largest: int) -> None:
-    """``missing`` bytes of logs are still to be made; of the largest log both sides write, and ours stages.
+def check_disk(missing: int, work: int) -> None:
+    """``missing`` bytes of logs are still to be made; ``work`` is what both sides write of one of them.
 
     Ends the program with one line where that does not fit.
     """
-    # Of records of 260 bytes with three keys each side writes 0.4 of the log, and ours stages 0.4.
-    work = int(1.25 * largest) + 2 * GIB
     disk = shutil.disk_usage(BENCH)
-    kept = int(DISK_FULL * disk.total)
+    # What is kept back for root is part of neither (UtilAll.getDiskPartitionSpaceUsedPercent).
+    kept = int(DISK_FULL * (disk.used + disk.free))
     if disk.free < missing + work + kept:
         raise SystemExit(
             f"{BENCH}: {disk.free / GIB:.0f} GiB free, and the race needs {(missing + work) / GIB:.0f} GiB beside the "
@@ -68,10 +67,10 @@ def check_disk(missing: int, largest: int) -> None:
         )
 
 
-def fits_memory(largest: int) -> bool:
-    """Whether the page cache can hold the largest log with what is written of it."""
+def fits_memory(size: int) -> bool:
+    """Whether the page cache can hold so many bytes, a log with what is written of it, beside the processes."""
     available = int(_field("/proc/meminfo", "MemAvailable").split()[0]) * 1024
-    needed = int(1.5 * largest) + PROCESSES
+    needed = size + PROCESSES
     if available < needed:
         print(
             f"warning: {available / GIB:.0f} GiB of memory are available, a warm page cache needs {needed / GIB:.0f} GiB: "

@@ -56,7 +56,9 @@ def plot_sizes(found: list[dict[str, Any]], path: Path) -> None:
 
 def plot_stages(rows: list[tuple[str, dict[str, float]]], path: Path) -> None:
     """A bar a run, cut into its stages."""
-    names = list(dict.fromkeys(stage for _, stages in rows for stage in stages if stage != "peer"))
+    # In the order of the runs that have most of them: the whole processes.
+    longest = sorted((stages for _, stages in rows), key=len, reverse=True)
+    names = list(dict.fromkeys(stage for stages in longest for stage in stages if stage != "peer"))
     colours = {"peer": PEER, **{name: STAGES[k % len(STAGES)] for k, name in enumerate(names)}}
     with _axes(path, 0.6 + 0.36 * len(rows)) as axes:
         seen = set()
@@ -75,14 +77,18 @@ def plot_stages(rows: list[tuple[str, dict[str, float]]], path: Path) -> None:
 
 
 def plot_executors(seconds: dict[str, list[float]], path: Path) -> None:
-    """Time by the number of executors, beside what twice as many cores could do at best."""
-    with _axes(path, 2.8) as axes:
+    """Time by the number of executors, beside what more of them could do at best."""
+    with _axes(path, 1.8) as axes:
         counts = [int(count) for count in seconds]
-        middles = [median(values) for values in seconds.values()]
+        one = median(seconds["1"])
         for at, values in enumerate(seconds.values()):
             bars, middle = _range(values)
-            axes.bar(at, middle, color=OURS, width=0.5, yerr=bars, capsize=4, label="median, min to max" if at == 0 else None)
-        axes.plot(range(len(counts)), [middles[0] * counts[0] / count for count in counts], "k_", ms=60, label="half the time")
-        axes.set_xticks(range(len(counts)), [f"{count} executor{'s' * (count > 1)} of one core" for count in counts])
-        axes.set(ylabel="seconds")
-        axes.legend(frameon=False)
+            label = "median, min to max" if at == 0 else None
+            axes.barh(at, middle, color=OURS, height=0.6, xerr=bars, capsize=4, label=label)
+            axes.text(max(values), at, f"  {middle:.2f}", va="center")
+        ideal = [one / count for count in counts]
+        axes.plot(ideal, range(len(counts)), "|", color=PEER, ms=26, mew=2, label="the time of one, shared out")
+        axes.set_yticks(range(len(counts)), [f"{count} executor{'s' * (count > 1)} of one core" for count in counts])
+        axes.invert_yaxis()
+        axes.set(xlabel="seconds")
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.05, 0.5), markerscale=0.5)
