@@ -78,12 +78,12 @@ def place() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def build_locally(store: Path, out: Path, engine: Any = None) -> Costs:
+def build_locally(store: Path, out: Path, engine: Any = None, **settings: Any) -> Costs:
     """Processor seconds of one build in this process: by the function that a stage runs, and of the whole."""
     shutil.rmtree(out, ignore_errors=True)
     timed = TimedEngine(engine or LocalEngine())
     begin = time.process_time()
-    summary = local_build(store, out, timed)
+    summary = local_build(store, out, timed, **settings)
     whole = time.process_time() - begin
     assert summary.exit == 0, summary.error
     return {**timed.seconds, "whole build": whole}

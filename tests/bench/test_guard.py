@@ -38,11 +38,15 @@ def test_a_scan_of_twice_the_work_is_seen(tmp_path: Path) -> None:
     synthetic_log(tmp_path / "store", "small", 16 << 20, 7)
 
     def builds(engine: Callable[[], LocalEngine]) -> dict[str, Callable[[], dict[str, float]]]:
-        return {"small": lambda: build_locally(tmp_path / "store", tmp_path / "out", engine())}
+        def build() -> dict[str, float]:
+            costs = build_locally(tmp_path / "store", tmp_path / "out", engine(), hash_slots=1000, index_items=1_000_000)
+            return {"ScanTask": costs["ScanTask"]}
+
+        return {"small": build}
 
     kernel = Kernel()
     one_set(builds(LocalEngine), kernel, 1)
-    baseline = {"small: ScanTask": one_set(builds(LocalEngine), kernel)["small: ScanTask"]}
+    baseline = one_set(builds(LocalEngine), kernel)
     lines: list[str] = []
     assert guard(builds(TwiceTheScan), kernel, baseline, lines.append) == ["small: ScanTask"]
     assert sum(line.startswith("measured again") for line in lines) == 2
