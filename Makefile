@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup oracle-setup demo test oracle fault fuzz segment lint format matrix clean distclean
+.PHONY: help setup oracle-setup demo test oracle fault fuzz bench segment lint format matrix clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -36,6 +36,12 @@ fault: oracle-setup ## the fault tests in their full numbers (hours); KIND= take
 fuzz: setup ## coverage-guided fuzzing, N=1800 seconds for each target, SEED=
 	$(ENV) $(PY) -m tests.fuzz.run --seconds $(or $(N),1800) --folder .fuzz $(SEEDED)
 
+RACE = $(if $(LOGS),--logs $(LOGS)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PARTS),--parts $(PARTS)) $(SEEDED)
+bench: oracle-setup ## the race with RocketMQ itself, and its page: LOGS=orders SCALE=0.1 ROUNDS=3 PARTS=race,sizes,executors SEED=
+	@scripts/setup --group bench
+	$(ENV) $(PY) -m tests.bench.race $(RACE) --command "$(strip make bench $(foreach name,LOGS SCALE ROUNDS PARTS SEED,$(if $($(name)),$(name)=$($(name)))))"
+	$(ENV) $(PY) -m tests.bench.page
+
 segment: setup ## one real segment of 1 GiB: time and memory of a build (needs Maven; minutes)
 	$(ENV) $(PY) -m tests.bench.segment
 
@@ -53,5 +59,5 @@ clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	rm -rf .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache dist spark-warehouse metastore_db derby.log
 	find storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean ## remove what set-up made, too
-	rm -rf .venv .venv-tools jars .java-home .maven .fuzz
+distclean: clean ## remove what set-up made, too, and the logs of bench and fuzz
+	rm -rf .venv .venv-tools jars .java-home .maven .fuzz .bench

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -16,16 +17,22 @@ from pathlib import Path
 from tests.bench.logs import ROOT
 
 PEER = "5.3.3"
+PEER_JAVA = "-Xms4g -Xmx4g -XX:+UseG1GC -XX:G1HeapRegionSize=16m -XX:G1ReservePercent=25 -XX:InitiatingHeapOccupancyPercent=30"
+"""What a broker starts with (``runbroker.sh``), but half its heap: ``tests.bench.heaps`` tells of no better ones."""
 SAME_BYTES = ["--queue-order", "broker", "--checkpoint", "broker"]
 
 
 @dataclass(frozen=True)
 class Run:
-    """Seconds of one run: ``build`` alone, ``process`` as a whole (0 where it was not one), and by stage."""
+    """Seconds of one run: ``build`` alone, ``process`` as a whole (0 where it was not one), and by stage.
+
+    ``session`` is what of the process was gone when Spark was up.
+    """
 
     build: float
     process: float
     records: int
+    session: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
 
 
@@ -38,12 +45,14 @@ def run_peer(store: Path, out: Path) -> Run:
     _fresh(out)
     begin = time.monotonic()
     command = [str(ROOT / "tests/oracle/run"), PEER, "Rebuild", str(store), "--out", str(out), "--stall", "600"]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    environment = os.environ | {"ORACLE_JAVA_OPTS": os.environ.get("ORACLE_JAVA_OPTS", PEER_JAVA)}
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     said = json.loads(done.stdout)
     return Run(float(said["seconds"]), time.monotonic() - begin, int(said["records"]))
 
 
-def _stages(progress: str) -> dict[str, float]:
+def stages_told(progress: str) -> dict[str, float]:
+    """The stages that the program itself tells of, in their order."""
     return {name: float(seconds) for name, seconds in re.findall(r"^(.+): done after ([0-9.]+) s$", progress, re.MULTILINE)}
 
 
@@ -61,7 +70,8 @@ def run_command(store: Path, out: Path, master: str) -> Run:
     took = time.monotonic() - begin
     _ended(done.returncode, done.stderr, "the command")
     summary = json.loads(done.stdout)
-    return Run(summary["seconds"]["build"], took, summary["records"], _stages(done.stderr))
+    build = summary["seconds"]["build"]
+    return Run(build, took, summary["records"], summary["seconds"]["session"], stages_told(done.stderr))
 
 
 class Session:
@@ -70,7 +80,9 @@ class Session:
     def __init__(self, master: str) -> None:
         from jobs.session import get_session
 
+        begin = time.monotonic()
         self._spark, _ = get_session(master)
+        self.start_seconds = time.monotonic() - begin
 
     def run(self, store: Path, out: Path) -> Run:
         from jobs.build import build
@@ -82,7 +94,7 @@ class Session:
             code = build([str(store), "--out", str(out), "--json", *SAME_BYTES])
         took = time.monotonic() - begin
         _ended(code, progress.getvalue(), "the build")
-        return Run(took, 0.0, json.loads(summary.getvalue())["records"], _stages(progress.getvalue()))
+        return Run(took, 0.0, json.loads(summary.getvalue())["records"], 0.0, stages_told(progress.getvalue()))
 
     def stop(self) -> None:
         self._spark.stop()

@@ -80,10 +80,16 @@ class Cluster:
     ) -> contextlib.AbstractContextManager[Running]:  # fmt: skip
         """``rmq-reindex build --master spark://...``; the executors find the packages where they are installed."""
         settings = settings | _executors(folder, faults or [])
-        lines = [f"{name} {value}\n".replace("\\", "\\\\") for name, value in settings.items()]
-        (self.folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
         words = (*words, "--master", self.url)
-        return running(command(store, out, *words), folder, faults, _environment(self.folder) | _DRIVER)
+        return running(command(store, out, *words), folder, faults, self.client(self.folder, settings))
+
+    def client(self, folder: Path, settings: dict[str, str]) -> dict[str, str]:
+        """The environment of a driver with these settings, which are kept in ``folder``."""
+        conf = folder / "conf"
+        conf.mkdir(parents=True, exist_ok=True)
+        lines = [f"{name} {value}\n".replace("\\", "\\\\") for name, value in settings.items()]
+        (conf / "spark-defaults.conf").write_text("".join(lines))
+        return _environment(self.folder) | _DRIVER | {"SPARK_CONF_DIR": str(conf)}
 
 
 _DRIVER = {"SPARK_LOCAL_IP": "127.0.0.1"}

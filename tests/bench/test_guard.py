@@ -1,0 +1,70 @@
+"""No stage has become slower by more than half; and the guard sees it where one has."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.guard import GROWTH, build_locally, guard, one_set, slower
+from tests.bench.kernel import Kernel
+from tests.bench.synthetic import KINDS, synthetic_log
+from tests.tools.local_engine import LocalEngine, local_build
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_no_stage_is_slower_than_the_baseline() -> None:
+    """In a process of its own: no other test's threads or sessions are measured."""
+    done = subprocess.run([sys.executable, "-m", "tests.bench.guard"], cwd=ROOT, capture_output=True, text=True, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+class TwiceTheScan(LocalEngine):
+    """Throws away what a first scan found."""
+
+    def scan(self, function: Any, tasks: int) -> list[bytes]:
+        super().scan(function, tasks)
+        self.forget()
+        return super().scan(function, tasks)
+
+
+def test_a_scan_of_twice_the_work_is_seen(tmp_path: Path) -> None:
+    synthetic_log(tmp_path / "store", "small", 16 << 20, 7)
+
+    def builds(engine: Callable[[], LocalEngine]) -> dict[str, Callable[[], dict[str, float]]]:
+        def build() -> dict[str, float]:
+            costs = build_locally(tmp_path / "store", tmp_path / "out", engine(), hash_slots=1000, index_items=1_000_000)
+            return {"ScanTask": costs["ScanTask"]}
+
+        return {"small": build}
+
+    kernel = Kernel()
+    one_set(builds(LocalEngine), kernel, 1)
+    baseline = one_set(builds(LocalEngine), kernel)
+    lines: list[str] = []
+    assert guard(builds(TwiceTheScan), kernel, baseline, lines.append) == ["small: ScanTask"]
+    assert sum(line.startswith("measured again") for line in lines) == 2
+
+
+def test_more_than_half() -> None:
+    assert slower({"a": 10 * GROWTH, "b": 10 * GROWTH + 0.1, "tiny": 0.01}, {"a": 10, "b": 10}) == ["b"]
+
+
+@pytest.mark.parametrize("costs", [{"a": 1.0}, {"a": 1.0, "b": 1.0, "new": 1.0}])
+def test_stages_must_be_the_baseline_s(costs: dict[str, float]) -> None:
+    with pytest.raises(AssertionError, match="not the stages of the baseline"):
+        slower(costs, {"a": 1.0, "b": 1.0})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_logs_are_logs(kind: str, tmp_path: Path) -> None:
+    count = synthetic_log(tmp_path / "store", kind, 1 << 20, 7)
+    summary = local_build(tmp_path / "store", tmp_path / "out", hash_slots=500, index_items=200_000)
+    assert (summary.exit, summary.warnings, summary.damage) == (0, [], [])
+    assert (summary.records, summary.units, summary.items) == (count, count, count * (1 + KINDS[kind].keys))

@@ -1,0 +1,73 @@
+"""The race's page tells what the race's figures are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.page import BEGIN, END, is_full, middle_run, page, stages
+from tests.bench.race import LOGS, TARGETS
+from tests.bench.sides import stages_told
+
+
+def results() -> dict[str, Any]:
+    build = {"build": 2.0, "process": 0.0, "records": 1000, "session": 0.0, "stages": {"scan": 1.25, "write": 0.5}}
+    process = {**build, "process": 9.0, "session": 5.0}
+    seconds = {"peer": [7.0, 9.0, 8.0], "peer process": [9.0, 9.0, 9.0], "build": [2.0, 1.0, 4.0], "process": [9.0, 9.0, 9.0]}
+    races = [
+        {
+            "preset": preset, "bytes": 4 << 30, "records": 1000, "files": 12, "first": [9.0, 3.0], "seconds": seconds,
+            "ratios": {"build": 4.0, "process": 8 / 9}, "targets": TARGETS[preset],
+            "runs": {"peer": [], "build": [{**build, "build": s} for s in seconds["build"]], "process": [process] * 3},
+        }
+        for preset in LOGS
+    ]  # fmt: skip
+    found = [{"bytes": k << 30, "records": k, "peer": [3.0 * k], "build": [1.0 * k]} for k in (1, 2, 4, 8)]
+    return {
+        "command": "make bench", "scale": 1.0, "rounds": 3, "minutes": 21.3, "stolen": 0.01, "warm": True,
+        "machine": {"cores": "2"}, "races": races, "sizes": {"found": found, "ratio": 4.0, "target": 4.2},
+        "executors": {"records": 5, "seconds": {"1": [3.0], "2": [2.0]}, "ratio": 1.5, "target": 1.6},
+    }  # fmt: skip
+
+
+def test_the_page() -> None:
+    told = page(results())
+    assert "    make bench\n" in told
+    assert "| rmq-reindex: build alone, in a started session | 1.00 | **2.00** | 4.00 | 500 |" in told
+    assert told.count("**4.00x** | at least 4: met |") == 1, "orders"
+    assert told.count("**4.00x** | at least 8: missed |") == 1, "small"
+    assert told.count("**0.89x** | at least 2: missed |") == 1, "orders, the process"
+    assert "| orders: process | start and end 2.0, Spark's start 5.0, scan 1.2, write 0.5, other 0.2 |" in told
+    assert "4.00 times as long (at most 4.2: met)" in told
+    assert "1.50 times as fast as one (at least 1.6: missed)" in told
+    assert "page cache" not in told
+    assert "page cache" in page(results() | {"warm": False})
+
+
+@pytest.mark.parametrize(
+    "less", [{"scale": 0.5}, {"races": results()["races"][:2]}, *({name: None} for name in ("sizes", "executors"))]
+)
+def test_only_a_full_race_is_kept(less: dict[str, Any]) -> None:
+    """Anything less must not take the committed page's place."""
+    assert is_full(results())
+    assert not is_full({name: value for name, value in (results() | less).items() if value is not None})
+
+
+def test_the_run_of_the_median() -> None:
+    runs = results()["races"][0]["runs"]["build"]
+    assert middle_run(runs, "build")["build"] == 2.0
+    assert middle_run([*runs, *runs], "build")["build"] == 2.0
+    assert stages(runs[0]) == {"scan": 1.25, "write": 0.5, "other": 0.25}
+
+
+def test_stages_are_what_the_program_tells() -> None:
+    said = "scan: 3 ranges, 5 bytes\nscan: 1/3 ranges\nscan: done after 1.2 s\nscan again (2): done after 0.1 s\nwarning: x\n"
+    assert stages_told(said) == {"scan": 1.2, "scan again (2)": 0.1}
+
+
+def test_the_page_can_be_written() -> None:
+    committed = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
+    assert (committed.count(BEGIN), committed.count(END)) == (1, 1)
+    assert committed.index(BEGIN) < committed.index(END)
