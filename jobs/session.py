@@ -21,6 +21,9 @@ from storage_format.errors import InputError
 
 SHUFFLE_PARTITIONS_DEFAULT = 200
 JAVA_VERSIONS = ("17", "21")
+# The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
+# the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
+_LOCAL_JAVA = "-XX:TieredStopAtLevel=1"
 _PACKAGE = Path(__file__).resolve().parent
 _RUN_SETTINGS = {
     # A row may be a cell of 1 MiB: batches are counted in rows first.
@@ -49,7 +52,9 @@ def _choose_java() -> None:
 def _configuration(master: str) -> dict[str, str]:
     """conf/spark-defaults.conf, beside the sources or in the wheel, for a session of our own."""
     found: dict[str, str] = {}
+    java = []
     if master.startswith("local"):
+        java.append(_LOCAL_JAVA)
         # Nobody else calls. A cluster's executors must reach the driver, or the run would wait for them for ever.
         found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     for folder in (_PACKAGE.parent / "conf", _PACKAGE / "_conf"):
@@ -59,9 +64,9 @@ def _configuration(master: str) -> dict[str, str]:
                 name, _, value = line.strip().partition(" ")
                 if name and not name.startswith("#"):
                     found[name] = value.strip()
-            found["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log.as_uri()}"
+            java.append(f"-Dlog4j2.configurationFile={log.as_uri()}")
             break
-    return found
+    return found | {"spark.driver.extraJavaOptions": " ".join(java)}
 
 
 def get_session(master: str) -> tuple[SparkSession, bool]:
