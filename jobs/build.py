@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -23,14 +24,18 @@ def build(arguments: Sequence[str]) -> int:
     job: Build | None = None
     try:
         settings = parse_settings(arguments)
-        from jobs.engine import SparkEngines
-        from jobs.progress import Reporter
-        from jobs.run import Build
+        from jobs.session import starting
 
-        with interrupts, Reporter() as reporter:
-            job = Build(settings, reporter, SparkEngines(settings.master))
-            summary = job.summary
-            job.run()
+        with interrupts, contextlib.nullcontext() if settings.dry_run else starting(settings.master):
+            # numba alone takes a second, and the JVM starts meanwhile.
+            from jobs.engine import SparkEngines
+            from jobs.progress import Reporter
+            from jobs.run import Build
+
+            with Reporter() as reporter:
+                job = Build(settings, reporter, SparkEngines(settings.master))
+                summary = job.summary
+                job.run()
         text = "" if settings.dry_run else summary.to_text()
     except ReindexError as error:
         summary.exit, summary.error = error.exit_status, str(error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import struct
 import sys
@@ -17,10 +16,10 @@ import mmh3
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from jobs.java import choose_java, launch_early
 from storage_format.errors import InputError
 
 SHUFFLE_PARTITIONS_DEFAULT = 200
-JAVA_VERSIONS = ("17", "21")
 # The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
 # the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
 _LOCAL_JAVA = "-XX:TieredStopAtLevel=1"
@@ -31,30 +30,15 @@ _RUN_SETTINGS = {
 }
 
 
-def _java_major(home: str) -> str:
-    """The major version that a JDK's ``release`` file names, or nothing."""
-    with contextlib.suppress(OSError):
-        found = re.search(r'^JAVA_VERSION="?(\d+)', (Path(home) / "release").read_text(), re.MULTILINE)
-        return found[1] if found else ""
-    return ""
-
-
-def _choose_java() -> None:
-    """Spark's launcher takes JAVA_HOME: ``make setup`` leaves its choice in .java-home, used unless the shell's one fits."""
-    if _java_major(os.environ.get("JAVA_HOME", "")) in JAVA_VERSIONS:
-        return
-    with contextlib.suppress(OSError):
-        chosen = (_PACKAGE.parent / ".java-home").read_text().strip()
-        if chosen:
-            os.environ["JAVA_HOME"] = chosen
-
-
 def _configuration(master: str) -> dict[str, str]:
     """conf/spark-defaults.conf, beside the sources or in the wheel, for a session of our own."""
     found: dict[str, str] = {}
     java = []
     if master.startswith("local"):
         java.append(_LOCAL_JAVA)
+        if os.environ["PYSPARK_PYTHON"] == sys.executable:
+            # Another Python may not have this package where its daemon starts.
+            found["spark.python.daemon.module"] = "udfs.daemon"
         # Nobody else calls. A cluster's executors must reach the driver, or the run would wait for them for ever.
         found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     for folder in (_PACKAGE.parent / "conf", _PACKAGE / "_conf"):
@@ -69,21 +53,44 @@ def _configuration(master: str) -> dict[str, str]:
     return found | {"spark.driver.extraJavaOptions": " ".join(java)}
 
 
+def _is_there() -> bool:
+    """Whether somebody else's session is there."""
+    # getActiveSession() knows only this thread's; a context of any thread means the same.
+    return SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None
+
+
+def _own(master: str) -> dict[str, str]:
+    """All settings of a session of our own that spark-submit does not start."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    choose_java()
+    master = master or "local[*]"
+    return {"spark.master": master, **_configuration(master)}
+
+
+@contextlib.contextmanager
+def starting(master: str) -> Iterator[None]:
+    """The JVM of the session that is to come starts meanwhile, where it is our own to start."""
+    if _is_there() or "PYSPARK_GATEWAY_PORT" in os.environ:
+        yield
+        return
+    launching = launch_early(_own(master))
+    try:
+        yield
+    finally:
+        # Killed in the middle of it, it would leave its temporary folder.
+        launching.join()
+
+
 def get_session(master: str) -> tuple[SparkSession, bool]:
     """The session to work in, and whether it is our own to stop."""
-    # getActiveSession() knows only this thread's; a context of any thread means that somebody else's session is there.
-    if SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None:
+    if _is_there():
         return SparkSession.builder.getOrCreate(), False
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("rocketmq-reindex")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        # Not under spark-submit, which brings its own settings.
-        _choose_java()
-        master = master or "local[*]"
-        builder = builder.master(master)
-        for name, value in _configuration(master).items():
+        for name, value in _own(master).items():
             builder = builder.config(name, value)
     elif master:
+        # Under spark-submit, which brings its own settings.
         builder = builder.master(master)
     on_main = threading.current_thread() is threading.main_thread()
     interrupt = signal.getsignal(signal.SIGINT) if on_main else None

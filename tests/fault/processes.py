@@ -109,7 +109,7 @@ def _kill(found: Running, who: str) -> bool:
     pids = {
         "driver": [found.process.pid],
         "jvm": [pid for pid, (_, words) in left.items() if "org.apache.spark" in words and "java" in words],
-        "worker": [pid for pid, (_, words) in left.items() if "pyspark.daemon" in words],
+        "worker": [pid for pid, (_, words) in left.items() if {"pyspark.daemon", "udfs.daemon"} & set(words)],
     }[who]
     if found.process.poll() is not None or not pids:
         return False
