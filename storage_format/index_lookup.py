@@ -9,14 +9,13 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from storage_format.index_file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
+from storage_format.index_header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
 
 Read = Callable[[int, int], bytes | memoryview]
 """(byte of the file, bytes wanted) -> those bytes, fewer at the file's end"""
 
 TIME_MIN: Final = -(2**63)
 TIME_MAX: Final = 2**63 - 1
-_ITEM: Final = struct.Struct(">iqii")
 _SLOT: Final = struct.Struct(">i")
 
 # Why a lookup ended; FOUND_ALL, ENOUGH and OLDER are sound ends, the others are faults of the file.
@@ -110,7 +109,7 @@ def lookup(
         if at < 0 or at + ITEM_SIZE > size:
             return Lookup(items, places, times, steps, OUTSIDE)
         steps += 1
-        hashed, place, seconds, prev = _ITEM.unpack(bytes_at(at, ITEM_SIZE))
+        hashed, place, seconds, prev = ITEM_LAYOUT.unpack(bytes_at(at, ITEM_SIZE))
         if seconds < 0:
             return Lookup(items, places, times, steps, BAD_TIME)
         time = _int64(header.begin_time + 1000 * seconds)

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_format.findings import Finding, UnreadableError
-from storage_format.index_file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
+from storage_format.index_file import ITEM
+from storage_format.index_header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
