@@ -48,9 +48,14 @@ class Entry:
     modified: int
 
 
+def is_remote(path: str) -> bool:
+    """Whether a path is a URI."""
+    return "://" in path
+
+
 def _resolve(path: str) -> tuple[pafs.FileSystem | None, str]:
     """The file system of a URI, or None for local files, and the path there."""
-    if "://" in path:
+    if is_remote(path):
         from pyarrow import fs as pafs
 
         system, inner = pafs.FileSystem.from_uri(path)
