@@ -76,7 +76,7 @@ class StoreQueue:
 
     def span(self) -> tuple[int, int] | None:
         """The queue's first offset and the one behind its last, as its files say; None for a queue of no unit."""
-        first, last = self.units.begin(), self.units.end() - 1
+        first, last = self.units.begin, self.units.end - 1
         if last < first:
             return None
         unit = self.units.at(last)
@@ -96,7 +96,7 @@ class StoreQueue:
 
     def from_position(self, position: int, until: int | None = None) -> Iterator[Served]:
         """Every message from there to the queue's end that can be read, or below the offset ``until``; what cannot is noted."""
-        end = self.units.end()
+        end = self.units.end
         if until is not None and not self.batch:
             end = min(end, until)
         while position < end:
@@ -135,8 +135,8 @@ class StoreQueue:
 
         if not every:
             return self.units.first_where(reached)
-        end = self.units.end()
-        for position in range(self.units.begin(), end):
+        end = self.units.end
+        for position in range(self.units.begin, end):
             unit = self.units.at(position)
             if unit.kind == UNIT and reached(unit):
                 return position

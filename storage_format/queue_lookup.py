@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from storage_format.unit_layout import BATCH_LAYOUT, BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
@@ -78,8 +79,9 @@ class QueueUnits:
         kind = UNIT if place >= 0 and size > 0 and base >= 0 and count > 0 else BAD
         return Unit(kind, position, place, size, tags_code, base, count)
 
+    @cached_property
     def end(self) -> int:
-        """Position behind the last unit, if only empty slots follow the units (else behind one of them)."""
+        """position behind the last unit, if only empty slots follow the units (else behind one of them)"""
         low, high = self.first, self.stop
         while low < high:
             middle = (low + high) // 2
@@ -89,9 +91,10 @@ class QueueUnits:
                 low = middle + 1
         return low
 
+    @cached_property
     def begin(self) -> int:
-        """Position of the first unit behind the pre-blank."""
-        low, high = self.first, self.end()
+        """position of the first unit behind the pre-blank"""
+        low, high = self.first, self.end
         while low < high:
             middle = (low + high) // 2
             if self.at(middle).kind == PRE_BLANK:
@@ -124,7 +127,7 @@ class QueueUnits:
         None, and whatever is no unit, says nothing: the next that does is asked. Where ``reached`` is not of that kind (a clock
         went back), the position has it and the unit before it has not.
         """
-        low, high = self.begin(), self.end()
+        low, high = self.begin, self.end
         while low < high:
             middle = (low + high) // 2
             asked, answer = middle, None
