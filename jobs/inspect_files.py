@@ -79,7 +79,7 @@ def _inspect(path: str, asked: argparse.Namespace) -> int:
         print(f"error: {error}", file=sys.stderr)
     except BrokenPipeError:
         raise
-    except OSError as error:
+    except (OSError, ValueError) as error:
         print(f"error: {escape(path)}: {reason(error)}", file=sys.stderr)
     else:
         return 0

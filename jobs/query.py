@@ -31,9 +31,10 @@ def query(arguments: Sequence[str]) -> int:
         # Whoever read the answer has seen enough: nothing more may be written, at the exit neither.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        where = escape(str(error.filename)) if error.filename else "store"
-        print(f"error: {where}: {reason(error)}", file=sys.stderr)
+    except (OSError, ValueError) as error:
+        # ValueError: of pyarrow, a URI that it does not know.
+        where = getattr(error, "filename", None)
+        print(f"error: {escape(str(where)) if where else 'STORE'}: {reason(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)

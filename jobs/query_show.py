@@ -172,23 +172,35 @@ def show(found: Iterable[Shown], log: StoreLog, asked: Query, notes: Notes) -> i
     if rows:
         from jobs.query_table import many, one
 
-        rows[0] = _short(rows[0]) if len(rows) > 1 else rows[0]
-        (many if len(rows) > 1 else one)(rows)
+        if len(rows) == 1:
+            one(rows[0])
+        else:
+            rows[0] = _short(rows[0])
+            many(rows)
     elif not count and not asked.json:
         print("nothing found", file=sys.stderr)
     sys.stdout.flush()
     return count
 
 
-_IN_TABLES: Final = ("physicalOffset", "topic", "queueId", "queueOffset", "servedAt", "storeTime", "uniqueKey", "keys", "tags")
-_PREVIEW: Final = 60
+_KEYS_MAX: Final = 100
+_PREVIEW: Final = 40
 
 
 def _short(row: dict[str, Any]) -> dict[str, Any]:
     """What of a message stands in a table of many."""
-    kept: dict[str, Any] = {name: row[name] for name in _IN_TABLES if name in row}
+    queue = f"{row['topic']}/{row['queueId']}/{row['queueOffset']}"
+    served = row.get("servedAt", row["queueOffset"])
+    words = [row["uniqueKey"], *row["keys"], f"({row['tags']})" if row["tags"] else None]
+    keys = " ".join(word for word in words if word)
+    kept = {
+        "physicalOffset": row["physicalOffset"],
+        "topic/queue/offset": queue if served == row["queueOffset"] else f"{queue} at {served}",
+        "storeTime": row["storeTime"],
+        "uniqueKey keys (tags)": keys[:_KEYS_MAX] + ("..." if len(keys) > _KEYS_MAX else ""),
+    }
     if "body" in row:
-        kept["body"] = preview(row, _PREVIEW)
+        kept["body"] = f"{row['bodyLength']} bytes" if row["bodyFormat"] == "hex" else preview(row, _PREVIEW)
     return kept
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, Final
 
@@ -15,13 +16,13 @@ from storage_format.names import printable
 
 _WIDTH: Final = 160
 """of a file or pipe"""
-_BODY_MAX: Final = 4000
+_BODY_MAX: Final = 1000
 _HIDDEN: Final = ("bodyFormat", "bodyTruncated")
 
 
 def console() -> Console:
     """stdout, without colours of its own where it is no terminal."""
-    width = None if sys.stdout.isatty() else _WIDTH
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH
     return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
 
 
@@ -34,9 +35,8 @@ def cell(value: Any) -> Text:
     return Text(printable(str(value)))
 
 
-def one(rows: list[dict[str, Any]]) -> None:
+def one(row: dict[str, Any]) -> None:
     """A single message: a line a field."""
-    (row,) = rows
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -58,8 +58,9 @@ def many(rows: list[dict[str, Any]]) -> None:
     names = list(rows[0])
     table = Table(box=SIMPLE, pad_edge=False)
     for name in names:
-        numbers = name in ("physicalOffset", "queueId", "queueOffset", "servedAt")
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold", no_wrap=numbers or name == "storeTime")
+        numbers = all(isinstance(row[name], int) for row in rows)
+        whole = numbers or name.endswith("Time")
+        table.add_column(name, justify="right" if numbers else "left", overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*(cell(row[name]) for name in names))
     console().print(table)

@@ -120,7 +120,8 @@ def read_message(read: Read, place: int, room: int) -> Message | int:
         return r.FILLER
     if magic not in (r.MAGIC_V1, r.MAGIC_V2):
         return r.BAD_MAGIC
-    if total < r.RECORD_MIN or total > room:
+    # Fewer bytes than asked for: the file has become shorter.
+    if total < r.RECORD_MIN or total > room or len(first) < min(total, _LONGEST_HEADER):
         return r.BAD_SIZE
     _, _, crc, queue_id, flag, queue_offset, position, sys_flag, born_time = _HEAD.unpack_from(first)
     born = 16 if sys_flag & r.FLAG_BORN_HOST_V6 else 4
@@ -129,11 +130,12 @@ def read_message(read: Read, place: int, room: int) -> Message | int:
     body_at = r.HEADER_SIZE + born - 4 + store - 4
     length_size = 1 if magic == r.MAGIC_V1 else 2
     fixed = body_at + length_size + 2
-    if total < fixed or len(first) < min(total, _LONGEST_HEADER):
+    if total < fixed:
         return r.BAD_LENGTHS
     body_length = _INT32.unpack_from(first, body_at - 4)[0]
     body_size = max(0, body_length)
-    if body_size > total - fixed:
+    # Topic and properties have lengths of two bytes at most: nothing longer is read for them.
+    if body_size > total - fixed or total - fixed - body_size > 2 * 0x7FFF:
         return r.BAD_LENGTHS
     topic_at = body_at + body_size + length_size
     topic_size = int.from_bytes(part(topic_at - length_size, length_size), "big", signed=True)
