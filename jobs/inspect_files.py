@@ -11,7 +11,7 @@ from typing import Any
 from jobs.folders import reason
 from jobs.inspect_kinds import KINDS, kind_of
 from jobs.inspect_show import Row, show_rows, show_summary
-from jobs.options import Parser, wide_help
+from jobs.options import Parser, any_text, wide_help
 from storage_format.errors import InputError, ReindexError, UsageError
 from storage_format.findings import UnreadableError
 from storage_format.names import escape
@@ -40,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
 def inspect(arguments: Sequence[str]) -> int:
     """Every file in turn; returns the exit status: 1 where one could not be looked at."""
     status = 0
+    any_text()
     try:
         asked = build_parser().parse_args(arguments)
         if (asked.hash_slots is None) != (asked.index_items is None):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from jobs.folders import reason
 from jobs.notes import Notes
+from jobs.options import any_text
 from jobs.query_options import Query, parse_query
 from jobs.query_search import Search
 from jobs.query_show import Shown, show
@@ -18,6 +19,7 @@ from storage_format.names import escape
 def query(arguments: Sequence[str]) -> int:
     """One question; returns the exit status: 1 also where nothing was found and something could not be read."""
     notes = Notes()
+    any_text()
     try:
         asked = parse_query(arguments)
         search = Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan)

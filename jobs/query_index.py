@@ -71,8 +71,11 @@ class IndexFiles:
             file.sizes = self._quick(file)
             known = known or file.sizes
         for file in self._files:
-            if file.sizes is None and known is None:
-                known = self._slow(file)
+            # Of another size than its neighbours: a broker whose settings were changed, or a torn file.
+            if file.sizes is None and (known is None or file.pages.size != file_size(*known)):
+                file.sizes = self._slow(file)
+            known = known or file.sizes
+        for file in self._files:
             file.sizes = file.sizes or known
 
     def _quick(self, file: _File) -> Sizes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -289,6 +290,30 @@ def test_sizes_of_the_index(tmp_path: Path, ask: Any) -> None:
     assert places(rows) == [put.offset for put in puts][-len(rows) :]
     assert rows
     assert ask(tmp_path, "--topic T --key all")[0] == rows
+
+
+def test_index_files_of_two_sizes(tmp_path: Path, ask: Any) -> None:
+    """A broker whose settings were changed: what each file says of itself counts."""
+    puts = make(tmp_path / "old", keyed(60), checkpoint="broker")
+    make(tmp_path / "new", keyed(60), hash_slots=11, index_items=100)
+    old, new = (sorted((tmp_path / name / "index").iterdir()) for name in ("old", "new"))
+    old[-1].unlink()
+    for path in new[1:]:
+        path.rename(tmp_path / "old" / "index" / path.name)
+    rows, told = ask(tmp_path / "old", "--topic T --key all")
+    assert (places(rows), told) == ([put.offset for put in puts], "")
+
+
+def test_an_encoding_that_lacks_letters(tmp_path: Path) -> None:
+    make(tmp_path, [Message(topic="Тема", body="ключ".encode(), properties={"KEYS": "k"})])
+    for words in (
+        ["query", str(tmp_path), "--physical", "0"],
+        ["inspect", str(tmp_path / "commitlog" / f"{0:020d}"), "--records"],
+    ):
+        command = [sys.executable, "-m", "jobs.cli", *words]
+        done = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"\\u0422" in done.stdout
 
 
 def test_batch_queues(tmp_path: Path, ask: Any) -> None:
