@@ -157,3 +157,18 @@ def read_message(read: Read, place: int, room: int) -> Message | int:
         reconsume_times, prepared_offset, body_at, body_size,
         java_text(rest[:topic_size]), read_properties(java_text(rest[topic_size + 2 :])),
     )  # fmt: skip
+
+
+def glance(data: bytes, at: int) -> tuple[int, int, int, int, int, bytes]:
+    """(size, version, sysFlag, store time, body size, raw topic) of the good record at ``data[at]``, all of which is there."""
+    total, magic, _, _, _, _, _, sys_flag, _ = _HEAD.unpack_from(data, at)
+    born = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
+    body_at = at + r.HEADER_SIZE + born + (r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0)
+    body_size = max(0, _INT32.unpack_from(data, body_at - 4)[0])
+    topic_at = body_at + body_size
+    if magic == r.MAGIC_V1:
+        version, size, topic_at = 1, data[topic_at], topic_at + 1
+    else:
+        version, size, topic_at = 2, data[topic_at] << 8 | data[topic_at + 1], topic_at + 2
+    stored = _INT64.unpack_from(data, at + r.AT_STORE_TIMESTAMP + born)[0]
+    return total, version, sys_flag, stored, body_size, data[topic_at : topic_at + size]

@@ -49,7 +49,7 @@ def test_a_segment(tmp_path: Path, say: Said) -> None:
     end = puts[-1].offset + puts[-1].size
     expected = {
         "kind": "segment", "bytes": 4096, "firstOffset": 0, "records": 6, "recordBytes": end, "damage": [], "damagedBytes": 0,
-        "kinds": {"plain": 3, "prepared": 1, "commit": 1, "rollback": 1, "compressed": 1, "with keys": 5}, "topicCount": 2,
+        "kinds": {"plain": 3, "prepared": 1, "commit": 1, "rollback": 1, "compressed": 1}, "indexItems": 4, "topicCount": 2,
         "firstStoreTime": "2023-11-14T22:13:20.000Z", "lastStoreTime": "2023-11-14T22:13:20.005Z",
         "endsWith": f"zeros from offset {end} on",
     }  # fmt: skip

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from storage_format import record as r
-from storage_format.message import LZ4, ZLIB, ZSTD, Host, Message, read_message
+from storage_format.java_string import java_text
+from storage_format.message import LZ4, ZLIB, ZSTD, Host, Message, glance, read_message
 from tests.reference import java, records
 from tests.reference.settings import Settings
 from tests.tools import encode
@@ -60,7 +61,11 @@ def test_as_the_reference_reads_it(seed: int, tmp_path: Path) -> None:
         mine = [put for put in puts if base <= put.offset < base + len(data)]
         for put in mine:
             agree(data, put.offset, base)
-            assert isinstance(at(data, put.offset, base), Message)
+            found = at(data, put.offset, base)
+            assert isinstance(found, Message)
+            *fields, topic = glance(data, put.offset - base)
+            assert fields == [found.size, found.version, found.sys_flag, found.store_time, found.body_size]
+            assert java_text(topic) == found.topic
         for _ in range(100):
             agree(data, base + rng.randrange(len(data)), base)
         for put in rng.sample(mine, min(len(mine), 20)):
