@@ -13,6 +13,8 @@ from storage_format.errors import UsageError
 
 COMMANDS = {
     "build": ("jobs.build", "ConsumeQueue, IndexFiles and checkpoint from raw segments"),
+    "query": ("jobs.query", "find messages by key, id, queue offset, time or place, without a broker"),
+    "inspect": ("jobs.inspect_files", "what a file of a store holds, by its kind"),
 }
 """Each module has a function of the command's name: words to exit status."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import io
+import sys
 from typing import Any, NoReturn
 
 from storage_format.errors import UsageError
@@ -20,6 +22,12 @@ def checked(check: Any) -> Any:
         return text
 
     return word
+
+
+def any_text() -> None:
+    """From now on stdout shows what its encoding lacks as an escape, instead of failing in the middle."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def wide_help(prog: str) -> argparse.HelpFormatter:

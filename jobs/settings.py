@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from jobs.times import parse_time as parse_time
 from storage_format.batch_queue import BATCH_UNIT_SIZE
 from storage_format.consume_queue import UNIT_SIZE
 from storage_format.errors import UsageError
@@ -168,21 +168,6 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
             raise UsageError(f"--delay-levels: {word!r} is not a number followed by s, m, h or d")
         levels.append(int(found[1]) * _UNITS[found[2]])
     return tuple(levels)
-
-
-def parse_time(text: str) -> int:
-    """Milliseconds since 1970, or an ISO time with its zone. Raises UsageError."""
-    if re.fullmatch(r"-?\d{1,18}", text):
-        return int(text)
-    try:
-        moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise UsageError(
-            f"--until-time {text!a}: take milliseconds since 1970, or a time with its zone as in 2026-01-31T12:00:00+01:00"
-        )
-    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(milliseconds=1)
 
 
 def parse_parts(text: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from storage_format.cells import BATCH_RUN_COLUMNS
 from storage_format.queue_order import Rows, kept_at
+from storage_format.unit_layout import BATCH_UNIT_SIZE as BATCH_UNIT_SIZE
 from storage_format.walk_state import BatchArrays
 
 BATCH_UNIT: Final = np.dtype(
@@ -35,7 +36,6 @@ BATCH_UNIT: Final = np.dtype(
         ("reserved", ">i4"),
     ]
 )
-BATCH_UNIT_SIZE: Final = BATCH_UNIT.itemsize
 INVALID_POSITION: Final = -1
 """``BatchConsumeQueue.INVALID_POS``: of a record that was not compacted"""
 COUNT_MAX: Final = 0x7FFF

@@ -15,12 +15,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storage_format.unit_layout import PRE_BLANK_SIZE as PRE_BLANK_SIZE
+from storage_format.unit_layout import UNIT_SIZE as UNIT_SIZE
+
 Int64s = npt.NDArray[np.int64]
 
 UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-UNIT_SIZE: Final = UNIT.itemsize
-PRE_BLANK_SIZE: Final = 0x7FFFFFFF
-"""``ConsumeQueue.fillPreBlank``: (0, 2147483647, 0) stands before a queue's first unit in its first file."""
 
 
 class UnitGapError(ValueError):

@@ -6,10 +6,11 @@ A finding is a code, where it was first met and how often. Where ``at`` counts i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 class UnreadableError(ValueError):
@@ -73,6 +74,9 @@ CODES: Final = {
 
 def from_bits(bits: npt.NDArray[np.uint8], seen: int, names: tuple[str, ...], first: int) -> list[Finding]:
     """Findings of an array of bit sets; ``seen``: all its bits; element k stands for place ``first + k``."""
+    # Not above: what finds nothing in arrays should not wait for numpy.
+    import numpy as np
+
     found = []
     for number, name in enumerate(names):
         if seen >> number & 1:

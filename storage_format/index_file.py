@@ -1,27 +1,20 @@
-"""IndexFiles (RocketMQ ``IndexFile``, ``IndexHeader``): a hash index from ``topic#key`` to physical offsets, big-endian.
-
-    header 40:  beginTimestamp 8, endTimestamp 8, beginPhyOffset 8, endPhyOffset 8, hashSlotCount 4, indexCount 4
-    slots:      maxHashSlotNum x 4      the number of the newest item in the slot, 0 for none
-    items:      maxIndexNum x 20        keyHash 4, phyOffset 8, timeDiff 4 (seconds), prevItem 4
-
-Items are numbered from 1; the place of item 0 stays zero, so a file holds maxIndexNum - 1.
-"""
+"""What an IndexFile is made of: items as they are staged, linked and written. The layout: ``index_header``."""
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from storage_format.index_header import HEADER_SIZE as HEADER_SIZE
+from storage_format.index_header import ITEM_SIZE as ITEM_SIZE
+from storage_format.index_header import SLOT_SIZE as SLOT_SIZE
+from storage_format.index_header import IndexHeader as IndexHeader
+from storage_format.index_header import file_size as file_size
 from storage_format.jit import inlined, jit
 
-HEADER_SIZE: Final = 40
-SLOT_SIZE: Final = 4
 ITEM: Final = np.dtype([("key_hash", ">i4"), ("place", ">i8"), ("time_diff", ">i4"), ("prev", ">i4")])
-ITEM_SIZE: Final = ITEM.itemsize
 STAGED: Final = np.dtype([("place", "<i8"), ("time", "<i8"), ("key_hash", "<i4")])
 """An item as a scan stages it, before its file is known."""
 WORDS: Final = STAGED.itemsize // 4
@@ -31,34 +24,6 @@ DIFFERENCE_MAX: Final = 0x7FFFFFFF
 INT64_MIN: Final = -(2**63)
 MAKER: Final = np.dtype([("item", "<i8"), ("place", "<i8")])
 """A staged block's table: before this item a record without items was dispatched at that place."""
-_HEADER: Final = struct.Struct(">qqqqii")
-
-
-@dataclass(frozen=True)
-class IndexHeader:
-    """Times in milliseconds since 1970; offsets absolute; ``index_count`` is items + 1."""
-
-    begin_time: int
-    end_time: int
-    begin_place: int
-    end_place: int
-    slot_count: int
-    index_count: int
-
-    def to_bytes(self) -> bytes:
-        return _HEADER.pack(self.begin_time, self.end_time, self.begin_place, self.end_place, self.slot_count, self.index_count)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> IndexHeader:
-        """Raises ValueError when ``data`` is too short to be one."""
-        if len(data) < HEADER_SIZE:
-            raise ValueError(f"an index header has {HEADER_SIZE} bytes, not {len(data)}")
-        return cls(*_HEADER.unpack_from(data))
-
-
-def file_size(slots: int, items: int) -> int:
-    """Bytes of an IndexFile with so many slots and places for items."""
-    return HEADER_SIZE + slots * SLOT_SIZE + items * ITEM_SIZE
 
 
 def empty_header(before: tuple[int, int] | None, broker_version: str) -> IndexHeader:

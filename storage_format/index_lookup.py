@@ -9,14 +9,13 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from storage_format.index_file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
+from storage_format.index_header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
 
 Read = Callable[[int, int], bytes | memoryview]
 """(byte of the file, bytes wanted) -> those bytes, fewer at the file's end"""
 
 TIME_MIN: Final = -(2**63)
 TIME_MAX: Final = 2**63 - 1
-_ITEM: Final = struct.Struct(">iqii")
 _SLOT: Final = struct.Struct(">i")
 
 # Why a lookup ended; FOUND_ALL, ENOUGH and OLDER are sound ends, the others are faults of the file.
@@ -78,11 +77,13 @@ def lookup(
     begin: int = TIME_MIN,
     end: int = TIME_MAX,
     steps_max: int | None = None,
+    any_time: bool = False,
 ) -> Lookup:
     """Walk the chain of ``key_hash`` (not negative), newest item first.
 
     With the defaults nothing is left out by time. The same places come out as from the broker, also of a broken file, up to
-    where its own lookup would not end. Bytes that the file lacks read as zeros, as the broker maps it.
+    where its own lookup would not end. Bytes that the file lacks read as zeros, as the broker maps it. ``any_time``: times
+    decide nothing, not even a negative timeDiff, at which the broker's lookup ends.
     """
     size = file_size(header.slots, header.items)
 
@@ -110,11 +111,11 @@ def lookup(
         if at < 0 or at + ITEM_SIZE > size:
             return Lookup(items, places, times, steps, OUTSIDE)
         steps += 1
-        hashed, place, seconds, prev = _ITEM.unpack(bytes_at(at, ITEM_SIZE))
-        if seconds < 0:
+        hashed, place, seconds, prev = ITEM_LAYOUT.unpack(bytes_at(at, ITEM_SIZE))
+        if seconds < 0 and not any_time:
             return Lookup(items, places, times, steps, BAD_TIME)
         time = _int64(header.begin_time + 1000 * seconds)
-        if hashed == key_hash and begin <= time <= end:
+        if hashed == key_hash and (any_time or begin <= time <= end):
             items.append(item)
             places.append(place)
             times.append(time)
@@ -122,7 +123,7 @@ def lookup(
             return Lookup(items, places, times, steps, FOUND_ALL)
         if prev < 0 or prev > header.index_count or prev == item:
             return Lookup(items, places, times, steps, BAD_LINK)
-        if time < begin:
+        if time < begin and not any_time:
             return Lookup(items, places, times, steps, OLDER)
         if prev > item:
             if item in forward:

@@ -9,17 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_format.findings import Finding, UnreadableError
-from storage_format.index_file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
+from storage_format.index_file import ITEM
+from storage_format.index_header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
+from storage_format.index_sizes import DEFAULT_ITEMS as DEFAULT_ITEMS
+from storage_format.index_sizes import DEFAULT_SLOTS as DEFAULT_SLOTS
+from storage_format.index_sizes import first_items_fit, quick_sizes
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-DEFAULT_SLOTS: Final = 5_000_000
-DEFAULT_ITEMS: Final = 20_000_000
 FILE_MAX: Final = 0x7FFFFFFF
 """The broker maps a file whole, by a Java int."""
-_LOOKED_AT: Final = 64
 _CHUNK_ITEMS: Final = 1 << 20
 
 
@@ -117,16 +118,13 @@ def guess_sizes(data: Bytes | bytes | memoryview) -> tuple[int, int] | None:
     raw = np.frombuffer(data, np.uint8)
     if len(raw) < HEADER_SIZE or len(raw) > FILE_MAX:
         return None
-    if len(raw) == file_size(DEFAULT_SLOTS, DEFAULT_ITEMS):
-        return DEFAULT_SLOTS, DEFAULT_ITEMS
+    quick = quick_sizes(lambda at, length: raw[at : at + length].tobytes(), len(raw))
+    if quick is not None:
+        return quick
     room = len(raw) - HEADER_SIZE
     count = IndexHeader.from_bytes(raw[:HEADER_SIZE].tobytes()).index_count
     if count < 2 or room % SLOT_SIZE:
         return None
-    # Full, or sealed: the count is the number of places.
-    slots, rest = divmod(room - ITEM_SIZE * count, SLOT_SIZE)
-    if slots > 0 and not rest and _first_items_fit(raw, slots, count):
-        return slots, count
     # Else the last item is the newest of its slot: which numbers of slots agree with that?
     step = ITEM_SIZE // SLOT_SIZE
     most = (room - ITEM_SIZE * count) // SLOT_SIZE
@@ -138,23 +136,6 @@ def guess_sizes(data: Bytes | bytes | memoryview) -> tuple[int, int] | None:
     fits[fits] = words[HEADER_SIZE // SLOT_SIZE + hashes[fits] % tried[fits]] == count - 1
     for slots in tried[fits].tolist():
         items = (room - SLOT_SIZE * slots) // ITEM_SIZE
-        if _first_items_fit(raw, slots, items):
+        if first_items_fit(lambda at, length: raw[at : at + length].tobytes(), slots, items):
             return slots, items
     return None
-
-
-def _first_items_fit(raw: Bytes, slots: int, items: int) -> bool:
-    """Whether the first items link to those before them, and their slots hold these or newer ones."""
-    view = open_index(raw, slots, items)
-    first = view.read(0, _LOOKED_AT)
-    table = list(zip(first.key_hash.tolist(), first.place.tolist(), first.prev.tolist(), strict=True))
-    if len(table) < 2 or table[0] != (0, 0, 0) or table[1] == (0, 0, 0):
-        return False
-    newest: dict[int, int] = {}
-    for number, (key_hash, place, prev) in enumerate(table[1:], 1):
-        if (key_hash, place, prev) == (0, 0, 0):
-            break
-        if key_hash < 0 or place < 0 or newest.get(key_hash % slots, 0) != prev:
-            return False
-        newest[key_hash % slots] = number
-    return all(number <= int(view.heads(slot, 1)[0]) < items for slot, number in newest.items())

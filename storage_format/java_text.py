@@ -1,6 +1,6 @@
 """Text as Java decodes and hashes it: ``new String(bytes, UTF_8)`` and ``String.hashCode`` over raw UTF-8 bytes.
 
-Java and Python differ on malformed input (ED A0 80 is one U+FFFD in Java, three in Python), so hashes would differ too.
+For the record loops: compiled. Text that is a Python string already: ``java_string``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storage_format.java_string import java_text as java_text
 from storage_format.jit import inlined, jit
 
 REPLACEMENT: Final = 0xFFFD
@@ -133,16 +134,3 @@ def parse_number(data: npt.NDArray[np.uint8], start: int, end: int, low: int, hi
             return False, 0
         value -= digit
     return True, value if negative else -value
-
-
-def java_text(raw: bytes) -> str:
-    """``new String(raw, UTF_8)`` as a Python string (no lone surrogates can come of it)."""
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        data = np.frombuffer(raw, dtype=np.uint8)
-        points, at = [], 0
-        while at < len(raw):
-            point, at = decode_at(data, at, len(raw))
-            points.append(chr(point))
-        return "".join(points)

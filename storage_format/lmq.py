@@ -12,7 +12,8 @@ from storage_format import record as r
 from storage_format import walk_state as w
 from storage_format.java_text import decode_at, parse_number
 from storage_format.jit import jit
-from storage_format.names import BATCH, LMQ, PLAIN, SEEN, SLASH, NameArrays, find_name
+from storage_format.name_table import NameArrays, find_name
+from storage_format.names import BATCH, LMQ, PLAIN, SEEN, SLASH
 from storage_format.walk_state import INT64_MAX
 
 _COMMA: Final = 0x2C

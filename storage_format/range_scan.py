@@ -13,7 +13,7 @@ from storage_format import record as r
 from storage_format import walk_state as w
 from storage_format.digest import ChunkDigests
 from storage_format.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, TOTAL, addresses_extra, find_record, int16_at, int32_at
-from storage_format.names import NameTable
+from storage_format.name_table import NameTable
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.walk import WalkOptions, walk
 from storage_format.window import ReadInto, View, Window

@@ -29,6 +29,7 @@ from storage_format.frame import (
 from storage_format.java_text import java_hash, parse_number, signed32
 from storage_format.jit import inlined, jit
 from storage_format.lmq import check_lmq, dispatch_lmq
+from storage_format.name_table import NameArrays, find_name
 from storage_format.names import (
     BATCH,
     DISPATCHES,
@@ -37,8 +38,6 @@ from storage_format.names import (
     SCHEDULE,
     SEEN,
     TOPIC,
-    NameArrays,
-    find_name,
 )
 from storage_format.walk_state import (
     BATCHES,

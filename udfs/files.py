@@ -16,25 +16,24 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final
-
-import numpy as np
-import numpy.typing as npt
-from pyarrow import fs as pafs
+from typing import TYPE_CHECKING, Any, Final
 
 from storage_format.errors import InputError
 from storage_format.names import escape
 
-Buffer = bytes | memoryview | npt.NDArray[Any]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from pyarrow import fs as pafs
+
+    Buffer = bytes | memoryview | npt.NDArray[Any]
+
+# numpy and pyarrow are imported where they are needed: a command that reads a few pages of local files must not wait for them.
 _MADV_POPULATE_READ: Final = 22
 """Linux 5.14 and later; Python has no name for it."""
 FILE, FOLDER, OTHER, ABSENT = "file", "folder", "other", "absent"
-_KINDS: Final = {
-    pafs.FileType.File: FILE,
-    pafs.FileType.Directory: FOLDER,
-    pafs.FileType.NotFound: ABSENT,
-    pafs.FileType.Unknown: OTHER,
-}
+_KINDS: Final = {"File": FILE, "Directory": FOLDER, "NotFound": ABSENT, "Unknown": OTHER}
+"""by the name of ``pyarrow.fs.FileType``"""
 _REMOVE_ATTEMPTS: Final = 3
 
 
@@ -49,9 +48,16 @@ class Entry:
     modified: int
 
 
+def is_remote(path: str) -> bool:
+    """Whether a path is a URI."""
+    return "://" in path
+
+
 def _resolve(path: str) -> tuple[pafs.FileSystem | None, str]:
     """The file system of a URI, or None for local files, and the path there."""
-    if "://" in path:
+    if is_remote(path):
+        from pyarrow import fs as pafs
+
         system, inner = pafs.FileSystem.from_uri(path)
         return system, str(inner)
     return None, os.path.abspath(path)
@@ -74,7 +80,7 @@ def join(folder: str, *names: str) -> str:
 
 
 def _entry(info: pafs.FileInfo, path: str) -> Entry:
-    return Entry(info.base_name, path, _KINDS[info.type], info.size or 0, info.mtime_ns or 0)
+    return Entry(info.base_name, path, _KINDS[info.type.name], info.size or 0, info.mtime_ns or 0)
 
 
 def _local_entry(path: str) -> Entry:
@@ -102,6 +108,8 @@ def listing(folder: str) -> list[Entry]:
     system, inner = _resolve(folder)
     if system is None:
         return [_local_entry(join(folder, name)) for name in sorted(os.listdir(inner))]
+    from pyarrow import fs as pafs
+
     infos = system.get_file_info(pafs.FileSelector(inner))
     return sorted((_entry(info, join(folder, info.base_name)) for info in infos), key=lambda e: e.name)
 
@@ -133,7 +141,9 @@ class Reader:
 
     def read_into(self, at: int, out: npt.NDArray[np.uint8]) -> None:
         """Fill ``out`` from byte ``at`` on. Raises InputError when the file ends before."""
-        view = out.data
+        self._fill(at, out.data)
+
+    def _fill(self, at: int, view: memoryview) -> None:
         if self._file is not None:
             self._file.seek(at)
         while len(view):
@@ -164,6 +174,8 @@ class Reader:
             mapped.madvise(_MADV_POPULATE_READ)
         except (OSError, ValueError):
             return None
+        import numpy as np
+
         return np.frombuffer(mapped, np.uint8)[at - low :]
 
     def size(self) -> int:
@@ -173,9 +185,9 @@ class Reader:
             return os.fstat(self._handle).st_size
 
     def read(self, at: int, count: int) -> bytes:
-        out = np.empty(count, np.uint8)
-        self.read_into(at, out)
-        return out.tobytes()
+        out = bytearray(count)
+        self._fill(at, memoryview(out))
+        return bytes(out)
 
     def __enter__(self) -> Reader:
         return self
@@ -215,7 +227,7 @@ def remove_tree(path: str) -> None:
     """Remove a folder or file; nothing happens when there is none. Symbolic links are not followed. Raises nothing."""
     system, inner = _resolve(path)
     if system is not None:
-        if system.get_file_info(inner).type == pafs.FileType.Directory:
+        if _KINDS[system.get_file_info(inner).type.name] == FOLDER:
             system.delete_dir(inner)
         return
     for _ in range(_REMOVE_ATTEMPTS):
@@ -257,7 +269,7 @@ class Writer:
             self._stream = self._system.open_output_stream(self._temporary)
 
     def write_at(self, at: int, data: Buffer) -> None:
-        view = (data.data if isinstance(data, np.ndarray) else memoryview(data)).cast("B")
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]  # numpy shows its buffers to mypy from 3.12 on
         if at > self._at:
             self._skip_to(at)
         self.written += len(view)

@@ -6,6 +6,7 @@ import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -237,7 +238,7 @@ def test_files_of_another_size() -> None:
             open_index(bytes(whole), slots, items)
 
 
-def look(content: bytes | bytearray, key: str, **limits: int) -> Lookup:
+def look(content: bytes | bytearray, key: str, **limits: Any) -> Lookup:
     header = IndexHeader.from_bytes(bytes(content[:40]))
     return lookup(reader(content), lookup_header(header, SLOTS, ITEMS), key_hash(key), **limits)
 

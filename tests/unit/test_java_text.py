@@ -6,6 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from storage_format.java_string import key_hash as plain_key_hash
+from storage_format.java_string import string_hash
 from storage_format.java_text import index_hash, java_hash, java_text, parse_number, signed32
 from tests.reference import java
 from tests.reference.index_file import key_hash
@@ -30,6 +32,7 @@ def test_decodes_as_java(raw: bytes) -> None:
 def test_hashes_what_java_decodes(raw: bytes) -> None:
     data, start, end = embedded(raw)
     assert signed32(java_hash(data, start, end, 0)) == java.hash_code(java.decode_utf8(raw))
+    assert string_hash(java_text(raw)) == java.hash_code(java.decode_utf8(raw))
 
 
 @given(JAVA_BYTES, JAVA_BYTES)
@@ -40,6 +43,7 @@ def test_a_hash_goes_on_from_the_topics(topic: bytes, key: bytes) -> None:
     data, start, end = embedded(key)
     text = java.decode_utf8(topic) + "#" + java.decode_utf8(key)
     assert index_hash(java_hash(data, start, end, seed)) == key_hash(text)
+    assert plain_key_hash(java_text(topic), java_text(key)) == key_hash(text)
 
 
 @given(st.integers(-(2**31), 2**31 - 1))
@@ -59,7 +63,7 @@ def test_hashes_that_are_known() -> None:
 
     assert hashed("") == 0
     assert hashed("Aa") == hashed("BB") == 2112
-    assert hashed("polygenelubricants") == -(2**31)
+    assert hashed("polygenelubricants") == string_hash("polygenelubricants") == -(2**31)
     assert hashed("hello") == 99162322
     assert hashed("😀") == 0xD83D * 31 + 0xDE00
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from storage_format import names as n
 from storage_format.java_text import signed32
+from storage_format.name_table import NameTable, find_name
 from tests.reference import java
 from tests.reference.names import is_plain_component, lmq_applies
 from tests.reference.settings import Settings
@@ -21,14 +22,14 @@ LMQ_PROPERTIES = {"INNER_MULTI_DISPATCH": "q", "INNER_MULTI_QUEUE_OFFSET": "0"}
 SPECIAL = [b"SCHEDULE_TOPIC_XXXX", b"%RETRY%g", b"rmq_sys_x", b"%LMQ%q", b"%LMQ%a/b", b"..", b"TopicA", b"", b"\0", b"a b"]
 
 
-def find(table: n.NameTable, raw: bytes) -> int:
+def find(table: NameTable, raw: bytes) -> int:
     data, start, end = embedded(raw)
-    return n.find_name(table.arrays, data, start, end)
+    return find_name(table.arrays, data, start, end)
 
 
 @given(st.lists(st.one_of(JAVA_BYTES, st.sampled_from(SPECIAL)), unique=True, max_size=20), st.sampled_from(["5.3", "4.9"]))
 def test_what_is_known_of_a_name(raws: list[bytes], version: str) -> None:
-    table = n.NameTable(version, (), ())
+    table = NameTable(version, (), ())
     for entry, raw in enumerate(raws):
         assert find(table, raw) == -1
         assert table.add(raw) == entry
@@ -50,7 +51,7 @@ def test_what_is_known_of_a_name(raws: list[bytes], version: str) -> None:
 
 
 def test_two_spellings_of_one_text_share_an_entry() -> None:
-    table = n.NameTable("5.3", (), ())
+    table = NameTable("5.3", (), ())
     lone, replacement, other = (table.add(raw) for raw in (b"x\xed\xa0\x80", "x\ufffd".encode(), b"x"))
     assert table.arrays.canonical[[lone, replacement, other]].tolist() == [lone, lone, other]
 
@@ -60,7 +61,7 @@ GLOBS = st.lists(st.sampled_from(["*", "a*", "*b", "[ab]*", "a?", "%RETRY%*", "A
 
 @given(GLOBS, GLOBS, st.text(alphabet="abA%", max_size=3))
 def test_filters(include: tuple[str, ...], exclude: tuple[str, ...], name: str) -> None:
-    table = n.NameTable("5.3", include, exclude)
+    table = NameTable("5.3", include, exclude)
     wanted = Settings(include_topic=include, exclude_topic=exclude).wants(name)
     assert bool(table.arrays.flags[table.add(name.encode())] & n.INCLUDED) == wanted
 
@@ -69,7 +70,7 @@ def test_filters(include: tuple[str, ...], exclude: tuple[str, ...], name: str) 
 def test_grows(seed: int, count: int) -> None:
     rng = random.Random(seed)
     raws = [b"%d-" % k + rng.randbytes(rng.choice((0, 3, 40, 3000 if k % 500 == 0 else 9))) for k in range(count)]
-    table = n.NameTable("5.3", (), ())
+    table = NameTable("5.3", (), ())
     assert [table.add(raw) for raw in raws] == list(range(count))
     assert [find(table, raw) for raw in raws] == list(range(count))
     assert find(table, b"never met") == -1
@@ -78,7 +79,7 @@ def test_grows(seed: int, count: int) -> None:
 
 def test_the_hash_table_grows_in_step_with_the_names() -> None:
     """A broker with many light message queues has 100,000s of names: their table must stay a table of that size."""
-    table = n.NameTable("5.3", (), ())
+    table = NameTable("5.3", (), ())
     for k in range(20_000):
         table.add(b"%%LMQ%%%d" % k)
     slots = len(table.arrays.slots)

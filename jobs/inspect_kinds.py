@@ -1,0 +1,62 @@
+"""Which kind a file of a store is: by the folders it lies in, its name, and at last by what it begins with."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from typing import Final
+
+from storage_format import record as r
+from storage_format.errors import InputError
+from storage_format.index_header import HEADER_SIZE, IndexHeader
+from storage_format.names import escape
+from udfs.pages import Pages
+
+SEGMENT: Final = "segment"
+QUEUE: Final = "consumequeue"
+BATCH: Final = "batchconsumequeue"
+INDEX: Final = "index"
+CHECKPOINT: Final = "checkpoint"
+KINDS: Final = (SEGMENT, QUEUE, BATCH, INDEX, CHECKPOINT)
+_MAGICS: Final = (r.MAGIC_V1, r.MAGIC_V2, r.MAGIC_BLANK)
+
+
+def kind_of(path: str) -> str:
+    """One of KINDS. Raises InputError where nothing tells, OSError where it cannot be read."""
+    folders = os.path.normpath(path if "://" in path else os.path.abspath(path)).split("/")
+    name, folders = folders[-1], folders[:-1]
+    if folders and folders[-1] == "index":
+        return INDEX
+    if len(folders) > 2 and folders[-3] in (QUEUE, BATCH):
+        return folders[-3]
+    if folders and folders[-1] == "commitlog":
+        return SEGMENT
+    if name == CHECKPOINT:
+        return CHECKPOINT
+    found = _by_content(path, name)
+    if found is None:
+        raise InputError(f"{escape(path)}: cannot tell its kind: give --kind {'|'.join(KINDS)}")
+    return found
+
+
+def _by_content(path: str, name: str) -> str | None:
+    pages = Pages(path)
+    try:
+        head, size = pages.read(0, HEADER_SIZE), pages.size
+    finally:
+        pages.close()
+    if len(head) < HEADER_SIZE:
+        return None
+    if struct.unpack_from(">i", head, 4)[0] in _MAGICS:
+        return SEGMENT
+    if re.fullmatch(r"[0-9]{20}", name):
+        # A queue's file: a unit's size stands at its byte 8; a batch unit begins with the same fields.
+        length = struct.unpack_from(">i", head, 8)[0]
+        if length > 0 and (size % 20 == 0) != (size % 46 == 0):
+            return QUEUE if size % 20 == 0 else BATCH
+        return None
+    header = IndexHeader.from_bytes(head)
+    if re.fullmatch(r"[0-9]{17}", name) and 0 <= header.begin_place <= header.end_place and header.index_count >= 0:
+        return INDEX
+    return None

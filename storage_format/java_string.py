@@ -1,0 +1,44 @@
+"""Text as Java sees it, in plain Python and without anything to compile: ``new String(bytes, UTF_8)``, ``String.hashCode``.
+
+Java and Python differ on malformed input (ED A0 80 is one U+FFFD in Java, three in Python), so hashes would differ too.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import Final
+
+_HANDLER: Final = "storage-format-java"
+
+
+def _as_java(error: UnicodeError) -> tuple[str, int]:
+    """One U+FFFD for what Java's ``String.decodeUTF8`` takes as one malformed sequence: a surrogate is one, not three."""
+    assert isinstance(error, UnicodeDecodeError)
+    raw, start = error.object, error.start
+    if raw[start] == 0xED and start + 1 < len(raw) and 0xA0 <= raw[start + 1] <= 0xBF:
+        whole = start + 2 < len(raw) and 0x80 <= raw[start + 2] <= 0xBF
+        return "\ufffd", start + (3 if whole else 2)
+    return "\ufffd", error.end
+
+
+codecs.register_error(_HANDLER, _as_java)
+
+
+def java_text(raw: bytes) -> str:
+    """``new String(raw, UTF_8)`` as a Python string (no lone surrogates can come of it)."""
+    return raw.decode("utf-8", _HANDLER)
+
+
+def string_hash(text: str) -> int:
+    """``String.hashCode``: over UTF-16 code units, signed 32 bits."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return value - 0x100000000 if value >= 0x80000000 else value
+
+
+def key_hash(topic: str, key: str) -> int:
+    """The hash under which an IndexFile keeps a key (``IndexFile.indexKeyHashMethod``): abs(-2147483648) counts as 0."""
+    value = abs(string_hash(f"{topic}#{key}"))
+    return 0 if value == 0x80000000 else value

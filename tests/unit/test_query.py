@@ -1,0 +1,412 @@
+"""``rmq-reindex query`` as a whole: what it prints, how it ends, and that it waits for nothing it does not need."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.cli import main
+from tests.tools.batch_log import MADE, batch
+from tests.tools.encode import EPOCH, ROLLBACK, Message
+from tests.tools.local_engine import local_build
+from tests.tools.log_writer import LogWriter, Put
+from tests.tools.make_log import random_log
+
+SIZES = {"cq_file_size": 400, "hash_slots": 7, "index_items": 40}
+
+
+def build(store: Path, **settings: Any) -> None:
+    """Put beside a commitlog what is built of it."""
+    out = store.parent / f"{store.name}-built"
+    summary = local_build(store, out, None, **(SIZES | settings))
+    assert summary.exit == 0, summary.error
+    for part in out.iterdir():
+        part.rename(store / part.name)
+
+
+def make(folder: Path, messages: list[Message], segment_size: int = 1 << 12, **settings: Any) -> list[Put]:
+    """A whole store of these messages."""
+    with LogWriter(folder / "commitlog", segment_size) as writer:
+        puts = [writer.append(message) for message in messages]
+    build(folder, **settings)
+    return puts
+
+
+def keyed(count: int, **more: Any) -> list[Message]:
+    """Messages of one queue, a second apart, each with a unique key, and a key that three share."""
+    return [
+        Message(
+            topic="T", body=f"body {k}".encode(), store_timestamp=EPOCH + 1000 * k,
+            properties={"UNIQ_KEY": f"u{k}", "KEYS": f"all k{k // 3}"}, **more,
+        )
+        for k in range(count)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Any:
+    """ask(store, words, status): (rows, what went to stderr)."""
+
+    def run(store: Path, words: str, status: int = 0) -> tuple[list[dict[str, Any]], str]:
+        assert main(["query", str(store), "--json", *words.split()]) == status
+        told = capsys.readouterr()
+        return [json.loads(line) for line in told.out.splitlines()], told.err
+
+    return run
+
+
+def places(rows: list[dict[str, Any]]) -> list[int]:
+    return [row["physicalOffset"] for row in rows]
+
+
+def test_every_way_to_ask(tmp_path: Path, ask: Any) -> None:
+    puts = make(tmp_path, keyed(60))
+    at = [put.offset for put in puts]
+    assert places(ask(tmp_path, "--topic T --key k5")[0]) == at[15:18]
+    assert places(ask(tmp_path, "--topic T --key u59")[0]) == at[59:]
+    assert places(ask(tmp_path, "--topic T --key all")[0]) == at
+    assert places(ask(tmp_path, "--topic T --key all --max 4")[0]) == at[-4:]
+    begin, end = EPOCH + 10_000, EPOCH + 20_000
+    assert places(ask(tmp_path, f"--topic T --key all --begin {begin} --end {end}")[0]) == at[10:21]
+    assert places(ask(tmp_path, f"--topic T --key all --begin {begin + 1} --end {end - 1} --max 3")[0]) == at[17:20]
+    assert places(ask(tmp_path, "--topic T --queue 0 --offset 7")[0]) == at[7:8]
+    assert places(ask(tmp_path, "--topic T --queue 0 --offset 57 --max 100")[0]) == at[57:]
+    assert places(ask(tmp_path, f"--topic T --queue 0 --time {EPOCH + 30_001} --max 2")[0]) == at[31:33]
+    assert places(ask(tmp_path, f"--topic T --queue 0 --time {EPOCH + 30_000} --scan")[0]) == at[30:31]
+    assert places(ask(tmp_path, "--topic T --queue 0 --time 2023-11-14T22:13:25Z")[0]) == at[5:6]
+    assert places(ask(tmp_path, f"--physical {at[9]}")[0]) == at[9:10]
+    assert places(ask(tmp_path, "--id u33")[0]) == places(ask(tmp_path, "--id u33 --topic T")[0]) == at[33:34]
+    row = ask(tmp_path, f"--physical {at[9]}")[0][0]
+    assert places(ask(tmp_path, f"--id {row['msgId'].lower()}")[0]) == at[9:10]
+    for words in ("--topic T --key nobody", "--topic U --key all", "--id nobody", "--topic T --queue 9 --offset 0"):
+        assert ask(tmp_path, words)[0] == []
+    assert "0 to 59" in ask(tmp_path, "--topic T --queue 0 --offset 60")[1]
+    assert "0 to 59" in ask(tmp_path, f"--topic T --queue 0 --time {EPOCH + 10**9}")[1]
+
+
+def test_all_fields(tmp_path: Path, ask: Any) -> None:
+    make(tmp_path, keyed(2, born_host=("2001:db8::1", 80), flag=5, reconsume_times=2))
+    (row,) = ask(tmp_path, "--topic T --queue 0 --offset 1")[0]
+    properties = {"UNIQ_KEY": "u1", "KEYS": "all k0"}
+    expected = {
+        "topic": "T", "queueId": 0, "queueOffset": 1, "servedAt": 1, "storeTimestamp": EPOCH + 1000, "bornTimestamp": EPOCH,
+        "storeTime": "2023-11-14T22:13:21.000Z", "bornHost": "[2001:db8::1]:80", "storeHost": "10.0.0.9:10911", "version": 1,
+        "uniqueKey": "u1", "keys": ["all", "k0"], "tags": None, "flag": 5, "reconsumeTimes": 2, "kinds": [], "bodyLength": 6,
+        "properties": properties, "bodyFormat": "text", "body": "body 1", "bodyCrcMatches": True, "bodyTruncated": False,
+        "compression": None, "preparedTransactionOffset": 0, "sysFlag": 16, "bodyCrc": zlib.crc32(b"body 1") & 0x7FFFFFFF,
+    }  # fmt: skip
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_a_random_store(seed: int, tmp_path: Path, ask: Any) -> None:
+    """Every key of every record, by the index and by a scan; rollbacks are in neither."""
+    rng = random.Random(seed)
+    puts = random_log(tmp_path / "commitlog", seed, records=150)
+    build(tmp_path)
+    asked = 0
+    for put in rng.sample(puts, 40):
+        (row,) = ask(tmp_path, f"--physical {put.offset}")[0]
+        words = [row["uniqueKey"], *row["keys"]]
+        key = next((word for word in words if word and word.isprintable() and " " not in word), None)
+        if key is None or " " in row["topic"] or key.startswith("-"):
+            continue
+        asked += 1
+        found = [ask(tmp_path, f"--topic {row['topic']} --key {key} {more}")[0] for more in ("", "--scan")]
+        assert found[0] == found[1]
+        if put.message.sysflag & ROLLBACK != ROLLBACK:
+            assert put.offset in places(found[0])
+        assert all(one["topic"] == row["topic"] and key in (one["uniqueKey"], *one["keys"]) for one in found[0])
+    assert asked or len(puts) < 150
+
+
+def test_keys_with_one_hash(tmp_path: Path, ask: Any) -> None:
+    """Aa and BB have one hash; so have topic and key cut elsewhere."""
+    names = (("T", "Aa"), ("T", "BB"), ("T#x", "y"), ("T", "x#y"))
+    puts = make(tmp_path, [Message(topic=topic, properties={"KEYS": key}) for topic, key in names])
+    for (topic, key), put in zip(names, puts, strict=True):
+        assert places(ask(tmp_path, f"--topic {topic} --key {key}")[0]) == [put.offset]
+
+
+def test_times_of_the_index_are_not_trusted(tmp_path: Path, ask: Any) -> None:
+    """A clock that jumps, header times of all zeros, negative timeDiffs: the records say when they were stored."""
+    times = [0, 10**11, -(10**10), 5, 6, 10**11]
+    puts = make(tmp_path, [Message(topic="T", properties={"KEYS": "k"}, store_timestamp=EPOCH + time) for time in times])
+    for path in (tmp_path / "index").iterdir():
+        content = bytearray(path.read_bytes())
+        content[0:16] = bytes(16)
+        for item in range(1, 6):
+            at = 40 + 4 * 7 + 20 * item + 12
+            content[at : at + 4] = b"\xff" * 4
+        path.write_bytes(content)
+    for number, time in enumerate(times[1:5], 1):
+        moment = EPOCH + time
+        found = places(ask(tmp_path, f"--topic T --key k --begin {moment} --end {moment}")[0])
+        assert found == [puts[k].offset for k in range(6) if times[k] == time]
+        assert puts[number].offset in found
+
+
+# -- bodies -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "how", "expected"),
+    [
+        (b"text \xd0\xba", "text", ("text", "text к")),
+        (b"\xff\x00", "text", ("hex", "ff00")),
+        (b'{"a": [1, null]}', "json", ("json", {"a": [1, None]})),
+        (b'{"a": [1, null]', "json", ("text", '{"a": [1, null]')),
+        (b"[1e999]", "json", ("text", "[1e999]")),
+        (b"[NaN]", "json", ("text", "[NaN]")),
+        (b"[" * 100_000, "json", ("text", "[" * 100_000)),
+        (b"9" * 5000, "json", ("text", "9" * 5000)),
+        (b'"\\ud800"', "json", ("json", "\ud800")),
+        (b"\xff", "json", ("hex", "ff")),
+        (b"abc", "hex", ("hex", "616263")),
+        (b"", "text", ("text", "")),
+    ],
+)
+def test_bodies(body: bytes, how: str, expected: tuple[str, Any], tmp_path: Path, ask: Any) -> None:
+    make(tmp_path, [Message(body=body)], segment_size=1 << 18)
+    (row,) = ask(tmp_path, f"--physical 0 --body {how}")[0]
+    assert (row["bodyFormat"], row["body"]) == expected
+
+
+def test_no_body(tmp_path: Path, ask: Any) -> None:
+    make(tmp_path, keyed(1))
+    (row,) = ask(tmp_path, "--physical 0 --body none")[0]
+    assert "body" not in row
+    assert row["bodyLength"] == 6
+
+
+def test_packed_bodies_and_bombs(tmp_path: Path, ask: Any) -> None:
+    bomb = zlib.compress(bytes(50 << 20))
+    broken = bytearray(zlib.compress(b"hello" * 100))
+    broken[-10] ^= 1
+    bodies = [zlib.compress(b"hello"), bomb, bytes(broken), b"junk"]
+    puts = make(tmp_path, [Message(body=body, sysflag=1) for body in bodies], segment_size=1 << 17)
+    rows = [ask(tmp_path, f"--physical {put.offset} --body-max 1000") for put in puts]
+    assert [row["body"] for (row,), _ in rows][:2] == ["hello", "\0" * 1000]
+    assert [row["bodyTruncated"] for (row,), _ in rows] == [False, True, True, True]
+    assert ["ZLIB" in told for _, told in rows] == [False, False, True, True]
+
+
+def test_a_wrong_crc_is_told(tmp_path: Path, ask: Any) -> None:
+    make(tmp_path, [Message(body=b"x", body_crc=1)], crc="none")
+    (row,), told = ask(tmp_path, "--physical 0")
+    assert (row["bodyCrcMatches"], "CRC" in told) == (False, True)
+
+
+# -- what is broken ---------------------------------------------------------------------------------------------------------
+
+
+def test_no_index(tmp_path: Path, ask: Any) -> None:
+    puts = make(tmp_path, keyed(9))
+    shutil.rmtree(tmp_path / "index")
+    rows, told = ask(tmp_path, "--topic T --key k1", 1)
+    assert rows == []
+    assert "--scan" in told
+    assert "build --only index" in told
+    for words in ("--topic T --key k1 --scan", "--topic T --key k1 --scan --max 3"):
+        assert places(ask(tmp_path, words)[0]) == [put.offset for put in puts[3:6]]
+    assert places(ask(tmp_path, "--id u4 --scan")[0]) == [puts[4].offset]
+
+
+def test_segments_that_are_gone(tmp_path: Path, ask: Any) -> None:
+    """The first expired: told, no error. One in the middle lost: what was asked for may have been there."""
+    puts = make(tmp_path, keyed(120))
+    segments = sorted((tmp_path / "commitlog").iterdir())
+    assert len(segments) > 3
+    segments[0].unlink()
+    left = [put.offset for put in puts if put.offset >= 1 << 12]
+    rows, told = ask(tmp_path, "--topic T --key all")
+    assert (places(rows), "expired" in told) == (left, True)
+    assert ask(tmp_path, "--topic T --key u0")[0] == []
+    assert places(ask(tmp_path, f"--topic T --queue 0 --time {EPOCH}")[0]) == left[:1]
+    segments[2].unlink()
+    gone = next(k for k, put in enumerate(puts) if put.offset >= 2 << 12)
+    rows, told = ask(tmp_path, f"--topic T --key u{gone}", 1)
+    assert (rows, "missing" in told) == ([], True)
+    rows, told = ask(tmp_path, f"--topic T --queue 0 --offset {gone - 1} --max 2")
+    assert (len(rows), "missing" in told) == (1, True)
+
+
+def test_torn_files(tmp_path: Path, ask: Any) -> None:
+    puts = make(tmp_path, keyed(60))
+    last = max((tmp_path / "commitlog").iterdir())
+    with last.open("r+b") as file:
+        file.truncate(puts[-1].offset - int(last.name) + 50)
+    rows, told = ask(tmp_path, "--topic T --key all")
+    assert places(rows) == [put.offset for put in puts[:-1]]
+    assert "impossible record size" in told
+    newest = max((tmp_path / "index").iterdir())
+    with newest.open("r+b") as file:
+        file.truncate(100)
+    rows, told = ask(tmp_path, "--topic T --key all")
+    assert "IndexFile" in told or "wrong size" in told or "bytes" in told
+    assert set(places(rows)) < {put.offset for put in puts}
+    queue = tmp_path / "consumequeue" / "T" / "0"
+    (queue / f"{400:020d}").unlink()
+    rows, told = ask(tmp_path, "--topic T --queue 0 --offset 0 --max 60")
+    assert places(rows) == [put.offset for put in [*puts[:20], *puts[40:59]]]
+    assert "offsets 20 to 39" in told
+    (queue / "notes.txt").write_text("x")
+    assert "notes.txt" in ask(tmp_path, "--topic T --queue 0 --offset 0")[1]
+
+
+def test_broken_chains(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Random bytes in the index: what is found is right, and nothing hangs."""
+    rng = random.Random(seed)
+    puts = make(tmp_path, keyed(60))
+    whole = {path: path.read_bytes() for path in (tmp_path / "index").iterdir()}
+    for _ in range(25):
+        for path, content in whole.items():
+            spoilt = bytearray(content)
+            for _ in range(rng.randrange(4)):
+                at = rng.randrange(len(spoilt))
+                spoilt[at : at + 4] = rng.choice((rng.randbytes(4), bytes([0, 0, 0, rng.randrange(60)])))[: len(spoilt) - at]
+            path.write_bytes(spoilt)
+        k = rng.randrange(60)
+        assert main(["query", str(tmp_path), "--json", "--topic", "T", "--key", f"u{k}"]) in (0, 1)
+        found = [json.loads(line)["physicalOffset"] for line in capsys.readouterr().out.splitlines()]
+        assert found in ([], [puts[k].offset])
+
+
+def test_sizes_of_the_index(tmp_path: Path, ask: Any) -> None:
+    """Told by the files; a broker's last file is not full; wrong ones that are given find nothing, or say so."""
+    puts = make(tmp_path, keyed(60), checkpoint="broker")
+    assert len(ask(tmp_path, "--topic T --key all")[0]) == 60
+    for path in sorted((tmp_path / "index").iterdir())[:-1]:
+        path.unlink()
+    rows, _ = ask(tmp_path, "--topic T --key all --hash-slots 7 --index-items 40")
+    assert places(rows) == [put.offset for put in puts][-len(rows) :]
+    assert rows
+    assert ask(tmp_path, "--topic T --key all")[0] == rows
+
+
+def test_index_files_of_two_sizes(tmp_path: Path, ask: Any) -> None:
+    """A broker whose settings were changed: what each file says of itself counts."""
+    puts = make(tmp_path / "old", keyed(60), checkpoint="broker")
+    make(tmp_path / "new", keyed(60), hash_slots=11, index_items=100)
+    old, new = (sorted((tmp_path / name / "index").iterdir()) for name in ("old", "new"))
+    old[-1].unlink()
+    for path in new[1:]:
+        path.rename(tmp_path / "old" / "index" / path.name)
+    rows, told = ask(tmp_path / "old", "--topic T --key all")
+    assert (places(rows), told) == ([put.offset for put in puts], "")
+
+
+def test_an_encoding_that_lacks_letters(tmp_path: Path) -> None:
+    make(tmp_path, [Message(topic="Тема", body="ключ".encode(), properties={"KEYS": "k"})])
+    for words in (
+        ["query", str(tmp_path), "--physical", "0"],
+        ["inspect", str(tmp_path / "commitlog" / f"{0:020d}"), "--records"],
+    ):
+        command = [sys.executable, "-m", "jobs.cli", *words]
+        done = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"\\u0422" in done.stdout
+
+
+def test_batch_queues(tmp_path: Path, ask: Any) -> None:
+    puts = make(tmp_path, [batch(base, 5) for base in range(0, 50, 5)], **MADE)
+    assert places(ask(tmp_path, "--topic BatchA --queue 0 --offset 17")[0]) == [puts[3].offset]
+    assert places(ask(tmp_path, "--topic BatchA --queue 0 --offset 17 --max 8")[0]) == [puts[3].offset, puts[4].offset]
+    assert ask(tmp_path, "--topic BatchA --queue 0 --offset 50")[0] == []
+    (row,) = ask(tmp_path, "--topic BatchA --queue 0 --offset 44")[0]
+    assert (row["servedAt"], row["kinds"]) == (40, ["need-unwrap", "inner-batch"])
+
+
+def test_a_store_by_uri(tmp_path: Path, ask: Any) -> None:
+    """Through pyarrow.fs, as a remote one: the same rows."""
+    puts = make(tmp_path, keyed(60))
+    uri = f"file://{tmp_path}"
+    for words in ("--topic T --key k7", "--topic T --queue 0 --offset 9 --max 3", f"--physical {puts[4].offset}", "--id u5"):
+        rows, told = ask(uri, words)
+        assert (rows, told) == ask(tmp_path, words)
+        assert rows
+
+
+# -- how it ends ------------------------------------------------------------------------------------------------------------
+
+
+WRONG = """
+--key k
+--topic T
+--topic T --key k --physical 1
+--topic T --queue 0
+--topic T --queue 0 --offset 1 --time 2
+--topic T --offset 1
+--physical -1
+--topic T --queue -1 --offset 0
+--topic T --key k --max 0
+--physical 1 --begin 2
+--topic ../x --queue 0 --offset 0
+--topic T --key k --begin yesterday
+--physical 1 --body all
+--physical 1 --body-max -1
+--topic T --key k --hash-slots 5
+--topic T --key k --hash-slots 0 --index-items 5
+--physical 99999999999999999999
+"""
+
+
+@pytest.mark.parametrize("words", WRONG.splitlines())
+def test_usage(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["query", str(tmp_path), *words.split()]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+
+
+def test_no_store(tmp_path: Path, ask: Any) -> None:
+    assert "is no folder" in ask(tmp_path / "nowhere", "--physical 0", 1)[1]
+    assert "commitlog" in ask(tmp_path, "--physical 0", 1)[1]
+
+
+def test_a_uri_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["query", "nowhere://x/y", "--physical", "0"], ["inspect", "nowhere://x/y"]):
+        assert main(command) == 1
+        told = capsys.readouterr().err
+        assert (told.startswith("error: "), told.count("\n")) == (True, 1)
+
+
+def test_a_table_shows_no_controls_and_takes_nothing_for_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b[31m[red]\u202e\r\n\x07"
+    messages = [Message(topic="T", body=evil.encode(), properties={"KEYS": "k", "p": evil, evil: "v"}) for _ in range(2)]
+    make(tmp_path, messages)
+    for words in ("--physical 0", "--topic T --key k"):
+        assert main(["query", str(tmp_path), *words.split()]) == 0
+        shown = capsys.readouterr().out
+        assert "\\x1b[31m[red]\\u202e" in shown.replace("\n", "").replace(" ", "")
+        assert all(c.isprintable() or c == "\n" for c in shown)
+
+
+def test_it_waits_for_nothing_it_does_not_need(tmp_path: Path) -> None:
+    """Neither what compiles nor Spark, Arrow, pandas and numpy; rich for tables alone."""
+    make(tmp_path, keyed(9))
+    heavy = ("numba", "llvmlite", "pyspark", "pandas", "pyarrow", "numpy", "delta", "rich")
+    code = (
+        "import sys; from jobs.cli import main; status = main(sys.argv[1:]); "
+        f"print(sorted(set(sys.modules) & set({heavy!r})), file=sys.stderr); sys.exit(status)"
+    )
+    for words in ("--topic T --key k1", "--topic T --queue 0 --offset 1 --json", "--id u1 --json"):
+        command = [sys.executable, "-c", code, "query", str(tmp_path), *words.split()]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr.strip()) == (0, "[]" if "--json" in words else "['rich']")
+    command = [sys.executable, "-c", code, "inspect", str(tmp_path / "checkpoint"), "--json"]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stderr.strip() == "[]"
+
+
+def test_whoever_reads_may_stop(tmp_path: Path) -> None:
+    make(tmp_path, keyed(200), segment_size=1 << 15)
+    command = f"{sys.executable} -m jobs.cli query {tmp_path} --topic T --key all --json | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stdout.splitlines()), done.stderr) == (0, 1, "")
