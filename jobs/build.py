@@ -7,8 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from jobs import output
 from jobs.build_options import parse_settings
 from jobs.failures import JVM_GONE, Interrupts, one_line
+from jobs.segments import list_segments
 from jobs.summary import WARNING_LINES_MAX, Summary
 from storage_format.errors import ReindexError
 from storage_format.names import escape
@@ -24,6 +26,9 @@ def build(arguments: Sequence[str]) -> int:
     job: Build | None = None
     try:
         settings = parse_settings(arguments)
+        # A wrong path is told before a JVM is started.
+        output.check_places(list(settings.inputs), settings.out, settings.overwrite)
+        list_segments(settings.roots, settings.segment_size)
         from jobs.session import starting
 
         with interrupts, contextlib.nullcontext() if settings.dry_run else starting(settings.master):

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jobs.times import parse_time as parse_time
-from storage_format.batch_queue import BATCH_UNIT_SIZE
-from storage_format.consume_queue import UNIT_SIZE
 from storage_format.errors import UsageError
-from storage_format.frame import CRC_ALL, CRC_BODY, CRC_NONE
-from storage_format.walk_state import INT64_MAX
+from storage_format.record import CRC_ALL, CRC_BODY, CRC_NONE, INT64_MAX
+from storage_format.unit_layout import BATCH_UNIT_SIZE, UNIT_SIZE
 
 PARTS: Final = ("consumequeue", "index", "checkpoint")
 DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"

@@ -11,7 +11,7 @@ from typing import Final
 
 from storage_format import record as r
 from storage_format.range_summary import RangeSpec, RangeSummary
-from storage_format.walk_state import INT64_MAX
+from storage_format.record import INT64_MAX
 
 TORN_TAIL_MAX: Final = 16 << 20
 """Damage with no good record after it, at most so far before the last byte that is not zero, is a torn tail."""

@@ -16,13 +16,14 @@ from storage_format.crc32 import LOW31, crc32
 from storage_format.crc_ranges import crc32_of_range, prefix_sums
 from storage_format.jit import allocating, inlined, jit
 from storage_format.properties import CRC32, NAMES, scan_properties
+from storage_format.record import CRC_ALL as CRC_ALL
+from storage_format.record import CRC_BODY as CRC_BODY
+from storage_format.record import CRC_NONE as CRC_NONE
 
 # Fields of a record found, in the int64 array ``rec``; positions are indexes into the data.
 TOTAL, QUEUE_ID, QUEUE_OFFSET, SYS_FLAG, STORE_TIME, TOPIC_START, TOPIC_END, PROPS_START, PROPS_END, VERSION = range(10)
 REC_SIZE: Final = 10
 SPANS_SIZE: Final = 2 * len(NAMES)
-
-CRC_NONE, CRC_BODY, CRC_ALL = range(3)
 
 
 @inlined

@@ -26,6 +26,9 @@ from __future__ import annotations
 
 from typing import Final
 
+INT64_MAX: Final = 2**63 - 1
+CRC_NONE, CRC_BODY, CRC_ALL = range(3)
+"""Which checksums are verified: none, the body's, the whole record's as well where it has one"""
 MAGIC_V1: Final = -626843481
 """``MessageDecoder.MESSAGE_MAGIC_CODE``"""
 MAGIC_V2: Final = -626843477

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from storage_format.java_text import index_hash
 from storage_format.jit import inlined, jit
-
-INT64_MAX: Final = 2**63 - 1
+from storage_format.record import INT64_MAX as INT64_MAX
 
 # What the loop keeps between calls, in the int64 array ``state``.
 (
