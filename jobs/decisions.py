@@ -14,6 +14,7 @@ from storage_format import record as r
 from storage_format.chain import Chain, Hole, Segment
 from storage_format.errors import RefusedError
 from storage_format.names import escape
+from storage_format.queue_order import BREAKS_MAX
 from storage_format.range_scan import HOLES_MAX
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
@@ -115,6 +116,12 @@ def _judge(
         words += scan.engine.reduce(schemas.BATCH_RUNS, scan.left_out(accepted), None, judge)
     said = [json.loads(word) for word in words]
     odd = sorted((word for word in said if "topic" in word), key=lambda w: (w["topic"], w["queue"]))
+    for word in odd:
+        if "breaks" in word:
+            raise RefusedError(
+                f"queue {escape(word['topic'])}/{word['queue']}: its offsets break {word['breaks']} times"
+                f" (at most {BREAKS_MAX:,}): is this a commitlog? Choose --exclude-topic for its topic"
+            )
     return odd, sum(word["pre_blank"] for word in said if "topic" not in word)
 
 
