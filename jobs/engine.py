@@ -48,10 +48,11 @@ class SparkEngine:
         self._partitions = 1
 
     def buckets(self, wanted: int) -> tuple[int, ...]:
-        asked = self._spark.conf.get("spark.reindex.buckets", None)
-        count = int(asked) if asked else max(self.cores, wanted)
-        self._partitions = session.shuffle_partitions(self._spark, count)
-        return session.bucket_keys(count, self._partitions)
+        asked = int(self._spark.conf.get("spark.reindex.buckets", None) or 0)
+        self._partitions, count = session.plan_shuffle(
+            asked or max(self.cores, wanted), self.cores, session.asked_partitions(self._spark)
+        )
+        return session.bucket_keys(asked or count, self._partitions)
 
     def _over(self, function: Batches, count: int, ddl: str) -> DataFrame:
         return self._spark.range(0, count, 1, count).mapInArrow(lambda batches: function(iter(batches)), ddl)
@@ -70,7 +71,8 @@ class SparkEngine:
         for frame in self._frames[1:]:
             rows = rows.union(frame.filter(F.col("kind") == kind))
         if left_out:
-            rows = rows.filter(~F.col("range").isin(left_out))
+            # One text: isin() calls the JVM for each number, and most of a log may be left out behind damage.
+            rows = rows.filter(f"range NOT IN ({','.join(map(str, left_out))})")
         if before is not None:
             rows = rows.mapInArrow(lambda batches: before(iter(batches)), schemas.ROWS_DDL)
         rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "place")
