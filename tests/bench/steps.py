@@ -17,7 +17,8 @@ SAMPLE_SECONDS = 0.005
 def own_memory(process: int | str = "self") -> int:
     """Bytes of memory of its own that a process has now; mapped files, which are the page cache's, do not count."""
     status = Path(f"/proc/{process}/status").read_text(encoding="ascii", errors="replace")
-    return int(status.partition("RssAnon:")[2].split()[0]) * 1024
+    # A process that has ended and not been asked for its status has none.
+    return int((status.partition("RssAnon:")[2].split() or ["0"])[0]) * 1024
 
 
 @dataclass
