@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import heapq
 import json
-import uuid
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any, Final
 
 from jobs import __version__
+from jobs.parts import entries, few_parts, joined
 from jobs.segments import Commitlog
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
@@ -23,9 +22,6 @@ from storage_format.walk_state import INT64_MAX
 from udfs import files
 from udfs.stage import Stage
 
-FAN_IN: Final = 256
-"""Parts that are merged, and so held open, at once."""
-_PIECES: Final = 1 << 12
 _PATH: Final = b'{"path": "'
 
 
@@ -47,35 +43,10 @@ def inputs(log: Commitlog, summaries: Iterable[RangeSummary], until: int) -> lis
     ]
 
 
-def _entries(part: str) -> Iterator[tuple[str, bytes]]:
-    """Each line of a part behind the path that it is sorted by."""
-    for line in files.lines(part):
-        path, _, _ = line.removeprefix(_PATH).partition(b'"')
-        # Only text with something escaped needs a parser.
-        yield json.loads(line)["path"] if b"\\" in path else path.decode(), line
-
-
-def _few_parts(stage: Stage, parts: list[str]) -> list[str]:
-    """The parts merged by groups, until they are few enough to be open all at once."""
-    while len(parts) > FAN_IN:
-        merged = []
-        for low in range(0, len(parts), FAN_IN):
-            group = parts[low : low + FAN_IN]
-            path = files.join(stage.parts, f"merged-{uuid.uuid4().hex}")
-            lines = (line + b"\n" for _, line in heapq.merge(*(_entries(part) for part in group)))
-            files.write_bytes(stage.temporary, path, _joined(lines))
-            for part in group:
-                files.remove_tree(part)
-            merged.append(path)
-        parts = merged
-    return parts
-
-
-def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Many small pieces as few larger ones: each costs a call of the system."""
-    pieces = iter(pieces)
-    while some := b"".join(islice(pieces, _PIECES)):
-        yield some
+def _path_of(line: bytes) -> str:
+    path, _, _ = line.removeprefix(_PATH).partition(b'"')
+    # Only text with something escaped needs a parser.
+    return str(json.loads(line)["path"]) if b"\\" in path else path.decode()
 
 
 def write(
@@ -102,10 +73,10 @@ def write(
     def text() -> Iterator[bytes]:
         yield json.dumps(head, indent=1).encode()[:-2] + b',\n "files": ['
         separator = b"\n  "
-        for _, line in heapq.merge(*(_entries(part) for part in few), own):
+        for _, line in heapq.merge(*(entries(part, _path_of) for part in few), own):
             yield separator + line
             separator = b",\n  "
         yield b"\n ]\n}\n"
 
-    few = _few_parts(stage, parts)
-    files.write_bytes(stage.temporary, files.join(stage.tree, "reindex.json"), _joined(text()))
+    few = few_parts(stage, parts, _path_of)
+    files.write_bytes(stage.temporary, files.join(stage.tree, "reindex.json"), joined(text()))

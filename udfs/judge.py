@@ -1,5 +1,5 @@
-"""Judge the order of queues from their runs: only queues out of order leave a word for the driver, and where their units go
-a staged file.
+"""Judge the order of queues from their runs: only queues out of order leave a word, in parts of sorted lines, and where their
+units go a staged file.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +28,12 @@ from storage_format.queue_order import (
 )
 from storage_format.walk_state import INT64_MAX
 from udfs import files, schemas
-from udfs.placements import PlacementWriter
+from udfs.placements import PlacementWriter, Queue
 from udfs.stage import Stage
 from udfs.words import queue_word
+
+WORDS_MAX = 20_000
+"""of a part: very many queues may be out of order"""
 
 
 class QueueRuns:
@@ -99,14 +103,24 @@ class Judge:
         path = files.join(self.stage.plans, f"placements-{uuid.uuid4().hex}")
         with files.writing(self.stage.temporary, path) as writer:
             placements = PlacementWriter(writer, path)
-            pre_blank = 0
+            pre_blank, words = 0, list[tuple[Queue, str]]()
             for cells_of_bucket in by_bucket(batches):
                 runs = self._runs(cells_of_bucket)
                 pre_blank += runs.pre_blank(self.units_per_file)
-                if words := list(self._words(runs, placements)):
-                    yield schemas.result(words)
+                words += self._words(runs, placements)
+                if len(words) >= WORDS_MAX:
+                    yield self._part(words)
+                    words = []
             writer.finish()
+        if words:
+            yield self._part(words)
         yield schemas.result([json.dumps({"pre_blank": 0 if self.batch else pre_blank})])
+
+    def _part(self, words: list[tuple[Queue, str]]) -> pa.RecordBatch:
+        """Leave words in the order of their queues."""
+        path = files.join(self.stage.plans, f"odd-{uuid.uuid4().hex}")
+        files.write_bytes(self.stage.temporary, path, [f"{word}\n".encode() for _, word in sorted(words)])
+        return schemas.result([json.dumps({"odd": path})])
 
     def _runs(self, some: Iterable[bytes]) -> QueueRuns:
         return QueueRuns(cells.unpack(cell, cells.BATCH_RUN_COLUMNS if self.batch else cells.RUN_COLUMNS) for cell in some)
@@ -118,16 +132,17 @@ class Judge:
             return order_broker(runs, self.units_per_file if self.opens else 0)
         return order_logical(runs, self.holes, self.cut)
 
-    def _words(self, queues: QueueRuns, placements: PlacementWriter) -> Iterator[str]:
-        for (name, queue_id), columns in queues.odd():
-            breaks = len(broken_at(columns))
-            if breaks > BREAKS_MAX:
-                yield json.dumps({"topic": name.decode(), "queue": queue_id, "breaks": breaks})
-                continue
-            runs = fewer_runs(columns)
-            if self.policy == "fail":
-                yield json.dumps(queue_word(name, queue_id, irregular(runs)))
-                continue
-            order = self._order(runs)
-            placed = {"where": placements.put(order), "batch": self.batch}
-            yield json.dumps(queue_word(name, queue_id, order.decisions, order) | placed)
+    def _words(self, queues: QueueRuns, placements: PlacementWriter) -> Iterator[tuple[Queue, str]]:
+        for queue, columns in queues.odd():
+            yield queue, json.dumps(self._word(queue, columns, placements))
+
+    def _word(self, queue: Queue, columns: npt.NDArray[np.int64], placements: PlacementWriter) -> dict[str, Any]:
+        name, queue_id = queue
+        breaks = len(broken_at(columns))
+        if breaks > BREAKS_MAX:
+            return {"topic": name.decode(), "queue": queue_id, "breaks": breaks}
+        runs = fewer_runs(columns)
+        if self.policy == "fail":
+            return queue_word(name, queue_id, irregular(runs))
+        order = self._order(runs)
+        return queue_word(name, queue_id, order.decisions, order) | {"where": placements.put(order), "batch": self.batch}

@@ -129,16 +129,19 @@ class PretendedEngine:
 
     def _judged(self, judge: Judge) -> list[str]:
         with self.elsewhere():
-            words = []
-            for partition in range(self.partitions):
-                for name, queue_id in self._queues(partition, self.shape.odd):
-                    decisions = [("fill", 1_000, 1)]
-                    where = [files.join(judge.stage.plans, f"placements-{partition}"), 0, 2, 1]
-                    word = queue_word(name.encode(), queue_id, decisions)
-                    word |= {"filled": 1, "opened": -1, "lost": [], "more_lost": [], "where": where, "batch": False}
-                    words.append(json.dumps(word))
-                words.append(json.dumps({"pre_blank": 0}))
-            return words
+            plans, parts = judge.stage.plans, min(self.partitions, self.shape.odd)
+
+            def work() -> None:
+                for partition in range(parts):
+                    where = [files.join(plans, f"placements-{partition}"), 0, 2, 1]
+                    more = {"filled": 1, "opened": -1, "lost": [], "more_lost": [], "where": where, "batch": False}
+                    words = sorted(self._queues(partition, self.shape.odd))
+                    lines = (json.dumps(queue_word(name.encode(), k, [("fill", 1_000, 1)]) | more) for name, k in words)
+                    Path(plans, f"odd-{partition}").write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+
+            apart(work)
+            odd = [json.dumps({"odd": files.join(plans, f"odd-{partition}")}) for partition in range(parts)]
+            return [*odd, *[json.dumps({"pre_blank": 0})] * self.partitions]
 
     def _written(self, writer: WriteQueues) -> list[str]:
         with self.elsewhere():

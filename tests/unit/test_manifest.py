@@ -10,13 +10,13 @@ from typing import Any
 import mmh3
 import pytest
 
-from jobs import manifest
+from jobs import parts
 from tests.golden.stores import read_files
 from tests.tools import spoil
 from tests.tools.local_engine import LocalEngine, local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, Message, random_log
-from udfs import files, write_queues
+from udfs import files, judge, write_queues
 
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 
@@ -94,7 +94,8 @@ def test_many_parts_are_merged_by_groups(tmp_path: Path, seed: int, monkeypatch:
     random_log(store / "commitlog", seed, records=500, features=FEATURES, topics=8, queues=5)
     expected = built(store, tmp_path / "out", 0, LocalEngine(), on_damage="salvage", lmq=True)
     monkeypatch.setattr(write_queues, "LINES_MAX", 2)
-    monkeypatch.setattr(manifest, "FAN_IN", 3)
+    monkeypatch.setattr(judge, "WORDS_MAX", 2)
+    monkeypatch.setattr(parts, "FAN_IN", 3)
     monkeypatch.setattr(files, "_LINES_BYTES", 50)
     assert built(store, tmp_path / "out", 0, LocalEngine(9, 4), on_damage="salvage", lmq=True) == expected
 
