@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.parts import entries, few_parts
-from jobs.summary import DAMAGE_MAX
+from jobs.parts import few_parts
+from jobs.summary import DAMAGE_MAX, Summary
 from storage_format import record as r
 from storage_format.chain import Hole, Segment
 from storage_format.errors import RefusedError
@@ -29,9 +29,17 @@ def segment_of(segments: list[Segment], offset: int) -> str:
     return segments[found - 1].name if found else ""
 
 
-def _queue_of(line: bytes) -> tuple[str, int]:
-    word = json.loads(line)
+def _queue(word: dict[str, Any]) -> tuple[str, int]:
     return word["topic"], word["queue"]
+
+
+def _queue_of(line: bytes) -> tuple[str, int]:
+    return _queue(json.loads(line))
+
+
+def _decisions(word: dict[str, Any]) -> Iterator[Decision]:
+    for kind, offset, count in word["decisions"]:
+        yield kind, word["topic"], word["queue"], offset, count
 
 
 @dataclass
@@ -61,6 +69,8 @@ class Lowest:
 class Verdict:
     """Of all queues out of order: records out of line, fills, and the plans that say where units go."""
 
+    told: Summary = field(default_factory=Summary)
+    """their decisions and warnings"""
     lost: Lowest = field(default_factory=Lowest)
     lost_records: int = 0
     filled: int = 0
@@ -84,8 +94,7 @@ class OddQueues:
 
     def words(self) -> Iterator[dict[str, Any]]:
         """Raises RefusedError at a queue that is out of order more often than damage can explain."""
-        for _, line in heapq.merge(*(entries(part, _queue_of) for part in self._parts)):
-            word = json.loads(line)
+        for word in heapq.merge(*(map(json.loads, files.lines(part)) for part in self._parts), key=_queue):
             if "breaks" in word:
                 raise RefusedError(
                     f"queue {escape(word['topic'])}/{word['queue']}: its offsets break {word['breaks']} times"
@@ -94,9 +103,7 @@ class OddQueues:
             yield word
 
     def decisions(self) -> Iterator[Decision]:
-        for word in self.words():
-            for kind, offset, count in word["decisions"]:
-                yield kind, word["topic"], word["queue"], offset, count
+        return (decision for word in self.words() for decision in _decisions(word))
 
     def verdict(self, segments: list[Segment], name: str) -> Verdict:
         """What all of them come to; the plans are written under ``name``."""
@@ -106,10 +113,15 @@ class OddQueues:
         stage = self._stage
         units = PlanWriter(stage.temporary, files.join(stage.plans, f"placements-{name}"))
         batches = PlanWriter(stage.temporary, files.join(stage.plans, f"batch-placements-{name}"))
-        try:
+
+        def taken() -> Iterator[Decision]:
             for word in self.words():
                 self._take(found, segments, word)
                 (batches if word["batch"] else units).put(word["topic"], word["queue"], word["where"])
+                yield from _decisions(word)
+
+        try:
+            found.told.add_decisions(taken())
             found.lost.settle()
             found.placements, found.batches = units.finish(), batches.finish()
         except BaseException:
