@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from itertools import islice
+from typing import NoReturn
 
+from jobs.odd_queues import Lowest, OddQueues
 from jobs.scanning import Scan
 from jobs.settings import BuildSettings
 from jobs.summary import DAMAGE_MAX, Summary
-from storage_format import record as r
 from storage_format.chain import Chain, Hole, Segment
 from storage_format.errors import RefusedError
 from storage_format.names import escape
@@ -26,20 +25,15 @@ FEW_RUNS = 100_000
 
 @dataclass
 class Order:
-    """Queues out of order: where it is said where their units go (``Reroute.placements``)."""
+    """Queues out of order: the plan (``PlanWriter``) of where their units go, or nothing."""
 
-    placements: list[list[Any]] = field(default_factory=list)
-    batches: list[list[Any]] = field(default_factory=list)
-    """batch queues out of order (``BatchPlacement``)"""
+    placements: str = ""
+    batches: str = ""
+    """that of batch queues (``BatchPlacement``)"""
     opened: list[tuple[str, int, int]] = field(default_factory=list)
     """(topic, queue id, position) of files without any unit that a broker of 4.9 leaves at a queue's end"""
     extra_units: int = 0
     """units that stand for no record: pre-blank and fills"""
-
-
-def segment_of(segments: list[Segment], offset: int) -> str:
-    found = bisect_right(segments, offset, key=lambda segment: segment.start)
-    return segments[found - 1].name if found else ""
 
 
 def decide(
@@ -55,52 +49,47 @@ def decide(
         holes, torn = holes[:1], None
         accepted = scan.cut(accepted, holes[0].offset)
     if len(holes) > HOLES_MAX:
-        _report(summary, holes[:1], None)
+        _report(summary, holes[:1], Lowest(), None)
         first = holes[0]
         raise RefusedError(
             f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
             f" (more than {HOLES_MAX:,} in all): is this a commitlog? Choose --on-damage stop"
         )
     if holes and settings.on_damage == "fail":
-        _report(summary, holes, torn)
+        _report(summary, holes, Lowest(), torn)
         first = holes[0]
         raise RefusedError(
             f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
             f" ({len(holes)} in all): choose --on-damage stop or salvage"
         )
-    words, pre_blank = _judge(scan, settings, accepted, offsets, INT64_MAX)
-    if settings.queue_order == "fail" and words:
-        _report(summary, holes, torn)
-        _refuse_order(summary, words)
-    lost = _lost(segments, words)
-    if lost and stop:
+    odd = _judge(scan, settings, accepted, offsets, INT64_MAX)
+    if settings.queue_order == "fail" and odd:
+        _report(summary, holes, Lowest(), torn)
+        _refuse_order(summary, odd)
+    verdict = odd.verdict(segments, "all")
+    if verdict.lost.first and stop:
         # What the whole log says of the records below the cut stays true; what lies behind it is not built.
-        holes, torn = lost[:1], None
-        words, pre_blank = _judge(scan, settings, accepted, offsets, holes[0].offset)
-        accepted, lost = scan.cut(accepted, holes[0].offset), []
-    _report(summary, [*holes, *lost], torn)
+        holes, torn = verdict.lost.first[:1], None
+        odd = _judge(scan, settings, accepted, offsets, holes[0].offset)
+        verdict = odd.verdict(segments, "cut")
+        accepted, verdict.lost = scan.cut(accepted, holes[0].offset), Lowest()
+    lost = verdict.lost
+    _report(summary, holes, lost, torn)
     if holes and stop:
         summary.warnings.append(f"built up to offset {holes[0].offset}; what follows is left out")
-    _tell(summary, words)
-    if lost and settings.on_damage == "fail":
+    summary.decisions += verdict.told.decisions
+    summary.warnings += verdict.told.warnings
+    if lost.first and settings.on_damage == "fail":
         raise RefusedError(
-            f"segment {lost[0].segment}: damage at offset {lost[0].offset}: {lost[0].reason}"
-            f" ({sum(_lost_count(word) for word in words)} in all): choose --on-damage stop or salvage"
+            f"segment {lost.first[0].segment}: damage at offset {lost.first[0].offset}: {lost.first[0].reason}"
+            f" ({verdict.lost_records} in all): choose --on-damage stop or salvage"
         )
-    filled = sum(word["filled"] for word in words)
-    if filled > settings.max_fill:
+    if verdict.filled > settings.max_fill:
         raise RefusedError(
-            f"queues: {filled} missing offsets would have to be filled, more than --max-fill {settings.max_fill}"
+            f"queues: {verdict.filled} missing offsets would have to be filled, more than --max-fill {settings.max_fill}"
         )
-    order = Order(extra_units=pre_blank + filled)
-    for word in words:
-        placements = order.batches if word["batch"] else order.placements
-        placements.append([word["topic"], word["queue"], word["where"]])
-        if word["opened"] >= 0:
-            order.opened.append((word["topic"], word["queue"], word["opened"]))
-    if settings.queue_order == "broker":
-        order.batches = []
-    return accepted, order
+    batches = "" if settings.queue_order == "broker" else verdict.batches
+    return accepted, Order(verdict.placements, batches, verdict.opened, odd.pre_blank + verdict.filled)
 
 
 def _ask(scan: Scan, accepted: list[RangeSummary], kind: int, judge: Judge) -> list[str]:
@@ -114,64 +103,37 @@ def _ask(scan: Scan, accepted: list[RangeSummary], kind: int, judge: Judge) -> l
     ]
 
 
-def _judge(
-    scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], holes: list[int], cut: int
-) -> tuple[list[dict[str, Any]], int]:
-    """What is said of queues out of order, below the offset ``cut``; and the pre-blank units of all queues."""
-    words: list[str] = []
+def _judge(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], holes: list[int], cut: int) -> OddQueues:
+    """What reducers say of queues out of order, below the offset ``cut``."""
+    said: list[str] = []
     if any(summary.units for summary in accepted):
         # 5.3 opens such files just the same, but does not start on them.
         opens = settings.broker_version == "4.9"
         judge = Judge(scan.stage, settings.queue_order, scan.task.units_per_file, tuple(holes), cut, opens)
-        words += _ask(scan, accepted, schemas.RUNS, judge)
+        said += _ask(scan, accepted, schemas.RUNS, judge)
     if any(summary.batch_units for summary in accepted):
         judge = Judge(scan.stage, settings.queue_order, scan.task.units_per_file, tuple(holes), cut, batch=True)
-        words += _ask(scan, accepted, schemas.BATCH_RUNS, judge)
-    said = [json.loads(word) for word in words]
-    odd = sorted((word for word in said if "topic" in word), key=lambda w: (w["topic"], w["queue"]))
-    return odd, sum(word["pre_blank"] for word in said if "topic" not in word)
+        said += _ask(scan, accepted, schemas.BATCH_RUNS, judge)
+    return OddQueues(scan.stage, said)
 
 
-def _tell(summary: Summary, words: list[dict[str, Any]]) -> None:
-    summary.add_decisions(
-        (kind, word["topic"], word["queue"], offset, count) for word in words for kind, offset, count in word["decisions"]
-    )
-
-
-def _refuse_order(summary: Summary, words: list[dict[str, Any]]) -> NoReturn:
-    _tell(summary, words)
-    kind, offset, count = words[0]["decisions"][0]
+def _refuse_order(summary: Summary, odd: OddQueues) -> NoReturn:
+    summary.add_decisions(odd.decisions())
+    kind, topic, queue, offset, count = next(islice(odd.decisions(), 1))
     raise RefusedError(
-        f"queue {escape(words[0]['topic'])}/{words[0]['queue']}: {kind} of {count} at queue offset {offset}"
-        f" ({len(words)} queues out of order): choose --queue-order logical or broker"
+        f"queue {escape(topic)}/{queue}: {kind} of {count} at queue offset {offset}"
+        f" ({sum(1 for _ in odd.words())} queues out of order): choose --queue-order logical or broker"
     )
 
 
-def _lost(segments: list[Segment], words: list[dict[str, Any]]) -> list[Hole]:
-    """Records out of line, as damage; those of a queue that are not told one by one are one more, with all their bytes."""
-    found = []
-    for word in words:
-        queue = f"(queue {escape(word['topic'])}/{word['queue']})"
-        for place, size in word["lost"]:
-            found.append(Hole(segment_of(segments, place), place, size, f"{r.OUT_OF_LINE} {queue}"))
-        if word["more_lost"]:
-            count, place, end, size = word["more_lost"]
-            reason = f"{r.OUT_OF_LINE} {queue}: {count} more records, up to offset {end}"
-            found.append(Hole(segment_of(segments, place), place, size, reason))
-    return sorted(found, key=lambda hole: (hole.offset, hole.reason))
-
-
-def _lost_count(word: dict[str, Any]) -> int:
-    return len(word["lost"]) + (word["more_lost"][0] if word["more_lost"] else 0)
-
-
-def _report(summary: Summary, holes: list[Hole], torn: Hole | None) -> None:
-    ordered = sorted(holes, key=lambda hole: (hole.offset, hole.reason))
+def _report(summary: Summary, holes: list[Hole], lost: Lowest, torn: Hole | None) -> None:
+    ordered = sorted([*holes, *lost.first], key=lambda hole: (hole.offset, hole.reason))
     for hole in ordered[:DAMAGE_MAX]:
         summary.add_damage(hole.segment, hole.offset, hole.length, hole.reason)
     if rest := ordered[DAMAGE_MAX:]:
-        size, end = sum(hole.length for hole in rest), max(hole.offset + hole.length for hole in rest)
-        reason = f"{len(rest)} more damaged places, up to offset {end}"
+        size = lost.more_bytes + sum(hole.length for hole in rest)
+        end = max(lost.more_end, *(hole.offset + hole.length for hole in rest))
+        reason = f"{len(rest) + lost.more} more damaged places, up to offset {end}"
         summary.add_damage(rest[0].segment, rest[0].offset, size, reason)
     if torn:
         summary.add_damage(torn.segment, torn.offset, torn.length, torn.reason, lost=False)

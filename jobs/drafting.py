@@ -57,7 +57,7 @@ def _text(version: str, parts: list[str]) -> Iterator[bytes]:
 
 
 def _lines(part: str) -> Iterator[tuple[str, str]]:
-    for line in files.read_bytes(part).splitlines():
+    for line in files.lines(part):
         name, entry = json.loads(line)
         yield name, entry
 

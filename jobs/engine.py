@@ -49,10 +49,11 @@ class SparkEngine:
         self._partitions = 1
 
     def buckets(self, wanted: int) -> tuple[int, ...]:
-        asked = self._spark.conf.get("spark.reindex.buckets", None)
-        count = int(asked) if asked else max(self.cores, wanted)
-        self._partitions = session.shuffle_partitions(self._spark, count)
-        return session.bucket_keys(count, self._partitions)
+        asked = int(self._spark.conf.get("spark.reindex.buckets", None) or 0)
+        self._partitions, count = session.plan_shuffle(
+            asked or max(self.cores, wanted), self.cores, session.asked_partitions(self._spark)
+        )
+        return session.bucket_keys(asked or count, self._partitions)
 
     def _over(self, function: Batches, count: int, ddl: str) -> DataFrame:
         return self._spark.range(0, count, 1, count).mapInArrow(lambda batches: worker.run(function, batches), ddl)
@@ -71,7 +72,8 @@ class SparkEngine:
         for frame in self._frames[1:]:
             rows = rows.union(frame.filter(F.col("kind") == kind))
         if left_out:
-            rows = rows.filter(~F.col("range").isin(left_out))
+            # One text: isin() calls the JVM for each number, and most of a log may be left out behind damage.
+            rows = rows.filter(f"range NOT IN ({','.join(map(str, left_out))})")
         return rows
 
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from jobs import __version__
+from jobs.parts import entries, few_parts, joined
 from jobs.segments import Commitlog
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
@@ -20,6 +21,8 @@ from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
 from udfs import files
 from udfs.stage import Stage
+
+_PATH: Final = b'{"path": "'
 
 
 def inputs(log: Commitlog, summaries: Iterable[RangeSummary], until: int) -> list[dict[str, Any]]:
@@ -40,9 +43,10 @@ def inputs(log: Commitlog, summaries: Iterable[RangeSummary], until: int) -> lis
     ]
 
 
-def _lines(part: str) -> Iterator[tuple[str, bytes]]:
-    for line in files.read_bytes(part).splitlines():
-        yield json.loads(line)["path"], line
+def _path_of(line: bytes) -> str:
+    path, _, _ = line.removeprefix(_PATH).partition(b'"')
+    # Only text with something escaped needs a parser.
+    return str(json.loads(line)["path"]) if b"\\" in path else path.decode()
 
 
 def write(
@@ -69,9 +73,10 @@ def write(
     def text() -> Iterator[bytes]:
         yield json.dumps(head, indent=1).encode()[:-2] + b',\n "files": ['
         separator = b"\n  "
-        for _, line in heapq.merge(*(_lines(part) for part in parts), own):
+        for _, line in heapq.merge(*(entries(part, _path_of) for part in few), own):
             yield separator + line
             separator = b",\n  "
         yield b"\n ]\n}\n"
 
-    files.write_bytes(stage.temporary, files.join(stage.tree, "reindex.json"), text())
+    few = few_parts(stage, parts, _path_of)
+    files.write_bytes(stage.temporary, files.join(stage.tree, "reindex.json"), joined(text()))

@@ -170,7 +170,7 @@ class Build:
         total = parts + (len(plans) if "index" in self.settings.only else 0)
 
         def probe() -> tuple[int, int]:
-            return len(files.listing(scan.stage.parts)) + len(files.listing(scan.stage.made)), 0
+            return len(files.names(scan.stage.parts)) + len(files.names(scan.stage.made)), 0
 
         return total, 0, probe
 

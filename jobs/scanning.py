@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 
 from jobs.engine import Engine
 from jobs.progress import Reporter
+from jobs.session import TASKS_PER_CORE
 from storage_format.chain import Chain, Segment, chain_ranges, cut_ranges
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.walk_state import INT64_MAX
 from udfs import files
 from udfs.scan import ScanTask
 from udfs.stage import Stage
-
-TASKS_PER_CORE = 4
 
 
 @dataclass
@@ -46,7 +45,7 @@ class Scan:
         size = {str(spec.number): spec.high - spec.low for spec in specs}
 
         def probe() -> tuple[int, int]:
-            done = [size[e.name] for e in files.listing(self.stage.ranges) if e.name in size]
+            done = [size[name] for name in files.names(self.stage.ranges) if name in size]
             return len(done), sum(done)
 
         name = "scan" if self.rounds == 1 else f"scan again ({self.rounds})"

@@ -20,6 +20,8 @@ from jobs.java import choose_java, launch_early
 from storage_format.errors import InputError
 
 SHUFFLE_PARTITIONS_DEFAULT = 200
+TASKS_PER_CORE = 4
+"""of a stage: enough that cores end together, few since each costs 0.2 s by itself"""
 # The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
 # the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
 _LOCAL_JAVA = "-XX:TieredStopAtLevel=1"
@@ -131,10 +133,20 @@ def cores(spark: SparkSession) -> int:
         return 8
 
 
-def shuffle_partitions(spark: SparkSession, buckets: int) -> int:
-    """Partitions of the shuffle: the user's number, else one for each bucket."""
+def asked_partitions(spark: SparkSession) -> int:
+    """The user's own number of shuffle partitions; 0 when there is none."""
     asked = int(spark.conf.get("spark.sql.shuffle.partitions", str(SHUFFLE_PARTITIONS_DEFAULT)) or 0)
-    return buckets if asked in (0, SHUFFLE_PARTITIONS_DEFAULT) else asked
+    return 0 if asked == SHUFFLE_PARTITIONS_DEFAULT else asked
+
+
+def plan_shuffle(buckets: int, cores: int, asked: int) -> tuple[int, int]:
+    """(partitions, buckets) of a shuffle for at least so many buckets.
+
+    A bucket bounds what a task holds, a task costs time by itself: so few tasks that take many buckets one after another, and
+    equally many each. ``asked`` partitions are the user's own number, 0 for none.
+    """
+    partitions = asked or min(buckets, TASKS_PER_CORE * cores)
+    return partitions, buckets if partitions >= buckets else -(-buckets // partitions) * partitions
 
 
 def bucket_keys(buckets: int, partitions: int) -> tuple[int, ...]:

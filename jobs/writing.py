@@ -37,9 +37,7 @@ def write_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummar
         return []
     stage, reroute = scan.stage, None
     if order.placements:
-        path = files.join(stage.plans, "placements")
-        files.write_bytes(stage.temporary, path, [json.dumps(order.placements).encode()])
-        reroute = Reroute(path, scan.task.units_per_file, scan.task.keys)
+        reroute = Reroute(order.placements, scan.task.units_per_file, scan.task.keys)
     writer = WriteQueues(stage, settings.cq_file_size)
     words = scan.engine.reduce(schemas.UNITS, scan.left_out(accepted), reroute, writer)
     if order.opened:
@@ -51,11 +49,7 @@ def write_batches(scan: Scan, settings: BuildSettings, accepted: list[RangeSumma
     """The files of batch ConsumeQueues; one word a task."""
     if not any(summary.batch_units for summary in accepted):
         return []
-    stage, path = scan.stage, ""
-    if order.batches:
-        path = files.join(stage.plans, "batch-placements")
-        files.write_bytes(stage.temporary, path, [json.dumps(order.batches).encode()])
-    writer = WriteBatches(stage, settings.batch_cq_file_size, path, settings.queue_order == "broker")
+    writer = WriteBatches(scan.stage, settings.batch_cq_file_size, order.batches, settings.queue_order == "broker")
     words = scan.engine.reduce(schemas.BATCHES, scan.left_out(accepted), None, writer)
     return [json.loads(word) for word in words]
 

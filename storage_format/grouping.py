@@ -40,11 +40,14 @@ def mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def bucket_of(name_crc: npt.NDArray[np.uint32], queue_id: Int32s, part: Int64s, buckets: int) -> Int64s:
-    """Which bucket takes part ``part`` (a file's number) of each queue."""
+    """Which bucket takes part ``part`` (a file's number) of each queue.
+
+    Queues begin anywhere; the parts of a queue go round from there, so that a hot one is spread evenly.
+    """
+    key = (name_crc.astype(np.uint64) << np.uint64(32)) | queue_id.astype(np.uint32).astype(np.uint64)
     with np.errstate(over="ignore"):
-        key = (name_crc.astype(np.uint64) << np.uint64(32)) | queue_id.astype(np.uint32).astype(np.uint64)
-        mixed = mix(mix(key) + part.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
-    chosen: Int64s = (mixed % np.uint64(buckets)).astype(np.int64)
+        turn = mix(key) % np.uint64(buckets) + part.astype(np.uint64) % np.uint64(buckets)
+    chosen: Int64s = (turn % np.uint64(buckets)).astype(np.int64)
     return chosen
 
 

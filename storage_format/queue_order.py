@@ -22,6 +22,8 @@ Rows = npt.NDArray[np.int64] | Sequence[Sequence[int]]
 UNREADABLE_SIZE: Final = 1
 CONTINUED: Final = 3
 """A record is continued when the queue's next two records follow on it: a run of three."""
+BREAKS_MAX: Final = 250_000
+"""More than damage can explain, of which there are fewer places, in one queue: such a log is refused."""
 
 
 @dataclass
@@ -56,6 +58,33 @@ def join_runs(runs: Sequence[Run]) -> list[list[Run]]:
             joined.append([run])
         following = run[0] + run[1]
     return joined
+
+
+def broken_at(columns: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """Where runs of one queue (columns as rows of the array, in commitlog order) do not follow on the one before."""
+    at: npt.NDArray[np.intp] = np.flatnonzero(columns[0, 1:] != columns[0, :-1] + columns[1, :-1]) + 1
+    return at
+
+
+def fewer_runs(columns: npt.NDArray[np.int64]) -> list[Run]:
+    """Runs from their columns; those that follow on each other are one, but for short ones, which are judged by themselves.
+
+    However many ranges a queue lies in, only where it is out of order makes it longer.
+    """
+    starts = np.concatenate([[0], broken_at(columns)])
+    joined = columns[:, starts]
+    ends = np.append(starts[1:], columns.shape[1]) - 1
+    joined[3] = columns[3, ends]
+    for row in (1, *range(4, len(columns))):
+        joined[row] = np.add.reduceat(columns[row], starts)
+    short = joined[-1 if len(columns) > 4 else 1] < CONTINUED
+    found: list[Run] = []
+    for k, run in enumerate(joined.T.tolist()):
+        if short[k]:
+            found += [tuple(one) for one in columns[:, starts[k] : ends[k] + 1].T.tolist()]
+        else:
+            found.append(tuple(run))
+    return found
 
 
 def _keep(placement: Placement, parts: list[Run]) -> None:

@@ -20,6 +20,8 @@ from storage_format.window import ReadInto, View, Window
 
 CHUNK: Final = 32 << 20
 UNUSUAL_NAMES_MAX: Final = 20
+NAMES_KEPT: Final = 100_000
+"""Names that a scanner knows from range to range: a broker of many clients has light queues without end."""
 WINDOWS_MAX: Final = 10_001
 HOLES_MAX: Final = 100_000
 """More damaged places than any disk makes: a log that has more is refused, and a range tells of no more."""
@@ -60,7 +62,7 @@ class RangeScanner:
 
     def __init__(self, settings: ScanSettings) -> None:
         self.settings = settings
-        self.names = NameTable(settings.broker_version, settings.include, settings.exclude, settings.batch_topics)
+        self._forget_names()
         self._options = WalkOptions(
             settings.crc_mode,
             settings.broker_version == "4.9",
@@ -91,6 +93,10 @@ class RangeScanner:
         self._window = Window(settings.chunk)
         self._state = np.zeros(w.STATE_SIZE, np.int64)
         self._new_queues(1 << 16)
+
+    def _forget_names(self) -> None:
+        settings = self.settings
+        self.names = NameTable(settings.broker_version, settings.include, settings.exclude, settings.batch_topics)
 
     # -- queues of the range ------------------------------------------------------------------------------------------
 
@@ -147,6 +153,8 @@ class RangeScanner:
         for k in (w.FIRST_DISPATCHED, w.LAST_DISPATCHED, w.WAITING, w.LAST_GOOD):
             self._state[k] = -1
         self._new_queues(1 << 16)
+        if len(self.names.texts) > NAMES_KEPT:
+            self._forget_names()
         self.names.forget_seen()
         self._digests = ChunkDigests(spec.segment_start, spec.data_end, spec.low, spec.high)
         window.open(spec.low, spec.data_end, read, view, self._digests.feed)

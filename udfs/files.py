@@ -35,6 +35,7 @@ FILE, FOLDER, OTHER, ABSENT = "file", "folder", "other", "absent"
 _KINDS: Final = {"File": FILE, "Directory": FOLDER, "NotFound": ABSENT, "Unknown": OTHER}
 """by the name of ``pyarrow.fs.FileType``"""
 _REMOVE_ATTEMPTS: Final = 3
+_LINES_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,14 @@ def listing(folder: str) -> list[Entry]:
 
     infos = system.get_file_info(pafs.FileSelector(inner))
     return sorted((_entry(info, join(folder, info.base_name)) for info in infos), key=lambda e: e.name)
+
+
+def names(folder: str) -> list[str]:
+    """The names of a folder's entries, in no order: nothing is asked of each of them."""
+    system, inner = _resolve(folder)
+    if system is None:
+        return os.listdir(inner)
+    return [info.base_name for info in system.get_file_info(pafs.FileSelector(inner))]
 
 
 def _open_regular(path: str) -> int:
@@ -204,6 +213,17 @@ def read_bytes(path: str) -> bytes:
     """A whole small file, as long as it is when it is opened."""
     with Reader(path) as reader:
         return reader.read(0, reader.size())
+
+
+def lines(path: str) -> Iterator[bytes]:
+    """The lines of a text file that ends with one, without their ends; little of it is held at once."""
+    with Reader(path) as reader:
+        at, size, rest = 0, reader.size(), b""
+        while at < size:
+            piece = reader.read(at, min(_LINES_BYTES, size - at))
+            at += len(piece)
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from whole
 
 
 def make_folder(path: str, below: str = "") -> None:

@@ -1,28 +1,85 @@
-"""Judge the order of queues from their runs: only queues out of order leave a word for the driver, and where their units go
-a staged file.
+"""Judge the order of queues from their runs: only queues out of order leave a word, in parts of sorted lines, and where their
+units go a staged file.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from storage_format import cells
-from storage_format.queue_order import Placement, Run, irregular, order_appended, order_broker, order_logical
+from storage_format.queue_order import (
+    BREAKS_MAX,
+    Placement,
+    Run,
+    broken_at,
+    fewer_runs,
+    irregular,
+    order_appended,
+    order_broker,
+    order_logical,
+)
 from storage_format.walk_state import INT64_MAX
 from udfs import files, schemas
-from udfs.placements import PlacementWriter
+from udfs.placements import PlacementWriter, Queue
 from udfs.stage import Stage
 from udfs.words import queue_word
 
-Queues = dict[tuple[bytes, int], list[npt.NDArray[np.int64]]]
+WORDS_MAX = 20_000
+"""of a part: very many queues may be out of order"""
+
+
+class QueueRuns:
+    """The runs of the queues of one bucket as columns of one array, those of a queue together and in the log's order."""
+
+    def __init__(self, some: Iterable[cells.Pieces]) -> None:
+        numbers: dict[tuple[bytes, int], int] = {}
+        owners, parts = [np.zeros(0, np.int32)], []
+        for pieces in some:
+            queues = zip(pieces.names, pieces.queue_ids.tolist(), strict=True)
+            met = np.fromiter((numbers.setdefault(queue, len(numbers)) for queue in queues), np.int32, len(pieces.names))
+            owners.append(np.repeat(met, pieces.counts))
+            parts.append(pieces.columns)
+        owner, columns = np.concatenate(owners), np.concatenate(parts, axis=1)
+        order = np.lexsort((columns[2], owner))
+        self._queues = list(numbers)
+        self._columns = columns[:, order]
+        self._bounds = np.searchsorted(owner[order], np.arange(len(numbers) + 1))
+
+    def pre_blank(self, units_per_file: int) -> int:
+        """Units that stand before the first one of a queue in its first file, of all queues."""
+        return int((self._columns[0, self._bounds[:-1]] % units_per_file).sum())
+
+    def odd(self) -> Iterator[tuple[tuple[bytes, int], npt.NDArray[np.int64]]]:
+        """The queues out of order, with their runs."""
+        breaks = broken_at(self._columns)
+        owners = np.searchsorted(self._bounds, breaks, side="right") - 1
+        inside = np.unique(owners[breaks != self._bounds[owners]]).tolist()
+        for k in sorted(inside, key=self._queues.__getitem__):
+            yield self._queues[k], self._columns[:, self._bounds[k] : self._bounds[k + 1]]
+
+
+def by_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[list[bytes]]:
+    """The cells of each bucket; rows come in the order of buckets, so that no more than one is held."""
+    current, held = -1, list[bytes]()
+    for batch in batches:
+        numbers = batch.column(batch.schema.get_field_index("bucket")).to_pylist()
+        data = batch.column(batch.schema.get_field_index("data")).to_pylist()
+        for number, cell in zip(numbers, data, strict=True):
+            if number != current and held:
+                yield held
+                held = []
+            current = number
+            held.append(cell)
+    if held:
+        yield held
 
 
 @dataclass(frozen=True)
@@ -43,17 +100,30 @@ class Judge:
     batch: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        queues: Queues = defaultdict(list)
-        for batch in batches:
-            for cell in batch.column(batch.schema.get_field_index("data")).to_pylist():
-                pieces = cells.unpack(cell, cells.BATCH_RUN_COLUMNS if self.batch else cells.RUN_COLUMNS)
-                for name, queue_id, runs in pieces.parts():
-                    queues[name, queue_id].append(runs)
         path = files.join(self.stage.plans, f"placements-{uuid.uuid4().hex}")
         with files.writing(self.stage.temporary, path) as writer:
-            words = list(self._words(queues, PlacementWriter(writer, path)))
+            placements = PlacementWriter(writer, path)
+            pre_blank, words = 0, list[tuple[Queue, str]]()
+            for cells_of_bucket in by_bucket(batches):
+                runs = self._runs(cells_of_bucket)
+                pre_blank += runs.pre_blank(self.units_per_file)
+                words += self._words(runs, placements)
+                if len(words) >= WORDS_MAX:
+                    yield self._part(words)
+                    words = []
             writer.finish()
-        yield schemas.result(words)
+        if words:
+            yield self._part(words)
+        yield schemas.result([json.dumps({"pre_blank": 0 if self.batch else pre_blank})])
+
+    def _part(self, words: list[tuple[Queue, str]]) -> pa.RecordBatch:
+        """Leave words in the order of their queues."""
+        path = files.join(self.stage.plans, f"odd-{uuid.uuid4().hex}")
+        files.write_bytes(self.stage.temporary, path, [f"{word}\n".encode() for _, word in sorted(words)])
+        return schemas.result([json.dumps({"odd": path})])
+
+    def _runs(self, some: Iterable[bytes]) -> QueueRuns:
+        return QueueRuns(cells.unpack(cell, cells.BATCH_RUN_COLUMNS if self.batch else cells.RUN_COLUMNS) for cell in some)
 
     def _order(self, runs: list[Run]) -> Placement:
         if self.policy == "broker" and self.batch:
@@ -62,20 +132,17 @@ class Judge:
             return order_broker(runs, self.units_per_file if self.opens else 0)
         return order_logical(runs, self.holes, self.cut)
 
-    def _words(self, queues: Queues, placements: PlacementWriter) -> Iterator[str]:
-        pre_blank = 0
-        for (name, queue_id), parts in sorted(queues.items()):
-            columns = np.concatenate(parts, axis=1)
-            columns = columns[:, np.argsort(columns[2], kind="stable")]
-            if not self.batch:
-                pre_blank += int(columns[0, 0]) % self.units_per_file
-            if (columns[0, 1:] == columns[0, :-1] + columns[1, :-1]).all():
-                continue
-            runs = [tuple(run) for run in columns.T.tolist()]
-            if self.policy == "fail":
-                yield json.dumps(queue_word(name, queue_id, irregular(runs)))
-                continue
-            order = self._order(runs)
-            placed = {"where": placements.put(order), "batch": self.batch}
-            yield json.dumps(queue_word(name, queue_id, order.decisions, order) | placed)
-        yield json.dumps({"pre_blank": pre_blank})
+    def _words(self, queues: QueueRuns, placements: PlacementWriter) -> Iterator[tuple[Queue, str]]:
+        for queue, columns in queues.odd():
+            yield queue, json.dumps(self._word(queue, columns, placements))
+
+    def _word(self, queue: Queue, columns: npt.NDArray[np.int64], placements: PlacementWriter) -> dict[str, Any]:
+        name, queue_id = queue
+        breaks = len(broken_at(columns))
+        if breaks > BREAKS_MAX:
+            return {"topic": name.decode(), "queue": queue_id, "breaks": breaks}
+        runs = fewer_runs(columns)
+        if self.policy == "fail":
+            return queue_word(name, queue_id, irregular(runs))
+        order = self._order(runs)
+        return queue_word(name, queue_id, order.decisions, order) | {"where": placements.put(order), "batch": self.batch}

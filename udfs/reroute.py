@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from storage_format import cells
 from storage_format.grouping import QueueBlock, bucket_of, cut_cells, rows_of
 from storage_format.names import SCHEDULE_TOPIC
 from storage_format.queue_order import PlacementTable, Rows
-from udfs import files, schemas
+from udfs import schemas
 from udfs.placements import Placements, Queue
 
 _DELAYED = SCHEDULE_TOPIC.encode()
@@ -30,7 +29,7 @@ def _table(queue: Queue, kept: Rows, fills: Rows) -> PlacementTable:
 class Reroute:
     """Take the units of disordered queues to where the policy puts them; all other cells pass as they are.
 
-    ``placements`` is the file that says of each such queue (name, queue id) where its placement is (``PlacementWriter``).
+    ``placements`` is the plan that says of each such queue where its placement is (``PlanWriter``).
     """
 
     placements: str
@@ -38,7 +37,7 @@ class Reroute:
     keys: tuple[int, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = Placements(json.loads(files.read_bytes(self.placements)), _table)
+        table = Placements(self.placements, _table)
         return schemas.batches(row for batch in batches for row in self._rows(batch, table))
 
     def _rows(self, batch: pa.RecordBatch, table: Placements[PlacementTable]) -> Iterator[schemas.Row]:
@@ -46,7 +45,7 @@ class Reroute:
         for kind, bucket, key, number, cell, place in zip(*columns, strict=True):
             pieces = cells.unpack(cell, cells.UNIT_COLUMNS)
             queues = list(zip(pieces.names, pieces.queue_ids.tolist(), strict=True))
-            odd = np.array([queue in table for queue in queues])
+            odd = table.having(queues)
             if not odd.any():
                 yield kind, bucket, key, number, cell, place
                 continue
@@ -66,8 +65,9 @@ class Reroute:
             for k in np.flatnonzero(odd).tolist():
                 by_queue[queues[k]].append(k)
             for queue, numbers in by_queue.items():
-                rows = rows_of(starts[numbers], pieces.counts[numbers].astype(np.int64))
-                yield from self._route(number, queue, table[queue].place(pieces.columns[:, rows]))
+                rows, placement = rows_of(starts[numbers], pieces.counts[numbers].astype(np.int64)), table.get(queue)
+                assert placement is not None
+                yield from self._route(number, queue, placement.place(pieces.columns[:, rows]))
 
     def _route(self, number: int, queue: tuple[bytes, int], units: npt.NDArray[np.int64]) -> Iterator[schemas.Row]:
         if not units.shape[1]:

@@ -39,8 +39,8 @@ class _Queue:
 
 @dataclass(frozen=True)
 class WriteBatches:
-    """Rows come sorted by bucket and place; ``placements`` is the file that says of each queue out of order where its
-    placement is (``PlacementWriter``), or empty.
+    """Rows come sorted by bucket and place; ``placements`` is the plan that says of each queue out of order where its
+    placement is (``PlanWriter``), or empty.
 
     ``empty``: whether units without a message are written, as the broker does.
     """
@@ -51,8 +51,7 @@ class WriteBatches:
     empty: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        entries = json.loads(files.read_bytes(self.placements)) if self.placements else []
-        odd = Placements(entries, lambda _, kept, fills: BatchPlacement(kept, fills))
+        odd = Placements(self.placements, lambda _, kept, fills: BatchPlacement(kept, fills))
         lines: list[Line] = []
         counts = {"files": 0, "units": 0, "bytes": 0}
         queues: dict[tuple[bytes, int], _Queue] = {}

@@ -19,6 +19,8 @@ from udfs.stage import Stage
 
 FOLDER = "consumequeue"
 """``StorePathConfigHelper.getStorePathConsumeQueue``"""
+LINES_MAX = 20_000
+"""of a part of the manifest: a task may write very many small files"""
 FileKey = tuple[bytes, int, int]
 Rows = npt.NDArray[np.int64]
 
@@ -48,8 +50,14 @@ class WriteQueues:
         for bucket in self._buckets(batches):
             for key, parts in bucket.items():
                 lines.append(self._write(key, np.concatenate(parts, axis=1), counts, folders))
+            if len(lines) >= LINES_MAX:
+                yield self._word(lines, counts)
+                lines, counts, folders = [], dict.fromkeys(counts, 0), set()
         if lines:
-            yield schemas.result([json.dumps({"part": write_part(self.stage, FOLDER, lines), **counts})])
+            yield self._word(lines, counts)
+
+    def _word(self, lines: list[Line], counts: dict[str, int]) -> pa.RecordBatch:
+        return schemas.result([json.dumps({"part": write_part(self.stage, FOLDER, lines), **counts})])
 
     def _write(self, key: FileKey, rows: Rows, counts: dict[str, int], folders: set[str]) -> Line:
         raw, queue_id, file_number = key

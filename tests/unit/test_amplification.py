@@ -8,6 +8,7 @@ import pytest
 
 from jobs import decisions
 from storage_format import range_scan
+from storage_format.queue_order import BREAKS_MAX
 from storage_format.range_scan import HOLES_MAX
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
@@ -35,6 +36,22 @@ def test_more_damaged_places_than_any_disk_makes(
             assert len(summary.damage) == (1 if limit == 19 else 20)
         else:
             assert len(summary.damage) == (20 if policy == "salvage" else 1)
+
+
+@pytest.mark.parametrize("policy", ["logical", "broker", "fail"])
+def test_more_breaks_in_a_queue_than_damage_explains(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LogWriter(tmp_path / "store" / "commitlog") as writer:
+        for number in range(21):
+            writer.append(Message(queue_offset=number * 7))
+    assert BREAKS_MAX >= 2 * HOLES_MAX
+    for limit in (20, 19):
+        monkeypatch.setattr("udfs.judge.BREAKS_MAX", limit)
+        summary = local_build(
+            tmp_path / "store", tmp_path / f"out-{limit}", None, queue_order=policy, on_damage="salvage", hash_slots=50,
+            index_items=60,
+        )  # fmt: skip
+        assert ("its offsets break 20 times" in str(summary.error)) == (limit == 19)
+        assert summary.exit == (5 if limit == 19 else {"logical": 3, "broker": 0, "fail": 5}[policy])
 
 
 def test_pre_blank_that_the_disk_does_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def splitmix(value: int) -> int:
 @given(st.text(max_size=5), st.integers(0, 2**31 - 1), st.integers(0, 2**40), st.integers(1, 1000))
 def test_buckets_depend_on_the_queue_and_file_alone(name: str, queue_id: int, part: int, buckets: int) -> None:
     crc = zlib.crc32(name.encode())
-    expected = splitmix((splitmix(crc << 32 | queue_id) + part * 0x9E3779B97F4A7C15) % 2**64) % buckets
+    expected = (splitmix(crc << 32 | queue_id) + part) % buckets
     columns = np.array([crc], np.uint32), np.array([queue_id], np.int32), np.array([part], np.int64)
     assert bucket_of(*columns, buckets).tolist() == [expected]
 
@@ -106,5 +106,10 @@ def test_buckets_are_even() -> None:
         filled = np.bincount(bucket_of(crc, ids, part, buckets), minlength=buckets)
         assert 0.5 * 8000 / buckets < filled.min()
         assert filled.max() < 1.6 * 8000 / buckets
-    one_queue = bucket_of(np.full(1000, crc[0]), np.zeros(1000, np.int32), np.arange(1000), 4)
-    assert np.bincount(one_queue, minlength=4).min() > 180
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 7, 64])
+def test_a_hot_queue_is_spread_evenly(buckets: int) -> None:
+    one = np.full(1000, zlib.crc32(b"hot"), np.uint32), np.zeros(1000, np.int32), np.arange(1000)
+    filled = np.bincount(bucket_of(*one, buckets), minlength=buckets)
+    assert filled.max() - filled.min() <= 1

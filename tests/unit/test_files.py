@@ -163,3 +163,18 @@ def test_durable_and_free(tmp_path: Path) -> None:
     free = files.free_bytes(str(tmp_path))
     assert free is not None
     assert free > 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1 << 16])
+def test_lines(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_LINES_BYTES", size)
+    path = tmp_path / "lines"
+    for lines in ([], [b""], [b"one"], [b"one", b"", b"three of them", b"x"]):
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+        assert list(files.lines(str(path))) == lines
+
+
+def test_names(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        (tmp_path / name).touch()
+    assert sorted(files.names(str(tmp_path))) == sorted(files.names(tmp_path.as_uri())) == ["a", "b"]

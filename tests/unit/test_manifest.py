@@ -10,11 +10,13 @@ from typing import Any
 import mmh3
 import pytest
 
+from jobs import parts
 from tests.golden.stores import read_files
 from tests.tools import spoil
 from tests.tools.local_engine import LocalEngine, local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, Message, random_log
+from udfs import files, judge, write_queues
 
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 
@@ -65,26 +67,37 @@ def test_many_odd_topics_are_told_alike(tmp_path: Path) -> None:
 def test_what_it_says_is_so(tmp_path: Path, seed: int) -> None:
     store, out = tmp_path / "store", tmp_path / "out"
     random_log(store / "commitlog", seed, segment_size=1 << 15)
-    files, text = built(store, out, 0, LocalEngine(3, 2))
-    manifest = json.loads(text)
-    assert list(manifest) == [
+    made, text = built(store, out, 0, LocalEngine(3, 2))
+    said = json.loads(text)
+    assert list(said) == [
         "format", "version", "settings", "inputs", "counts", "checkpoint", "damage", "decisions", "warnings", "files",
     ]  # fmt: skip
-    entries = {entry["path"]: entry for entry in manifest["files"]}
-    assert [entry["path"] for entry in manifest["files"]] == sorted(files)
-    for path, content in files.items():
+    entries = {entry["path"]: entry for entry in said["files"]}
+    assert [entry["path"] for entry in said["files"]] == sorted(made)
+    for path, content in made.items():
         entry = entries[path]
         assert entry["size"] == len(content)
         assert not any(content[entry["used"] :])
         if not path.startswith("index/"):
             assert entry["digest"] == mmh3.mmh3_x64_128_digest(content[: entry["used"]]).hex()
     segments = {path.name: path.read_bytes() for path in sorted((store / "commitlog").iterdir())}
-    assert manifest["inputs"] == [
+    assert said["inputs"] == [
         {"segment": name, "size": len(data), "digests": [mmh3.mmh3_x64_128_digest(data).hex()]}
         for name, data in segments.items()
     ]
-    assert manifest["counts"]["consumequeue"] == sum(path.startswith("consumequeue/") for path in files)
-    assert manifest["counts"]["index"] == sum(path.startswith("index/") for path in files)
+    assert said["counts"]["consumequeue"] == sum(path.startswith("consumequeue/") for path in made)
+    assert said["counts"]["index"] == sum(path.startswith("index/") for path in made)
+
+
+def test_many_parts_are_merged_by_groups(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "store"
+    random_log(store / "commitlog", seed, records=500, features=FEATURES, topics=8, queues=5)
+    expected = built(store, tmp_path / "out", 0, LocalEngine(), on_damage="salvage", lmq=True)
+    monkeypatch.setattr(write_queues, "LINES_MAX", 2)
+    monkeypatch.setattr(judge, "WORDS_MAX", 2)
+    monkeypatch.setattr(parts, "FAN_IN", 3)
+    monkeypatch.setattr(files, "_LINES_BYTES", 50)
+    assert built(store, tmp_path / "out", 0, LocalEngine(9, 4), on_damage="salvage", lmq=True) == expected
 
 
 def test_it_tells_nothing_of_time_and_place(tmp_path: Path) -> None:
@@ -99,8 +112,8 @@ def test_it_tells_nothing_of_time_and_place(tmp_path: Path) -> None:
 
 def test_an_empty_log(tmp_path: Path) -> None:
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
-    files, text = built(tmp_path / "store", tmp_path / "out", 0, LocalEngine())
-    assert files == {"checkpoint": bytes(4096)}
-    manifest = json.loads(text)
-    assert (manifest["inputs"], [entry["path"] for entry in manifest["files"]]) == ([], ["checkpoint"])
+    made, text = built(tmp_path / "store", tmp_path / "out", 0, LocalEngine())
+    assert made == {"checkpoint": bytes(4096)}
+    said = json.loads(text)
+    assert (said["inputs"], [entry["path"] for entry in said["files"]]) == ([], ["checkpoint"])
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["checkpoint", "consumequeue", "index", "reindex.json"]

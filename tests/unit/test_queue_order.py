@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
+import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage_format.queue_order import PlacementTable, irregular, join_runs, order_broker, order_logical
+from storage_format.queue_order import PlacementTable, fewer_runs, irregular, join_runs, order_broker, order_logical
 from tests.reference import queue_order as reference
 from tests.reference.consume_queue import BrokerQueue, pack
 from tests.reference.queue_order import Unit
@@ -113,3 +114,17 @@ def test_what_is_said_of_a_disordered_queue() -> None:
 def test_empty() -> None:
     assert order_logical([], []).kept == order_broker([]).kept == []
     assert irregular([]) == []
+
+
+@given(LOGS, CUTS)
+@settings(max_examples=300)
+def test_fewer_runs_say_the_same(log: QueueLog, cuts: list[int]) -> None:
+    """What follows on from block to block is one run; nothing else changes."""
+    runs = runs_of(blocks_of(log, cuts))
+    if not runs:
+        return
+    fewer = fewer_runs(np.array(runs, np.int64).T)
+    assert order_logical(fewer, log.holes) == order_logical(runs, log.holes)
+    assert order_broker(fewer, 5) == order_broker(runs, 5)
+    assert irregular(fewer) == irregular(runs)
+    assert len(fewer) <= 2 * len(join_runs(runs))

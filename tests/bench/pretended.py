@@ -1,0 +1,188 @@
+"""An engine that reads and writes no message: it answers the driver as the executors of a huge log would.
+
+What executors leave on the stage (summaries, blocks, parts of the manifest, IndexFiles) is made in a process of its own, so
+that neither its time nor its memory is the driver's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobs.session import bucket_keys, plan_shuffle
+from storage_format.digest import CHUNK
+from storage_format.index_file import STAGED
+from storage_format.range_summary import RangeSpec, RangeSummary
+from tests.tools.encode import EPOCH
+from udfs import files, schemas
+from udfs.judge import Judge
+from udfs.queue_files import entry_line, queue_path
+from udfs.scan import ScanTask
+from udfs.words import queue_word
+from udfs.worker import Batches
+from udfs.write_index import WriteIndex
+from udfs.write_queues import FOLDER, WriteQueues
+
+RECORD = 1_042
+"""Bytes of a record: about 1 KiB, as most logs have."""
+ITEMS = 1
+"""Index items of each."""
+QUEUES_A_TOPIC = 16
+DIGEST = "0123456789abcdef" * 2
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A log of ``segments`` of ``segment_bytes``, whose messages lie in ``queues`` queues; ``odd`` of them lost messages."""
+
+    segments: int
+    queues: int
+    odd: int = 0
+    segment_bytes: int = 1 << 30
+
+    def make(self, folder: Path) -> None:
+        """Sparse files: they take no room, and nobody reads them."""
+        folder.mkdir(parents=True)
+        for number in range(self.segments):
+            with (folder / f"{number * self.segment_bytes:020d}").open("wb") as segment:
+                segment.truncate(self.segment_bytes)
+
+
+def summary_of(spec: RangeSpec, block: str) -> RangeSummary:
+    """What a scan of a range full of good records would say."""
+    records = (spec.high - spec.low) // RECORD
+    last = spec.low + (records - 1) * RECORD
+    time = EPOCH + spec.number * 1_000_000
+    return RangeSummary(
+        spec.number, spec.low, spec.high, spec.known, first=spec.low, end=spec.high, last_good=last, records=records,
+        unit_records=records, units=records, runs=200_000, items=records * ITEMS, queues=100_000, first_dispatched=spec.low,
+        last_dispatched=last, last_time=time + records, last_unit_time=time + records, time_min=time, time_max=time + records,
+        first_item_maker=spec.low, digests={str(at): DIGEST for at in range(spec.low, spec.high, CHUNK)}, block=block,
+    )  # fmt: skip
+
+
+def apart(work: Callable[[], None]) -> None:
+    """Run ``work`` in a process of its own."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:  # noqa: BLE001  a child must end here, and say why
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    if os.waitpid(child, 0)[1]:
+        raise RuntimeError("what stands for the executors failed")
+
+
+@dataclass
+class PretendedEngine:
+    """``elsewhere`` is entered for whatever is not the driver's own work."""
+
+    shape: Shape
+    elsewhere: Callable[[], AbstractContextManager[None]]
+    cores: int = 64
+    partitions: int = field(default=1, init=False)
+
+    def buckets(self, wanted: int) -> tuple[int, ...]:
+        self.partitions, count = plan_shuffle(max(self.cores, wanted), self.cores, 0)
+        return bucket_keys(count, self.partitions)
+
+    def scan(self, function: Batches, tasks: int) -> list[bytes]:
+        assert isinstance(function, ScanTask)
+        assert tasks > 0
+        with self.elsewhere():
+            specs = [RangeSpec(*fields) for fields in json.loads(files.read_bytes(function.plan))]
+
+            def work() -> None:
+                for spec in specs:
+                    block = files.join(function.stage.blocks, f"{spec.number}")
+                    summary = summary_of(spec, block)
+                    with open(block, "wb") as made:
+                        made.truncate(summary.items * STAGED.itemsize)
+                    Path(function.stage.ranges, f"{spec.number}").write_text(summary.to_json(), encoding="ascii")
+
+            apart(work)
+            return [files.read_bytes(files.join(function.stage.ranges, f"{spec.number}")) for spec in specs]
+
+    def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
+        raise AssertionError("the runs of a huge log are not for the driver")
+
+    def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
+        assert not left_out
+        assert before is None or kind == schemas.UNITS
+        if isinstance(reducer, Judge):
+            assert kind == schemas.RUNS
+            return self._judged(reducer)
+        assert isinstance(reducer, WriteQueues)
+        assert kind == schemas.UNITS
+        return self._written(reducer)
+
+    def _queues(self, partition: int, count: int) -> Iterable[tuple[str, int]]:
+        """The queues of a partition, in order: those below ``count``."""
+        for number in range(partition, count, self.partitions):
+            yield f"topic-{number // QUEUES_A_TOPIC:06d}", number % QUEUES_A_TOPIC
+
+    def _judged(self, judge: Judge) -> list[str]:
+        with self.elsewhere():
+            plans, parts = judge.stage.plans, min(self.partitions, self.shape.odd)
+
+            def work() -> None:
+                for partition in range(parts):
+                    where = [files.join(plans, f"placements-{partition}"), 0, 2, 1]
+                    more = {"filled": 1, "opened": -1, "lost": [], "more_lost": [], "where": where, "batch": False}
+                    words = sorted(self._queues(partition, self.shape.odd))
+                    lines = (json.dumps(queue_word(name.encode(), k, [("fill", 1_000, 1)]) | more) for name, k in words)
+                    Path(plans, f"odd-{partition}").write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+
+            apart(work)
+            odd = [json.dumps({"odd": files.join(plans, f"odd-{partition}")}) for partition in range(parts)]
+            return [*odd, *[json.dumps({"pre_blank": 0})] * self.partitions]
+
+    def _written(self, writer: WriteQueues) -> list[str]:
+        with self.elsewhere():
+            units = self.shape.segments * (self.shape.segment_bytes // RECORD)
+            each = -(-units // self.shape.queues)
+            files_each = -(-each * 20 // writer.file_size)
+            folder = writer.stage.parts
+
+            def work() -> None:
+                for partition in range(self.partitions):
+                    lines = []
+                    for name, queue_id in self._queues(partition, self.shape.queues):
+                        for number in range(files_each):
+                            used = min(writer.file_size, (each * 20 - number * writer.file_size))
+                            path = queue_path(FOLDER, name, queue_id, number * writer.file_size)
+                            lines.append(entry_line(path, writer.file_size, used, DIGEST))
+                    text = "".join(f"{line}\n" for _, line in sorted(lines))
+                    Path(folder, f"{FOLDER}-{partition}").write_text(text, encoding="ascii")
+
+            apart(work)
+            words = []
+            for partition in range(self.partitions):
+                count = len(range(partition, self.shape.queues, self.partitions)) * files_each
+                part = files.join(folder, f"{FOLDER}-{partition}")
+                words.append(json.dumps({"part": part, "files": count, "units": count, "bytes": 0}))
+            return words
+
+    def numbers(self, function: Batches, count: int) -> list[str]:
+        assert isinstance(function, WriteIndex)
+        with self.elsewhere():
+            words = []
+            for number in range(count):
+                made = files.join(function.stage.made, f"{number}")
+                Path(made).touch()
+                header = {"begin_time": EPOCH, "end_time": EPOCH, "begin_place": 0, "end_place": 0, "slot_count": 1}
+                word = {"number": number, "made": made, "maker": number << 34, "items": 1, "full": True, "header": header}
+                words.append(json.dumps(word | {"size": 420_000_040, "used": 420_000_040, "digest": DIGEST, "bytes": 1}))
+            return words
+
+    def forget(self) -> None:
+        pass

@@ -1,0 +1,1 @@
+"""What must stay small however large the log is, measured in small: the full numbers are tests/bench."""

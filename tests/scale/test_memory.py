@@ -1,0 +1,37 @@
+"""A build takes the same memory for a log twice as large: a queue with nearly all messages, many queues, long records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.bench import cases
+from tests.bench.memory import peak_of
+
+MIB = 1 << 20
+BOUND = 256 * MIB
+"""Of driver and worker in one process, beside what Python, numpy, numba and Arrow take by themselves."""
+NOISE = 40 * MIB
+"""malloc's own doing"""
+
+
+def test_a_hot_queue_many_queues_and_full_index_files(tmp_path: Path) -> None:
+    """Sizes at which every buffer is full: a block has a million rows, a bucket is made small."""
+    peaks = []
+    for times in (1, 2):
+        store, out = tmp_path / f"store-{times}", tmp_path / f"out-{times}"
+        cases.hot_and_small(store, times * 1_100_000, times * 500, 1 << 28)
+        peak, summary = peak_of(store, out, 32 * MIB, index_items=times * 1_100_000)
+        assert (summary["exit"], summary["units"], summary["items"]) == (0, times * 1_100_500, times * 2_201_000)
+        assert summary["files"] == {"consumequeue": times * 504, "index": 3}
+        peaks.append(peak)
+    print(f"peaks {[round(peak / MIB) for peak in peaks]} MiB")
+    assert max(peaks) < BOUND
+    assert peaks[1] < peaks[0] + NOISE
+
+
+def test_a_record_of_4_mib_across_ranges(tmp_path: Path) -> None:
+    cases.long_records(tmp_path / "store", 4, 8 * MIB)
+    peak, summary = peak_of(tmp_path / "store", tmp_path / "out", 32 * MIB, range_size=8 * MIB)
+    assert (summary["exit"], summary["items"]) == (0, 3 * 3)
+    print(f"peak {peak / MIB:.0f} MiB")
+    assert peak < BOUND

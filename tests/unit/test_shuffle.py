@@ -1,0 +1,35 @@
+"""How many tasks a shuffle has, and that Spark's hash leads each bucket to its task."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+
+import mmh3
+import pytest
+
+from jobs.session import bucket_keys, plan_shuffle
+
+
+@pytest.mark.parametrize(
+    ("buckets", "cores", "asked", "expected"),
+    [
+        (2, 2, 0, (2, 2)),
+        (16, 2, 0, (8, 16)),
+        (17, 2, 0, (8, 24)),
+        (20_480, 64, 0, (256, 20_480)),
+        (16, 2, 7, (7, 21)),
+        (16, 2, 200, (200, 16)),
+        (1, 1, 1, (1, 1)),
+    ],
+)
+def test_few_tasks_that_take_equally_many_buckets(buckets: int, cores: int, asked: int, expected: tuple[int, int]) -> None:
+    assert plan_shuffle(buckets, cores, asked) == expected
+
+
+@pytest.mark.parametrize(("buckets", "partitions"), [(1, 1), (24, 8), (16, 200), (20_480, 256), (500, 500)])
+def test_keys_lead_to_partitions(buckets: int, partitions: int) -> None:
+    keys = bucket_keys(buckets, partitions)
+    assert [mmh3.hash(struct.pack("<i", key), 42) % partitions for key in keys] == [k % partitions for k in range(buckets)]
+    filled = Counter(keys).values()
+    assert (len(filled), max(filled)) == (min(buckets, partitions), -(-buckets // partitions))
