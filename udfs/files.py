@@ -120,6 +120,8 @@ def names(folder: str) -> list[str]:
     system, inner = _resolve(folder)
     if system is None:
         return os.listdir(inner)
+    from pyarrow import fs as pafs
+
     return [info.base_name for info in system.get_file_info(pafs.FileSelector(inner))]
 
 

@@ -113,7 +113,7 @@ class PretendedEngine:
             return [files.read_bytes(files.join(function.stage.ranges, f"{spec.number}")) for spec in specs]
 
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
-        raise AssertionError("the runs of a huge log are not for the driver")
+        raise AssertionError(f"rows of kind {kind}, but for {len(left_out)} ranges: those of a huge log are not for the driver")
 
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
         assert not left_out
