@@ -1,0 +1,2 @@
+"""Placeholder."""
+from __future__ import annotations
