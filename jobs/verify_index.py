@@ -71,8 +71,9 @@ class Index:
         named = [entry for entry in found if _is_number(entry.name)]
         return [IndexPlace(k, e.name, e.path, build.hash_slots, build.index_items) for k, e in enumerate(named)]
 
-    def check_files(self, log_start: int, tally: Tally, summary: VerifySummary) -> None:
-        scan, places = self.scan, self._places()
+    def check_files(self, log_start: int, summary: VerifySummary) -> Tally:
+        """Check each file by itself; ``checked`` then holds what is known of it."""
+        scan, places, tally = self.scan, self._places(), Tally()
         for entry in entries_of(files.join(self.settings.build.store, FOLDER)):
             if entry.kind != files.FILE or not _is_number(entry.name):
                 tally.add("index-file-name", 1, f"index/{escape(entry.name)}", 0, "its name is no number")
@@ -90,6 +91,7 @@ class Index:
         told = ("name", "size", "used", "sealed", "header", "slots_used", "longest_chain", "chains")
         readable = [word for word in self.checked if word["readable"]]
         summary.index_list = [{k: word[k] for k in told} for word in readable[:FILES_TOLD]]
+        return tally
 
     def _order(self, tally: Tally) -> None:
         """Each file goes on where the one before ends; a record's keys may lie in two."""

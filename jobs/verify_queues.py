@@ -65,12 +65,13 @@ class Queues:
     segments: tuple[Segment, ...]
     unread: tuple[tuple[int, int], ...]
 
-    def list_files(self, tally: Tally, summary: VerifySummary) -> None:
+    def list_files(self, summary: VerifySummary) -> Tally:
         """Rows of all files go where the units of their queues will go."""
-        build = self.settings.build
+        build, tally = self.settings.build, Tally()
         self._list(FOLDER, build.cq_file_size, False, tally, summary)
         if build.batch_topics and not self.unread:
             self._list(BATCH_FOLDER, build.batch_cq_file_size, True, tally, summary)
+        return tally
 
     def _list(self, kind: str, file_size: int, batch: bool, tally: Tally, summary: VerifySummary) -> None:
         scan, folder = self.scan, files.join(self.settings.build.store, kind)

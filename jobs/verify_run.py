@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -58,7 +58,8 @@ class Verify:
         begin = time.monotonic()
         with self.engines() as engine, work_folder(self.settings.work) as stage:
             self.summary.seconds["session"] = time.monotonic() - begin
-            self._verify(engine, stage, log)
+            with self._timed("verify"):
+                self._verify(engine, stage, log)
             check_unchanged(log, self.settings.build.roots)
         self.summary.take(self.tally, self.settings.build)
 
@@ -80,30 +81,40 @@ class Verify:
         scan = Scan(engine, stage, task, self.reporter)
         queues = verify_queues.Queues(scan, settings, tuple(log.segments), unread)
         index = verify_index.Index(scan, settings)
-        with self._timed("list"):
-            if QUEUES in settings.only:
-                queues.list_files(self.tally, self.summary)
-            log_start = log.segments[0].start if log.segments else 0
-            if INDEX in settings.only:
-                index.check_files(log_start, self.tally, self.summary)
-        with self._timed("scan"):
-            segment_bytes = max((s.segment_end - s.start for s in chosen), default=1)
-            size = sum(s.data_end - s.start for s in chosen)
-            scan.first(chosen, range_size(build, size, segment_bytes, engine.cores), INT64_MAX)
-            chain = scan.settle(chosen)
+
+        def list_queues() -> Tally:
+            with self._timed("list"):
+                return queues.list_files(self.summary)
+
+        def check_index() -> Tally:
+            with self._timed("check"):
+                return index.check_files(log.segments[0].start if log.segments else 0, self.summary)
+
+        # Beside the scan: none of them keeps all cores busy for all of its time.
+        with ThreadPoolExecutor(2, thread_name_prefix="files") as pool:
+            looked = [
+                pool.submit(look) for part, look in ((QUEUES, list_queues), (INDEX, check_index)) if part in settings.only
+            ]
+            with self._timed("scan"):
+                segment_bytes = max((s.segment_end - s.start for s in chosen), default=1)
+                size = sum(s.data_end - s.start for s in chosen)
+                scan.first(chosen, range_size(build, size, segment_bytes, engine.cores), INT64_MAX)
+                chain = scan.settle(chosen)
+            for part in looked:
+                self.tally.merge(part.result())
         accepted = chain.accepted
-        self._count(log, chosen, accepted)
+        self._count(chosen, accepted)
         if LOG in settings.only:
             self._judge_log(log, chain, unread)
         holes = tuple(hole.offset for hole in chain.holes if not _between(hole.offset, unread))
         with ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
-            both = []
+            both: list[Future[Any]] = []
             if QUEUES in settings.only:
                 both.append(pool.submit(self._part, "consumequeue", lambda: queues.compare(accepted, holes)))
             if INDEX in settings.only:
                 both.append(pool.submit(self._part, "index", lambda: index.compare(accepted, log.segments, unread)))
-            for part in both:
-                part.result().tell(self.tally, self.summary)
+            for compared in both:
+                compared.result().tell(self.tally, self.summary)
         if CHECKPOINT in settings.only:
             self._judge_checkpoint(log, accepted, index)
 
@@ -118,7 +129,7 @@ class Verify:
     def _scan_settings(self) -> ScanSettings:
         only = self.settings.only
         wanted = scan_settings(self.settings.build)
-        return dataclasses.replace(wanted, want_units=QUEUES in only, want_items=INDEX in only)
+        return dataclasses.replace(wanted, want_units=QUEUES in only, want_items=INDEX in only, want_digests=False)
 
     def _tell_plan(self, log: Commitlog, chosen: list[Segment]) -> None:
         build, summary = self.settings.build, self.summary
@@ -131,7 +142,7 @@ class Verify:
                 "only what points there was compared; batch queues were not"
             )
 
-    def _count(self, log: Commitlog, chosen: list[Segment], accepted: list[RangeSummary]) -> None:
+    def _count(self, chosen: list[Segment], accepted: list[RangeSummary]) -> None:
         summary = self.summary
         summary.bytes = sum(segment.data_end - segment.start for segment in chosen)
         summary.records = sum(s.records for s in accepted)
@@ -222,4 +233,3 @@ def _is_local() -> bool:
 
     context = SparkContext._active_spark_context
     return context is None or str(context.master).startswith("local")
-

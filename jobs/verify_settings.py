@@ -45,7 +45,7 @@ class VerifySettings:
         for store in (*self.build.inputs, *([self.against] if self.against else [])):
             root = os.path.realpath(store)
             if os.path.commonpath([root, real]) == root:
-                raise InputError(f"{option} {escape(place)}: lies inside {escape(store)}, where nothing is written: name another")
+                raise InputError(f"{option} {escape(place)}: lies inside {escape(store)}, where nothing is written")
 
 
 def parse_only(text: str) -> tuple[str, ...]:

@@ -101,5 +101,5 @@ def _index_sizes(settings: VerifySettings) -> tuple[int, int]:
         if guess:
             votes[guess] += 1
     if not votes:
-        raise InputError(f"index: files of {size} bytes do not say how many slots they have: give --hash-slots and --index-items")
+        raise InputError(f"index: files of {size} bytes, with unknown slots: give --hash-slots and --index-items")
     return votes.most_common(1)[0][0]

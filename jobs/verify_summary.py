@@ -98,13 +98,11 @@ class VerifySummary:
 
     def _head(self) -> list[str]:
         part = f" in {self.segments_read} of {self.segments} segments" if self.sample < 1 else ""
-        took = f"took     {sum(v for k, v in self.seconds.items() if k != 'session'):.1f} s"
+        took = f"took     {self.seconds.get('verify', 0.0):.1f} s"
+        queues = f"{self.files['consumequeue']:,} ConsumeQueue files"
         return [
             f"read     {self.bytes:,} bytes, {self.records:,} records{part}",
-            (
-                f"compared {self.units:,} units in {self.files['consumequeue']:,} ConsumeQueue files of {self.queues:,} queues, "
-                f"{self.items:,} items in {self.files['index']:,} IndexFiles"
-            ),
+            f"compared {self.units:,} units in {queues}, {self.items:,} items in {self.files['index']:,} IndexFiles",
             f"{took}, session {self.seconds.get('session', 0.0):.1f} s",
         ]
 

@@ -36,7 +36,7 @@ class StoreTimes:
 
 
 def compare_checkpoint(data: bytes, store: StoreTimes, index: list[IndexEnd]) -> tuple[Checkpoint, Tally, int]:
-    """The checkpoint, its differences, and the items of the IndexFile that the next crash deletes as it does with any broker."""
+    """The checkpoint, its differences, and the items of the IndexFile that the next crash deletes as with any broker."""
     found, findings = read_checkpoint(data)
     tally = Tally()
     for finding in findings:

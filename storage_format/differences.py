@@ -16,7 +16,8 @@ PARTS: Final = (QUEUES, INDEX, CHECKPOINT, LOG)
 
 
 class Kind(NamedTuple):
-    """``part`` is what ``verify --only`` calls it, ``mend`` the parts of a build that mends it (none: ``advice`` says what to do)."""
+    """``part`` is what ``verify --only`` calls it, ``mend`` the parts of a build that mends it; ``advice`` says more, or what
+    else to do."""
 
     part: str
     text: str
@@ -26,6 +27,7 @@ class Kind(NamedTuple):
 
 _QUEUE, _INDEX, _CHECKPOINT = (QUEUES,), (INDEX, CHECKPOINT), (CHECKPOINT,)
 _ALL = (QUEUES, INDEX, CHECKPOINT)
+_EACH = "verify each store by itself: that tells which one is wrong"
 KINDS: Final = {
     "log-damage": Kind(LOG, "bytes of the log that are no record", _ALL, "with --on-damage salvage or stop"),
     "log-segment-missing": Kind(LOG, "segment of the log missing", _ALL, "with --on-damage salvage or stop"),
@@ -64,9 +66,16 @@ KINDS: Final = {
     "checkpoint-index": Kind(CHECKPOINT, "the next crash deletes IndexFiles that are newer than it says", _INDEX),
     "checkpoint-confirm": Kind(CHECKPOINT, "confirmPhyOffset lies outside of the log", _CHECKPOINT),
     "abort-file": Kind(
-        CHECKPOINT, "a file abort: the broker runs, or its last exit was unclean", (), "stop the broker; after a build remove it"
+        CHECKPOINT, "a file abort: the broker runs, or did not stop cleanly", (), "stop the broker; after a build remove it"
     ),
+    "against-log-differs": Kind(LOG, "bytes of the log that differ", (), _EACH),
+    "against-log-ends": Kind(LOG, "the log of one store goes on where the other's ends", (), "the shorter one is behind"),
+    "against-queue-file": Kind(QUEUES, "ConsumeQueue file that only one store has", (), _EACH),
+    "against-queue-unit": Kind(QUEUES, "units that differ", (), _EACH),
+    "against-index-file": Kind(INDEX, "IndexFile that only one store has", (), _EACH),
+    "against-index-item": Kind(INDEX, "IndexFiles that differ", (), _EACH),
 }
+"""Those that begin with against- come of ``verify A --against B`` alone, all others of a store by itself."""
 
 
 @dataclass(frozen=True, order=True)

@@ -135,7 +135,7 @@ def _match_rest(
 
 def _rank_in(record: Int64s, chosen: Mask) -> Int64s:
     """For each row how many chosen ones stand before it in its record."""
-    before = np.cumsum(chosen) - chosen
+    before: Int64s = np.cumsum(chosen) - chosen
     first = np.flatnonzero(np.concatenate([[True], record[1:] != record[:-1]]))
     ranks: Int64s = before - before[first][record]
     return ranks

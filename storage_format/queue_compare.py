@@ -24,7 +24,8 @@ Mask = npt.NDArray[np.bool_]
 SHIFT_MIN: Final = 3
 """So many units one after another, each standing equally far off, are a shift; fewer are units that point elsewhere."""
 LOOKS_MAX: Final = 10_000
-"""Records looked up in the log for one queue. Beyond that a unit that points elsewhere is not told from one that points nowhere."""
+"""Records looked up in the log for one queue. Beyond that a unit that points elsewhere is not told from one that points
+nowhere."""
 _CHUNK: Final = 1 << 16
 _OK, _MISSING, _PRE_BLANK, _NO_RECORD, _SIZE, _TAGS, _BATCH, _OTHER, _SHIFTED = range(9)
 _KINDS: Final = {
@@ -42,10 +43,11 @@ _KINDS: Final = {
 class QueueView:
     """How a checker sees one queue.
 
-    ``read(position, count)``: columns place, size, tagsCode, ... int64. ``spans``: for each file, in order, the positions of its
-    first slot and behind its last. ``data_from(position)``: the first position from there on that may not be zeros. ``look(place)``: queue offset of the
-    good record there if it is the queue's, -1 if it is another's, None if there is none. ``path(position)``: the slot's file.
-    ``log``: offsets of the log's first byte and its end. ``unread``: stretches [low, high) of the log that were not read.
+    ``read(position, count)``: columns place, size, tagsCode, ... int64. ``spans``: for each file, in order, the positions of
+    its first slot and behind its last. ``data_from(position)``: the first position from there on that may not be zeros.
+    ``look(place)``: queue offset of the good record there if it is the queue's, -1 if it is another's, None if there is none.
+    ``path(position)``: the slot's file. ``log``: offsets of the log's first byte and its end. ``unread``: stretches
+    [low, high) of the log that were not read.
     """
 
     read: Callable[[int, int], Int64s]

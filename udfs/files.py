@@ -173,7 +173,7 @@ class Reader:
             return os.fstat(self._handle).st_size
 
     def next_data(self, at: int) -> int:
-        """The first byte from ``at`` on that may not be zero: behind a hole, where the file system has holes; at most the size."""
+        """The first byte from ``at`` on that may not be zero: behind a hole, where there are any; at most the size."""
         size = self.size()
         if self._handle < 0 or at >= size:
             return min(at, size)

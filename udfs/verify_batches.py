@@ -40,7 +40,10 @@ class _Batch:
 
 @dataclass(frozen=True)
 class VerifyBatches:
-    """``placements`` says of queues out of order where their logical placement is (``Judge``); the broker appends whatever comes."""
+    """``placements`` is the file that says where the logical placements of queues out of order are (``Judge``).
+
+    In a broker's order whatever comes is appended.
+    """
 
     task: QueueTask
     placements: str
@@ -102,7 +105,8 @@ class VerifyBatches:
         for key, queue in sorted(queues.items()):
             if queue.checks is None:
                 self._open(key, queue, look, odd)
-            assert queue.checks is not None and queue.files is not None
+            assert queue.checks is not None
+            assert queue.files is not None
             for _, check, _ in queue.checks:
                 check.finish()
             order, check, _ = min(queue.checks, key=lambda c: c[1].tally.total)
@@ -128,5 +132,3 @@ def _first_left(found: QueueFiles, log_start: int) -> int:
             if left.any():
                 return position + int(np.argmax(left))
     return found.end
-
-

@@ -83,7 +83,7 @@ class CheckIndex:
             return word | {"tally": tally.to_json(), "size": size}
         found = check_index(view)
         table, last = self._chunks(view, found.items)
-        self._tell(view, found, tally, told, last)
+        self._tell(found, tally, told, last)
         lengths = slot_lengths(view, found.items)
         longest = int(lengths.max(initial=0))
         powers = np.bincount(np.ceil(np.log2(lengths[lengths > 0])).astype(np.int64)) if longest else np.zeros(0, np.int64)
@@ -117,7 +117,7 @@ class CheckIndex:
             last = int(place[-1])
         return table, last
 
-    def _tell(self, view: IndexView, found: IndexCheck, tally: Tally, told: str, last: int) -> None:
+    def _tell(self, found: IndexCheck, tally: Tally, told: str, last: int) -> None:
         for finding in found.findings:
             if finding.code == "index-end-time" and last >= self.log_start:
                 continue  # the records themselves say it to the millisecond

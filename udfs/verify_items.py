@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -180,9 +180,7 @@ class _Items:
 
 
 def _compare(tables: list[IndexItems], staged: npt.NDArray[np.void], found: Found, word: ItemsWord) -> None:
-    expected = Expected(
-        staged["place"].astype(np.int64), staged["time"].astype(np.int64), staged["key_hash"].astype(np.int32)
-    )
+    expected = Expected(staged["place"].astype(np.int64), staged["time"].astype(np.int64), staged["key_hash"].astype(np.int32))
     matches = match_items(expected, found)
     word.expected += len(expected.place)
     word.found += len(found.place)

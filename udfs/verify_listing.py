@@ -41,9 +41,9 @@ class ListQueues:
         names = json.loads(files.read_bytes(self.plan))
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                yield from schemas.batches(self._rows(names[task :: self.tasks], task))
+                yield from schemas.batches(self._rows(names[task :: self.tasks]))
 
-    def _rows(self, names: list[str], task: int) -> Iterator[schemas.Row]:
+    def _rows(self, names: list[str]) -> Iterator[schemas.Row]:
         tally, others = Tally(), list[str]()
         counts = {"files": 0, "bytes": 0}
         for name in names:

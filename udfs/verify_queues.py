@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from storage_format import cells
 from storage_format.chain import Segment
-from storage_format.consume_queue import UNIT, UNIT_SIZE
+from storage_format.consume_queue import UNIT
 from storage_format.differences import Tally
 from storage_format.names import SCHEDULE_TOPIC, escape
 from storage_format.queue_compare import QueueView, UnitChecker
@@ -250,7 +250,8 @@ class VerifyQueues:
         queues.clear()
 
     def _close(self, key: tuple[bytes, int], queue: _Queue, word: QueueWord) -> None:
-        assert queue.checks is not None and queue.files is not None
+        assert queue.checks is not None
+        assert queue.files is not None
         name = escape(key[0].decode("utf-8", "surrogateescape"))
         for order, check, _, _ in queue.checks:
             if order != SKIPPED:

@@ -73,7 +73,7 @@ class Session:
         self._spark, _ = get_session(master)
 
     def run(self, store: Path, out: Path) -> Run:
-        from jobs.cli import build
+        from jobs.build import build
 
         _fresh(out)
         summary, progress = io.StringIO(), io.StringIO()
