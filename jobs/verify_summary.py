@@ -84,7 +84,7 @@ class VerifySummary:
             lines += ["", f"{finding['kind']:<22}{finding['count']:>12,}   {finding['text']}"]
             shown = finding["examples"][:LINES_OF_KIND]
             lines += [f"    {e['where']}: {e['text']}" if e["text"] else f"    {e['where']}" for e in shown]
-            if finding["count"] > len(shown):
+            if len(finding["examples"]) > len(shown):
                 lines.append("    ...")
             if self.mend is None or not finding["mend"].startswith("rmq-reindex"):
                 lines.append(f"    {finding['mend']}")

@@ -52,11 +52,11 @@ def test_what_a_broker_wrote_is_clean(name: str, tree: str, golden_store: Stores
 def test_what_a_build_wrote_is_clean(name: str, order: str, golden_store: Stores, tmp_path: Path) -> None:
     """Queues out of order fit one order or the other; the last IndexFile is sealed."""
     store, out = golden_store(name).path, tmp_path / "out"
-    sizes = golden_store(name).sizes()
+    sizes: dict[str, Any] = dict(golden_store(name).sizes())
     more = beside(store)
     if name in BATCH:
         sizes["batch_cq_file_size"] = 460
-    settings = {"queue_order": order, "on_damage": "salvage", "max_fill": 10**6, **sizes}
+    settings: dict[str, Any] = {"queue_order": order, "on_damage": "salvage", "max_fill": 10**6, **sizes}
     assert local_build(store, out, batch_topics=more["batch_topics"], **settings).exit in (0, 3)
     summary = local_verify(out, max_fill=10**6, **sizes, **more)
     assert summary.error is None

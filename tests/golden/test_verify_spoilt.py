@@ -7,6 +7,7 @@ import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,6 +170,7 @@ def test_units_of_batch_queues(field: int, kind: str, golden_store: Stores, tmp_
     data = bytearray(path.read_bytes())
     data[46 * 3 + field + (7 if field in (0, 12, 28) else 3)] ^= 1
     path.write_bytes(data)
-    summary = local_verify(store, **BATCH_SIZES)
+    sizes: dict[str, Any] = dict(BATCH_SIZES)
+    summary = local_verify(store, **sizes)
     assert kinds(summary) == {kind: 1}
     assert summary.findings[0]["examples"][0]["where"] == f"batchconsumequeue/BatchA/1/{0:020d}"
