@@ -63,13 +63,12 @@ def compare_checkpoint(data: bytes, store: StoreTimes, index: list[IndexEnd]) ->
 
 def _times(found: Checkpoint, store: StoreTimes, tally: Tally) -> None:
     """physic and logics. The broker's own rebuild leaves physic 0; what it dispatches again from counts both."""
-    if store.unit_records:
-        if 0 < found.physic < store.last_unit_time:
-            text = f"physicMsgTimestamp {found.physic}, the last unit's record is of {store.last_unit_time}"
-            tally.add("checkpoint-stale", 1, WHERE, 0, text)
-        if found.logics < store.last_unit_time:
-            text = f"logicsMsgTimestamp {found.logics}, the last unit's record is of {store.last_unit_time}"
-            tally.add("checkpoint-stale", 1, WHERE, 8, text)
+    # Where the clock jumps back the last record may be older than the last one with a unit.
+    wanted = min(store.last_time, store.last_unit_time) if store.unit_records else 0
+    if 0 < found.physic < wanted:
+        tally.add("checkpoint-stale", 1, WHERE, 0, f"physicMsgTimestamp {found.physic}, the log's end is of {wanted}")
+    if found.logics < wanted:
+        tally.add("checkpoint-stale", 1, WHERE, 8, f"logicsMsgTimestamp {found.logics}, the log's end is of {wanted}")
     newest = max(store.last_time, store.last_unit_time) if store.records else 0
     if min(found.physic, found.logics) > newest:
         text = f"physic and logics are {min(found.physic, found.logics)} or later, the last record is of {newest}"

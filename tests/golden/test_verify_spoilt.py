@@ -158,6 +158,22 @@ def test_a_record_out_of_line(tmp_path: Path) -> None:
     assert "--on-damage salvage" in (summary.mend or "")
 
 
+def test_a_salvaged_log(sound: list[Path], tmp_path: Path) -> None:
+    """What a build leaves out of a damaged log is no difference, but the damage is; what was built before points into it."""
+    store = tmp_path / "store"
+    shutil.copytree(sound[1], store)
+    queue = max((Queue(folder) for folder in queue_folders(store)), key=lambda queue: len(queue.filled))
+    place = queue.units[queue.filled[3]][0]
+    spoil.bad_magic(store, [offset for offset, _ in spoil.record_offsets(store)].index(place))
+    summary = local_verify(store, **SMALL)
+    assert {"log-damage", "queue-unit-no-record"} <= kinds(summary).keys()
+    assert summary.damage[0]["offset"] == place
+    assert "--on-damage salvage" in (summary.mend or "")
+    assert local_build(store, tmp_path / "out", on_damage="salvage", **SMALL).exit == 3
+    found = kinds(local_verify(tmp_path / "out", commitlogs=(str(store / "commitlog"),), **SMALL))
+    assert found == {"log-damage": len(summary.damage)}
+
+
 @pytest.mark.parametrize(
     ("field", "kind"), [(0, "queue-unit-no-record"), (8, "queue-unit-size"), (12, "queue-unit-tags"), (28, "queue-unit-batch")]
 )
