@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from jobs.engine import Engine
 from jobs.progress import Reporter
 from jobs.segments import Commitlog, check_unchanged, list_segments
 from jobs.verify_run import work_folder
-from jobs.verify_settings import VerifySettings
+from jobs.verify_settings import VerifySettings, at_its_place
 from jobs.verify_summary import VerifySummary
 from storage_format.differences import Tally
 from storage_format.errors import InputError
@@ -34,9 +35,10 @@ class Against:
     def __init__(
         self, settings: VerifySettings, reporter: Reporter, engines: Callable[[], AbstractContextManager[Engine]]
     ) -> None:
-        self.settings, self.reporter, self.engines = settings, reporter, engines
-        self.a, self.b = settings.build.store, settings.against
-        self.summary = VerifySummary(store=self.a, against=self.b)
+        self.settings = dataclasses.replace(settings, build=at_its_place(settings.build))
+        self.reporter, self.engines = reporter, engines
+        self.a, self.b = self.settings.build.store, os.path.abspath(settings.against)
+        self.summary = VerifySummary(store=settings.build.store, against=settings.against)
         self.tally = Tally()
 
     def run(self) -> None:

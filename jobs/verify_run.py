@@ -18,7 +18,7 @@ from jobs.progress import Reporter
 from jobs.run import BUCKET_BYTES, range_size, scan_settings
 from jobs.scanning import Scan
 from jobs.segments import Commitlog, check_unchanged, list_segments
-from jobs.verify_settings import VerifySettings
+from jobs.verify_settings import VerifySettings, at_its_place
 from jobs.verify_summary import DAMAGE_TOLD, VerifySummary
 from storage_format import record as r
 from storage_format.chain import Chain, Segment
@@ -42,7 +42,7 @@ class Verify:
     def __init__(
         self, settings: VerifySettings, reporter: Reporter, engines: Callable[[], AbstractContextManager[Engine]]
     ) -> None:
-        self.settings = settings
+        self.settings = dataclasses.replace(settings, build=at_its_place(settings.build))
         self.reporter = reporter
         self.engines = engines
         self.summary = VerifySummary(store=settings.build.store, sample=settings.sample)
@@ -61,7 +61,7 @@ class Verify:
             with self._timed("verify"):
                 self._verify(engine, stage, log)
             check_unchanged(log, self.settings.build.roots)
-        self.summary.take(self.tally, self.settings.build)
+        self.summary.take(self.tally, dataclasses.replace(self.settings.build, store=self.summary.store))
 
     @contextlib.contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

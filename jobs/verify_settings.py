@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass
 from typing import Final
@@ -46,6 +47,11 @@ class VerifySettings:
             root = os.path.realpath(store)
             if os.path.commonpath([root, real]) == root:
                 raise InputError(f"{option} {escape(place)}: lies inside {escape(store)}, where nothing is written")
+
+
+def at_its_place(build: BuildSettings) -> BuildSettings:
+    """With an absolute STORE: executors have working folders of their own."""
+    return dataclasses.replace(build, store=os.path.abspath(build.store))
 
 
 def parse_only(text: str) -> tuple[str, ...]:
