@@ -111,7 +111,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def parse_settings(arguments: Sequence[str]) -> BuildSettings:
     """Settings from the words behind ``build``. Raises UsageError."""
-    given = vars(build_parser().parse_args(arguments))
+    values = merged(vars(build_parser().parse_args(arguments)))
+    if not values["store"] and not values.get("commitlogs"):
+        raise UsageError("rmq-reindex build: name a STORE, or --commitlog folders: see --help")
+    return BuildSettings(**values).check()
+
+
+def merged(given: dict[str, Any]) -> dict[str, Any]:
+    """What --broker-conf and --topics-config say, and over it what is ``given``, by names of settings. Raises UsageError."""
     conf, topics = given.pop("broker_conf", None), given.pop("topics_config", None)
     values: dict[str, Any] = {}
     if conf is not None:
@@ -124,15 +131,13 @@ def parse_settings(arguments: Sequence[str]) -> BuildSettings:
             values.pop("store", None)
             values.pop("commitlogs", None)
     if topics is not None:
-        values["batch_topics"] = _batch_topics(topics)
+        values["batch_topics"] = read_batch_topics(topics)
     values |= {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     values.setdefault("store", "")
-    if not values["store"] and not values.get("commitlogs"):
-        raise UsageError("rmq-reindex build: name a STORE, or --commitlog folders: see --help")
-    return BuildSettings(**values).check()
+    return values
 
 
-def _batch_topics(path: str) -> tuple[str, ...]:
+def read_batch_topics(path: str) -> tuple[str, ...]:
     """The batch topics of a topics.json. Raises UsageError."""
     try:
         return batch_topics(files.read_bytes(path).decode("utf-8", "replace"))

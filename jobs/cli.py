@@ -15,6 +15,7 @@ COMMANDS = {
     "build": ("jobs.build", "ConsumeQueue, IndexFiles and checkpoint from raw segments"),
     "query": ("jobs.query", "find messages by key, id, queue offset, time or place, without a broker"),
     "inspect": ("jobs.inspect_files", "what a file of a store holds, by its kind"),
+    "verify": ("jobs.verify", "commitlog, ConsumeQueue, IndexFiles and checkpoint compared, both ways"),
 }
 """Each module has a function of the command's name: words to exit status."""
 

@@ -71,6 +71,19 @@ def _swapped(value: int) -> int:
 
 
 @jit
+def _fill_differences(begin: int, time: npt.NDArray[np.int64], out: npt.NDArray[np.int32]) -> None:
+    for i in range(len(time)):
+        out[i] = _seconds_since(begin, time[i])
+
+
+def time_differences(time: npt.NDArray[np.int64], begin: int) -> npt.NDArray[np.int32]:
+    """timeDiff of items stored at ``time`` in a file whose header says that it begins at ``begin``."""
+    out = np.empty(len(time), np.int32)
+    _fill_differences(begin, np.ascontiguousarray(time), out)
+    return out
+
+
+@jit
 def pack_items(
     staged: Words, prev: npt.NDArray[np.int32], begin_time: int, first_begin_time: int, first_of_file: bool, out: Words
 ) -> None:

@@ -44,6 +44,7 @@ class ScanSettings:
     batch_topics: tuple[str, ...] = ()
     window: int = 0
     stop_at_damage: bool = False
+    want_digests: bool = True
     chunk: int = CHUNK
     block_rows: int = 1 << 20
 
@@ -55,6 +56,10 @@ class Block:
     units: w.UnitArrays
     batches: w.BatchArrays
     items: w.ItemArrays
+
+
+def _pass_over(_at: int, _data: npt.NDArray[np.uint8]) -> None:
+    """Takes bytes of which no digest is wanted."""
 
 
 class RangeScanner:
@@ -157,7 +162,7 @@ class RangeScanner:
             self._forget_names()
         self.names.forget_seen()
         self._digests = ChunkDigests(spec.segment_start, spec.data_end, spec.low, spec.high)
-        window.open(spec.low, spec.data_end, read, view, self._digests.feed)
+        window.open(spec.low, spec.data_end, read, view, self._digests.feed if settings.want_digests else _pass_over)
         self.summary = out = RangeSummary(spec.number, spec.low, spec.high, spec.known)
         self._window_seen: int | None = None
         state, rec, spans = self._state, self._rec, self._spans
@@ -318,7 +323,7 @@ class RangeScanner:
 
     def _finish(self) -> None:
         out, state = self.summary, self._state
-        if out.later < 0:
+        if out.later < 0 and self.settings.want_digests:
             self._window.pass_on(self._digests.wanted_until)
         self._window.close()
         out.digests = {str(k): v for k, v in self._digests.chunks.items()}

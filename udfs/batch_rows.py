@@ -13,7 +13,7 @@ from storage_format.range_scan import RangeScanner
 from storage_format.walk_state import BatchArrays
 from udfs import schemas
 
-_QUEUE_BUCKETS = 1 << 31
+QUEUE_BUCKETS = 1 << 31
 """So many buckets that a bucket is a queue, but for collisions"""
 _CELL_ROWS = cells.CELL_BYTES // (8 * cells.BATCH_COLUMNS)
 
@@ -29,7 +29,7 @@ def batch_rows(scanner: RangeScanner, number: int, batches: BatchArrays, keys: t
     texts = [scanner.names.texts[k].encode() for k in names]
     crc, parts = scanner.names.crc[names], np.zeros_like(present)
     runs = []
-    for k, queue in enumerate(bucket_of(crc, ids, parts, _QUEUE_BUCKETS).tolist()):
+    for k, queue in enumerate(bucket_of(crc, ids, parts, QUEUE_BUCKETS).tolist()):
         units = columns[:, bounds[present[k]] : bounds[present[k] + 1]]
         for low in range(0, units.shape[1], _CELL_ROWS):
             part = units[:, low : low + _CELL_ROWS]

@@ -195,6 +195,17 @@ class Reader:
         with naming(self.path):
             return os.fstat(self._handle).st_size
 
+    def next_data(self, at: int) -> int:
+        """The first byte from ``at`` on that may not be zero: behind a hole, where there are any; at most the size."""
+        size = self.size()
+        if self._handle < 0 or at >= size:
+            return min(at, size)
+        try:
+            return min(os.lseek(self._handle, at, os.SEEK_DATA), size)
+        except OSError as error:
+            # ENXIO: a hole up to the end. A file system that cannot tell has no holes.
+            return size if error.errno == errno.ENXIO else at
+
     def read(self, at: int, count: int) -> bytes:
         out = bytearray(count)
         self._fill(at, memoryview(out))

@@ -1,0 +1,62 @@
+"""Settings of a verify: those of the build whose result it expects, and its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from jobs.settings import BuildSettings
+from storage_format.differences import PARTS
+from storage_format.errors import InputError, UsageError
+from storage_format.names import escape
+
+SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items")
+
+
+@dataclass(frozen=True)
+class VerifySettings:
+    """``build`` is what would be built; ``given`` the sizes that were named, the others are taken from the files."""
+
+    build: BuildSettings
+    given: frozenset[str] = frozenset()
+    only: tuple[str, ...] = PARTS
+    sample: float = 1.0
+    against: str = ""
+    report: str = ""
+    work: str = ""
+    json: bool = False
+
+    def check(self) -> VerifySettings:
+        """Raises UsageError for what cannot be, and InputError where something would be written into a store."""
+        if not 0 < self.sample <= 1:
+            raise UsageError(f"--sample {self.sample}: take a share above 0 and up to 1, such as 0.1")
+        if self.against and (self.sample < 1 or self.only != PARTS or self.build.commitlogs):
+            raise UsageError("--against: compares two whole stores: leave out --sample, --only and --commitlog")
+        if self.build.master and not self.build.master.startswith("local") and not self.work:
+            raise UsageError("--work: name a folder that all executors share: the run keeps index items there for a while")
+        for option, place in (("--report", self.report), ("--work", self.work)):
+            if place:
+                self._check_apart(option, place)
+        return self
+
+    def _check_apart(self, option: str, place: str) -> None:
+        real = os.path.realpath(place)
+        for store in (*self.build.inputs, *([self.against] if self.against else [])):
+            root = os.path.realpath(store)
+            if os.path.commonpath([root, real]) == root:
+                raise InputError(f"{option} {escape(place)}: lies inside {escape(store)}, where nothing is written")
+
+
+def at_its_place(build: BuildSettings) -> BuildSettings:
+    """With an absolute STORE: executors have working folders of their own."""
+    return dataclasses.replace(build, store=os.path.abspath(build.store))
+
+
+def parse_only(text: str) -> tuple[str, ...]:
+    """``index,log`` as parts, in their usual order. Raises UsageError."""
+    asked = [word.strip() for word in text.split(",") if word.strip()]
+    if not asked or any(word not in PARTS for word in asked):
+        raise UsageError(f"--only {text!a}: take one or more of {', '.join(PARTS)}, separated by commas")
+    return tuple(part for part in PARTS if part in asked)

@@ -1,0 +1,130 @@
+"""The kinds of difference between a log and what is derived from it, and a tally of them: counts, and the first few of each.
+
+The names are fixed: scripts go by them. Each says which parts ``rmq-reindex build`` has to make anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+EXAMPLES_MAX: Final = 10
+"""Places told of each kind; the others are counted."""
+QUEUES, INDEX, CHECKPOINT, LOG = "consumequeue", "index", "checkpoint", "log"
+PARTS: Final = (QUEUES, INDEX, CHECKPOINT, LOG)
+
+
+class Kind(NamedTuple):
+    """``part`` is what ``verify --only`` calls it, ``mend`` the parts of a build that mends it; ``advice`` says more, or what
+    else to do."""
+
+    part: str
+    text: str
+    mend: tuple[str, ...] = ()
+    advice: str = ""
+
+
+_QUEUE, _INDEX, _CHECKPOINT = (QUEUES,), (INDEX, CHECKPOINT), (CHECKPOINT,)
+_ALL = (QUEUES, INDEX, CHECKPOINT)
+_EACH = "verify each store by itself: that tells which one is wrong"
+KINDS: Final = {
+    "log-damage": Kind(LOG, "bytes of the log that are no record", _ALL, "with --on-damage salvage or stop"),
+    "log-segment-missing": Kind(LOG, "segment of the log missing", _ALL, "with --on-damage salvage or stop"),
+    "log-segment-short": Kind(
+        LOG, "last segment shorter than the others: a broker does not load it", (), "append zeros up to the others' size"
+    ),
+    "log-out-of-line": Kind(LOG, "record whose queue offset does not fit its queue", _ALL, "with --on-damage salvage"),
+    "queue-unit-missing": Kind(QUEUES, "record without a unit at its queue offset", _QUEUE),
+    "queue-unit-extra": Kind(QUEUES, "unit where the log has none for the queue", _QUEUE),
+    "queue-unit-no-record": Kind(QUEUES, "unit that points to no good record", _QUEUE),
+    "queue-unit-other": Kind(QUEUES, "unit that points to another record than that of its queue offset", _QUEUE),
+    "queue-unit-size": Kind(QUEUES, "unit with the wrong size", _QUEUE),
+    "queue-unit-tags": Kind(QUEUES, "unit with the wrong tagsCode", _QUEUE),
+    "queue-unit-batch": Kind(QUEUES, "unit of a batch queue with wrong offsets, count or time", _QUEUE),
+    "queue-shifted": Kind(QUEUES, "units shifted from a slot on", _QUEUE),
+    "queue-pre-blank": Kind(QUEUES, "slot before the queue's first unit that is not pre-blank, or pre-blank elsewhere", _QUEUE),
+    "queue-file-size": Kind(QUEUES, "file of another size: a broker does not start on it", _QUEUE),
+    "queue-file-name": Kind(QUEUES, "file whose name is no multiple of its size: a broker does not start on it", _QUEUE),
+    "queue-file-empty": Kind(QUEUES, "last file of a queue without a unit: RocketMQ 5.3 does not start on it", _QUEUE),
+    "index-item-missing": Kind(INDEX, "key of a record without an item: no query finds it", _INDEX),
+    "index-item-extra": Kind(INDEX, "item for which no record has a key", _INDEX),
+    "index-item-hash": Kind(INDEX, "item with the wrong hash", _INDEX),
+    "index-item-time": Kind(INDEX, "item with the wrong time", _INDEX),
+    "index-chain-broken": Kind(INDEX, "slot or link that does not lead to the next item: keys are not found", _INDEX),
+    "index-chain-circular": Kind(INDEX, "circle of links: a broker's lookup never ends", _INDEX),
+    "index-header": Kind(INDEX, "header field that is not what the items say", _INDEX),
+    "index-order": Kind(INDEX, "files, or items in a file, not in the order of the log", _INDEX),
+    "index-stray": Kind(INDEX, "bytes that are not zero where no item should be", _INDEX),
+    "index-file-size": Kind(INDEX, "file of another size than its slots and items need", _INDEX),
+    "index-file-name": Kind(INDEX, "file whose name is no number: a broker passes over it", _INDEX),
+    "checkpoint-missing": Kind(CHECKPOINT, "no checkpoint: a crash costs the whole index", _CHECKPOINT),
+    "checkpoint-size": Kind(CHECKPOINT, "not 4,096 bytes", _CHECKPOINT),
+    "checkpoint-bytes": Kind(CHECKPOINT, "negative fields, or bytes behind the fields", _CHECKPOINT),
+    "checkpoint-stale": Kind(CHECKPOINT, "older than the last unit: after a crash more is dispatched again", _CHECKPOINT),
+    "checkpoint-ahead": Kind(CHECKPOINT, "newer than the last record: units lost in a crash stay lost", _CHECKPOINT),
+    "checkpoint-index": Kind(CHECKPOINT, "the next crash deletes IndexFiles that are newer than it says", _INDEX),
+    "checkpoint-confirm": Kind(CHECKPOINT, "confirmPhyOffset lies outside of the log", _CHECKPOINT),
+    "abort-file": Kind(
+        CHECKPOINT, "a file abort: the broker runs, or did not stop cleanly", (), "stop the broker; after a build remove it"
+    ),
+    "against-log-differs": Kind(LOG, "bytes of the log that differ", (), _EACH),
+    "against-log-ends": Kind(LOG, "the log of one store goes on where the other's ends", (), "the shorter one is behind"),
+    "against-queue-file": Kind(QUEUES, "ConsumeQueue file that only one store has", (), _EACH),
+    "against-queue-unit": Kind(QUEUES, "units that differ", (), _EACH),
+    "against-index-file": Kind(INDEX, "IndexFile that only one store has", (), _EACH),
+    "against-index-item": Kind(INDEX, "IndexFiles that differ", (), _EACH),
+}
+"""Those that begin with against- come of ``verify A --against B`` alone, all others of a store by itself."""
+
+
+@dataclass(frozen=True, order=True)
+class Example:
+    """One place: a path in the store, a number there (queue offset, item, byte, as the text says), and what is wrong."""
+
+    where: str
+    at: int
+    text: str
+
+
+@dataclass
+class Tally:
+    """Counts by kind, and the first EXAMPLES_MAX examples of each by path and place: memory does not grow with findings."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, list[Example]] = field(default_factory=dict)
+
+    def add(self, kind: str, count: int, where: str, at: int, text: str) -> None:
+        """``count`` of a kind, the first of them at that place."""
+        if count:
+            self._take(kind, count, [Example(where, at, text)])
+
+    def merge(self, other: Tally) -> None:
+        for kind, count in other.counts.items():
+            self._take(kind, count, other.examples[kind])
+
+    def _take(self, kind: str, count: int, examples: Iterable[Example]) -> None:
+        if kind not in KINDS:
+            raise KeyError(kind)
+        self.counts[kind] = self.counts.get(kind, 0) + count
+        held = self.examples.setdefault(kind, [])
+        held += examples
+        if len(held) > 1:
+            held.sort()
+            del held[EXAMPLES_MAX:]
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            kind: [count, [[e.where, e.at, e.text] for e in self.examples[kind]]] for kind, count in sorted(self.counts.items())
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Tally:
+        tally = cls()
+        for kind, (count, examples) in found.items():
+            tally._take(kind, count, [Example(*example) for example in examples])
+        return tally

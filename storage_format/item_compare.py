@@ -1,0 +1,152 @@
+"""Compare the index items that a stretch of the log gives with those that stand in IndexFiles: as multisets, record by record.
+
+Nothing is assumed of where files begin and end: a broker cuts them where it was started, stopped or full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+class Expected(NamedTuple):
+    """Items of the log in its order: physical offset, store time (milliseconds), hash."""
+
+    place: Int64s
+    time: Int64s
+    key_hash: Int32s
+
+
+class Found(NamedTuple):
+    """Items of files, in the order of files and numbers: physical offset, hash, seconds, the file's number, the item's."""
+
+    place: Int64s
+    key_hash: Int32s
+    time_diff: Int32s
+    file: Int32s
+    item: Int32s
+
+
+@dataclass(frozen=True)
+class Matches:
+    """``pairs``: rows (expected, found) that are the same item. ``hashes``: found items of a record that lacks as many and has
+    other hashes instead. ``missing``: rows of the expected, ``extra`` and ``repeats`` rows of the found."""
+
+    pairs: tuple[Int64s, Int64s]
+    missing: Int64s
+    extra: Int64s
+    hashes: Int64s
+    repeats: Int64s
+
+
+_NONE = np.zeros(0, np.int64)
+
+
+def match_items(expected: Expected, found: Found) -> Matches:
+    """Which expected item is which found one. Fast where both are alike but for a few places."""
+    n, m = len(expected.place), len(found.place)
+    head = _common(expected, found, min(n, m), False)
+    tail = _common(expected, found, min(n, m) - head, True)
+    # Back to whole records: an item of one may pair with any of its equals.
+    head = _whole(expected.place, found.place, head, False)
+    tail = _whole(expected.place, found.place, tail, True)
+    same = np.arange(head)
+    pairs = (np.concatenate([same, np.arange(n - tail, n)]), np.concatenate([same, np.arange(m - tail, m)]))
+    if head == n - tail and head == m - tail:
+        return Matches(pairs, _NONE, _NONE, _NONE, _NONE)
+    return _match_rest(expected, found, pairs, (head, n - tail), (head, m - tail))
+
+
+def _common(expected: Expected, found: Found, most: int, from_end: bool) -> int:
+    """How many items are alike from the beginning, or the end, on."""
+    if most <= 0:
+        return 0
+    if from_end:
+        n, m = len(expected.place), len(found.place)
+        a, b = slice(n - most, n), slice(m - most, m)
+    else:
+        a = b = slice(0, most)
+    differ = (expected.place[a] != found.place[b]) | (expected.key_hash[a] != found.key_hash[b])
+    if from_end:
+        differ = differ[::-1]
+    return int(np.argmax(differ)) if differ.any() else most
+
+
+def _whole(expected: Int64s, found: Int64s, count: int, from_end: bool) -> int:
+    """Fewer, so that no record is cut in two in either row."""
+    for row in (expected, found):
+        if from_end:
+            while 0 < count < len(row) and row[len(row) - count] == row[len(row) - count - 1]:
+                count -= 1
+        else:
+            while 0 < count < len(row) and row[count] == row[count - 1]:
+                count -= 1
+    return count
+
+
+def _match_rest(
+    expected: Expected, found: Found, pairs: tuple[Int64s, Int64s], mine: tuple[int, int], theirs: tuple[int, int]
+) -> Matches:
+    """Pair what is left by (place, hash), the first of equals with the first."""
+    n = mine[1] - mine[0]
+    place = np.concatenate([expected.place[mine[0] : mine[1]], found.place[theirs[0] : theirs[1]]])
+    key_hash = np.concatenate([expected.key_hash[mine[0] : mine[1]], found.key_hash[theirs[0] : theirs[1]]])
+    if not len(place):
+        return Matches(pairs, _NONE, _NONE, _NONE, _NONE)
+    is_found = np.arange(len(place)) >= n
+    order = np.lexsort((is_found, key_hash, place))
+    place, key_hash, is_found = place[order], key_hash[order], is_found[order]
+    new = np.concatenate([[True], (place[1:] != place[:-1]) | (key_hash[1:] != key_hash[:-1])])
+    group = np.cumsum(new) - 1
+    starts = np.flatnonzero(new)
+    wanted = np.bincount(group, ~is_found).astype(np.int64)
+    had = np.bincount(group, is_found).astype(np.int64)
+    both = np.minimum(wanted, had)
+    # Expected come first in a group, then found: their number among their own.
+    rank = np.arange(len(place)) - starts[group] - np.where(is_found, wanted[group], 0)
+    paired = rank < both[group]
+    rows = order - np.where(is_found, n, 0)
+    some_expected, some_found = rows[paired & ~is_found] + mine[0], rows[paired & is_found] + theirs[0]
+    missing, extra = ~paired & ~is_found, ~paired & is_found
+    record = np.cumsum(np.concatenate([[True], place[1:] != place[:-1]])) - 1
+    repeats = extra & _is_repeated(record, group, wanted, had)
+    extra &= ~repeats
+    # Of one record: as many wrong hashes as there are items both missing and too many.
+    lacks, has = np.bincount(record, missing), np.bincount(record, extra)
+    wrong = np.minimum(lacks, has).astype(np.int64)
+    hashes = extra & (_rank_in(record, extra) < wrong[record])
+    missing &= _rank_in(record, missing) >= wrong[record]
+    extra &= ~hashes
+    return Matches(
+        (np.concatenate([pairs[0], some_expected]), np.concatenate([pairs[1], some_found])),
+        np.sort(rows[missing] + mine[0]),
+        np.sort(rows[extra] + theirs[0]),
+        np.sort(rows[hashes] + theirs[0]),
+        np.sort(rows[repeats] + theirs[0]),
+    )
+
+
+def _rank_in(record: Int64s, chosen: Mask) -> Int64s:
+    """For each row how many chosen ones stand before it in its record."""
+    before: Int64s = np.cumsum(chosen) - chosen
+    first = np.flatnonzero(np.concatenate([[True], record[1:] != record[:-1]]))
+    ranks: Int64s = before - before[first][record]
+    return ranks
+
+
+def _is_repeated(record: Int64s, group: Int64s, wanted: Int64s, had: Int64s) -> Mask:
+    """Rows of records that stand there as a whole several times: the last record indexed is dispatched again at a start."""
+    first = np.flatnonzero(np.concatenate([[True], record[1:] != record[:-1]]))
+    times = np.where(wanted > 0, had // np.maximum(wanted, 1), 0)
+    whole = (wanted > 0) & (had == times * wanted)
+    row_times = np.where(whole, times, -1)[group]
+    lowest, highest = np.minimum.reduceat(row_times, first), np.maximum.reduceat(row_times, first)
+    repeated: Mask = ((lowest == highest) & (lowest > 1))[record]
+    return repeated

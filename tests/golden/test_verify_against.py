@@ -1,0 +1,138 @@
+"""``verify A --against B``: logs and derived files of two stores, the first difference of each."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs.settings import BuildSettings
+from jobs.verify_against import Against
+from jobs.verify_settings import VerifySettings
+from jobs.verify_summary import VerifySummary
+from storage_format.errors import InputError
+from tests.golden.guard import guarded
+from tests.golden.stores import GoldenStore
+from tests.tools import spoil
+from tests.tools.local_engine import LocalEngine, QuietReporter, single
+from tests.tools.local_verify import kinds
+
+Stores = Callable[[str], GoldenStore]
+
+
+def against(a: Path, b: Path) -> VerifySummary:
+    settings = VerifySettings(BuildSettings(str(a), "."), against=str(b)).check()
+    job = Against(settings, QuietReporter(), single(LocalEngine()))
+    job.run()
+    return job.summary
+
+
+@pytest.fixture
+def pair(golden_store: Stores, tmp_path: Path) -> tuple[Path, Path]:
+    """A store and its copy."""
+    source = golden_store("v2-ipv6-batch").path
+    stores = tmp_path / "a", tmp_path / "b"
+    for store in stores:
+        shutil.copytree(source, store, ignore=shutil.ignore_patterns("rebuilt", "config"))
+    return stores
+
+
+def first(summary: VerifySummary) -> tuple[str, int, str]:
+    (finding,) = summary.findings
+    example = finding["examples"][0]
+    return example["where"], example["at"], example["text"]
+
+
+def test_a_copy_does_not_differ(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    with guarded(pair[0], tmp_path / "b"), guarded(pair[1], tmp_path / "a"):
+        summary = against(*pair)
+    assert (summary.exit, summary.findings, summary.notes[2:]) == (0, [], [])
+    assert summary.bytes == 2 << 20
+    assert summary.files == {"consumequeue": len(list((pair[0] / "consumequeue").glob("*/*/*"))), "index": 5}
+    assert summary.to_text().endswith("no differences")
+
+
+def test_live_and_rebuilt_differ_in_names_alone(golden_store: Stores, tmp_path: Path) -> None:
+    """The broker names IndexFiles by its clock: they are compared in order."""
+    store = golden_store("basic-5.3").path
+    shutil.copytree(store / "rebuilt", tmp_path / "b")
+    shutil.copytree(store / "commitlog", tmp_path / "b" / "commitlog")
+    summary = against(store, tmp_path / "b")
+    assert (summary.exit, summary.findings) == (0, [])
+    assert any("the order of names" in note for note in summary.notes)
+    assert any("checkpoints differ" in note for note in summary.notes)
+
+
+def test_a_byte_of_the_log(pair: tuple[Path, Path]) -> None:
+    hit = spoil.flip_body(pair[1], 700)
+    summary = against(*pair)
+    assert kinds(summary) == {"against-log-differs": 1}
+    assert first(summary)[:2] == ("commitlog", hit.offset)
+
+
+def test_a_replica_that_is_behind(pair: tuple[Path, Path]) -> None:
+    place, _ = spoil.record_offsets(pair[1])[-50]
+    path = spoil.segment_paths(pair[1])[-1]
+    kept = place - int(path.name)
+    path.write_bytes(path.read_bytes()[:kept].ljust(1 << 20, b"\0"))
+    where, at, text = first(against(*pair))
+    assert where == "commitlog"
+    assert place <= at < place + 4, "TOTALSIZE"
+    assert text.startswith("B has only zeros from offset")
+    assert first(against(*reversed(pair)))[2].startswith("A has only zeros")
+
+
+def test_a_unit_and_an_item(pair: tuple[Path, Path]) -> None:
+    path = pair[1] / "consumequeue" / "TopicA" / "0" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[20 * 7 + 11] ^= 1
+    path.write_bytes(data)
+    where, at, text = first(against(*pair))
+    assert (where, at) == (f"consumequeue/TopicA/0/{0:020d}", 7)
+    assert text.startswith("queue offset 7: (")
+    path.write_bytes((pair[0] / where).read_bytes())
+    index = sorted((pair[1] / "index").iterdir())[2]
+    data = bytearray(index.read_bytes())
+    data[40 + 4 * 200 + 20 * 9 + 3] ^= 1
+    index.write_bytes(data)
+    where, at, text = first(against(*pair))
+    assert (where, at) == (f"index/{index.name}", 9)
+    assert text.startswith("item 9: (")
+    data = bytearray((pair[0] / where).read_bytes())
+    data[47] ^= 1
+    index.write_bytes(data)
+    assert first(against(*pair))[2].startswith("slot 1: ")
+    data[47] ^= 1
+    data[7] ^= 1
+    index.write_bytes(data)
+    assert first(against(*pair))[2].startswith("beginTimestamp: ")
+
+
+def test_files_of_one_store_alone(pair: tuple[Path, Path]) -> None:
+    (max((pair[1] / "index").iterdir())).unlink()
+    shutil.rmtree(pair[0] / "consumequeue" / "TopicA" / "0")
+    summary = against(*pair)
+    assert kinds(summary).keys() == {"against-queue-file", "against-index-file"}
+    texts = [finding["examples"][0]["text"] for finding in summary.findings]
+    assert texts[0].startswith("only in B, ")
+    assert texts[1] == "only in A"
+
+
+def test_what_has_expired_in_one_does_not_count(golden_store: Stores, tmp_path: Path) -> None:
+    """The replica keeps fewer segments, and queue files only from there on."""
+    source = golden_store("basic-5.3").path
+    for name in ("a", "b"):
+        shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("rebuilt", "config"))
+    (tmp_path / "b" / "commitlog" / f"{0:020d}").unlink()
+    path = tmp_path / "b" / "consumequeue" / "TopicA" / "0" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[:20] = bytes(8) + (0x7FFFFFFF).to_bytes(4, "big") + bytes(8)
+    path.write_bytes(data)
+    assert against(tmp_path / "a", tmp_path / "b").findings == []
+
+
+def test_no_store(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a folder"):
+        against(pair[0], tmp_path / "none")

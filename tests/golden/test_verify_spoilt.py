@@ -1,0 +1,192 @@
+"""Each kind of difference has a store that was spoilt that way and is found by name; so is every random one."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage_format.differences import KINDS
+from tests.golden.stores import GoldenStore
+from tests.tools import spoil, spoil_derived
+from tests.tools.batch_log import SIZES as BATCH_SIZES
+from tests.tools.compare import SMALL
+from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_verify import kinds, local_verify
+from tests.tools.log_writer import LogWriter
+from tests.tools.make_log import Message
+from tests.tools.spoil_derived import NotHere, Queue, Sizes, queue_folders
+from tests.tools.spoilt_stores import make_store, spoilt, try_one
+
+Stores = Callable[[str], GoldenStore]
+RANDOM_STORES = 10
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A store without its first segments and one with a broker's checkpoint."""
+    folder, rng = tmp_path_factory.mktemp("sound"), random.Random(7)
+    trimmed = next(
+        store
+        for k in range(20)
+        if not (store := make_store(folder / f"{k}", rng.randrange(2**31))).joinpath("commitlog", f"{0:020d}").exists()
+    )
+    stores = [trimmed, make_store(folder / "broker", 5, "broker")]
+    for store in stores:
+        assert kinds(local_verify(store, **SMALL)) == {}
+    return stores
+
+
+@pytest.mark.parametrize("name", sorted(spoil_derived.KINDS))
+def test_found_by_name(name: str, sound: list[Path], seed: int, tmp_path: Path) -> None:
+    for store in sound:
+        try:
+            kind = spoilt(store, tmp_path / "store", name, seed)
+        except NotHere:
+            continue
+        summary = local_verify(tmp_path / "store", LocalEngine(3, 2), **SMALL)
+        assert (summary.exit, summary.error) == (4, None)
+        assert kind in kinds(summary)
+        (finding,) = (entry for entry in summary.findings if entry["kind"] == kind)
+        assert finding["count"] >= 1
+        assert finding["examples"][0]["where"]
+        assert finding["mend"]
+        assert kind in summary.to_text()
+        return
+    pytest.fail("none of the stores could be spoilt this way")
+
+
+def test_every_kind_is_tried() -> None:
+    """The others have tests of their own, below and in test_verify_against.py."""
+    tried = {kind for _, kind in spoil_derived.KINDS.values()} | {"log-out-of-line", "queue-unit-batch"}
+    assert {kind for kind in KINDS if not kind.startswith("against-")} == tried
+
+
+def test_random_stores(seed: int, tmp_path: Path) -> None:
+    for number in range(RANDOM_STORES):
+        folder = tmp_path / f"{number}"
+        name, wrong = try_one(folder, seed + number)
+        assert wrong == "", f"{name}: python -m tests.tools.spoilt_stores --count 1 --seed {seed + number}"
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["unit-zeroed", "units-moved-up", "item-hash", "links-circular", "index-order", "checkpoint-stale"]
+)
+def test_a_brokers_own_store(name: str, golden_store: Stores, seed: int, tmp_path: Path) -> None:
+    source = golden_store("basic-5.3")
+    copy = tmp_path / "store"
+    shutil.copytree(source.path, copy, ignore=shutil.ignore_patterns("rebuilt"))
+    spoiler, kind = spoil_derived.KINDS[name]
+    spoiler(copy, Sizes(**source.sizes()), random.Random(seed))
+    assert kind in kinds(local_verify(copy))
+
+
+def test_the_mend_mends(sound: list[Path], tmp_path: Path) -> None:
+    """What it says to build is all that is wrong."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    for name, parts in (
+        ("units-moved-up", "consumequeue"),
+        ("item-hash", "index,checkpoint"),
+        ("checkpoint-stale", "checkpoint"),
+    ):
+        spoilt(sound[0], store, name, 3)
+        summary = local_verify(store, **SMALL)
+        assert summary.mend is not None
+        assert f"--only {parts} --cq-file-size 400 --hash-slots 50 --index-items 60" in summary.mend
+        assert local_build(store, out, only=tuple(parts.split(",")), overwrite=True, **SMALL).exit == 0
+        for part in parts.split(","):
+            old = store / part
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+            shutil.move(out / part, old)
+        assert kinds(local_verify(store, **SMALL)) == {}
+
+
+def test_what_a_crash_cost(sound: list[Path], tmp_path: Path) -> None:
+    """Stretches of the log whose keys are gone: times, records and keys, joined over ranges."""
+    spoilt(sound[0], tmp_path / "store", "index-removed", 1)
+    for size in (0, 2000):
+        summary = local_verify(tmp_path / "store", range_size=size, **SMALL)
+        (lost,) = summary.lost_keys
+        assert lost["keys"] == summary.items == kinds(summary)["index-item-missing"]
+        assert lost["records"] <= summary.records
+        assert lost["time_min"] <= lost["time_max"]
+        (finding,) = (entry for entry in summary.findings if entry["kind"] == "index-item-missing")
+        (example,) = finding["examples"]
+        assert example["text"].startswith(f"{lost['keys']:,} keys of {lost['records']:,} records, stored ")
+        assert (example["where"], example["at"]) == ("index", lost["first"])
+
+
+def test_a_shift_is_told_from_its_first_slot_on(sound: list[Path], tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(sound[1], store)
+    folder = max(queue_folders(store), key=lambda path: len(Queue(path).filled))
+    queue = Queue(folder)
+    slots = queue.filled
+    del queue.units[slots[4]]
+    queue.units.append((0, 0, 0))
+    queue.write()
+    summary = local_verify(store, **SMALL)
+    assert kinds(summary) == {"queue-shifted": len(slots) - 5, "queue-unit-missing": 1}
+    (finding,) = (entry for entry in summary.findings if entry["kind"] == "queue-shifted")
+    (shift,) = finding["examples"]
+    assert shift["at"] == int(queue.paths[0].name) // 20 + slots[4]
+    (bad,) = (entry for entry in summary.queue_list if entry["differences"])
+    assert bad["first_bad"] == shift["at"]
+
+
+def test_a_record_out_of_line(tmp_path: Path) -> None:
+    """Its queue offset is under no checksum. The unit that it has is that of another offset."""
+    store = tmp_path / "store"
+    with LogWriter(store / "commitlog", 1 << 14) as writer:
+        for offset in range(40):
+            writer.append(Message(topic="T", queue_offset=offset))
+    assert local_build(store, tmp_path / "out", **SMALL).exit == 0
+    place, _ = spoil.record_offsets(store)[20]
+    path = spoil.segment_paths(store)[0]
+    data = bytearray(path.read_bytes())
+    data[place + 20 : place + 28] = struct.pack(">q", 3)
+    path.write_bytes(data)
+    summary = local_verify(tmp_path / "out", commitlogs=(str(store / "commitlog"),), **SMALL)
+    assert kinds(summary) == {"log-out-of-line": 1, "queue-unit-other": 1}
+    assert summary.orders == {"logical": 1}
+    assert "--on-damage salvage" in (summary.mend or "")
+
+
+def test_a_salvaged_log(sound: list[Path], tmp_path: Path) -> None:
+    """What a build leaves out of a damaged log is no difference, but the damage is; what was built before points into it."""
+    store = tmp_path / "store"
+    shutil.copytree(sound[1], store)
+    queue = max((Queue(folder) for folder in queue_folders(store)), key=lambda queue: len(queue.filled))
+    place = queue.units[queue.filled[3]][0]
+    spoil.bad_magic(store, [offset for offset, _ in spoil.record_offsets(store)].index(place))
+    summary = local_verify(store, **SMALL)
+    assert {"log-damage", "queue-unit-no-record"} <= kinds(summary).keys()
+    assert summary.damage[0]["offset"] == place
+    assert "--on-damage salvage" in (summary.mend or "")
+    assert local_build(store, tmp_path / "out", on_damage="salvage", **SMALL).exit == 3
+    found = kinds(local_verify(tmp_path / "out", commitlogs=(str(store / "commitlog"),), **SMALL))
+    assert found == {"log-damage": len(summary.damage)}
+
+
+@pytest.mark.parametrize(
+    ("field", "kind"), [(0, "queue-unit-no-record"), (8, "queue-unit-size"), (12, "queue-unit-tags"), (28, "queue-unit-batch")]
+)
+def test_units_of_batch_queues(field: int, kind: str, golden_store: Stores, tmp_path: Path) -> None:
+    source, store = golden_store("batch-5.3").path, tmp_path / "store"
+    for part in ("commitlog", "config"):
+        shutil.copytree(source / part, store / part)
+    shutil.copytree(source / "rebuilt", store, dirs_exist_ok=True)
+    path = store / "batchconsumequeue" / "BatchA" / "1" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[46 * 3 + field + (7 if field in (0, 12, 28) else 3)] ^= 1
+    path.write_bytes(data)
+    sizes: dict[str, Any] = dict(BATCH_SIZES)
+    summary = local_verify(store, **sizes)
+    assert kinds(summary) == {kind: 1}
+    assert summary.findings[0]["examples"][0]["where"] == f"batchconsumequeue/BatchA/1/{0:020d}"

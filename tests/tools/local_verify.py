@@ -1,0 +1,34 @@
+"""A whole verify in this process, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jobs.engine import Engine
+from jobs.settings import BuildSettings
+from jobs.verify_run import Verify
+from jobs.verify_settings import SIZES, VerifySettings
+from jobs.verify_summary import VerifySummary
+from storage_format.errors import ReindexError
+from tests.tools.local_engine import LocalEngine, QuietReporter, single
+
+OWN = ("only", "sample", "work", "against")
+
+
+def local_verify(store: Path | str, engine: Engine | None = None, **settings: Any) -> VerifySummary:
+    """The summary holds the exit status and the error, as the command line would say."""
+    own = {name: settings.pop(name) for name in OWN if name in settings}
+    build = BuildSettings(store=str(store), out=".", on_damage="salvage", **settings).check()
+    given = frozenset(name for name in SIZES if name in settings)
+    job = Verify(VerifySettings(build, given, **own).check(), QuietReporter(), single(engine or LocalEngine()))
+    try:
+        job.run()
+    except ReindexError as error:
+        job.summary.exit, job.summary.error = error.exit_status, str(error)
+    return job.summary
+
+
+def kinds(summary: VerifySummary) -> dict[str, int]:
+    """Count by kind."""
+    return {finding["kind"]: finding["count"] for finding in summary.findings}

@@ -1,0 +1,92 @@
+"""Random stores, built, spoilt in one random place each, and verified: ``python -m tests.tools.spoilt_stores --count 200``."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.tools.compare import SMALL
+from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_verify import kinds, local_verify
+from tests.tools.make_log import ORDERLY, random_log
+from tests.tools.spoil_derived import KINDS, NotHere, Sizes
+
+SIZES = Sizes(**SMALL)
+CHECKPOINTS = ("safe", "broker")
+
+
+def make_store(folder: Path, seed: int, checkpoint: str = "safe") -> Path:
+    """A random log with what the project builds from it, in one folder; half of them without their first segment."""
+    rng = random.Random(seed)
+    # Where the clock jumps back, a broker's checkpoint gives up whole files at the next crash: that is no sound store.
+    features = ORDERLY - {"lmq"} - ({"clock"} if checkpoint == "broker" else set())
+    random_log(folder / "commitlog", seed, records=rng.randrange(150, 300), segment_size=1 << 14, features=features)
+    if rng.random() < 0.5:
+        min((folder / "commitlog").iterdir()).unlink()
+    summary = local_build(folder, folder.with_name(f"{folder.name}-out"), checkpoint=checkpoint, **SMALL)
+    assert summary.exit == 0, summary.error
+    for path in list(folder.with_name(f"{folder.name}-out").iterdir()):
+        shutil.move(path, folder / path.name)
+    (folder / "reindex.json").unlink()
+    folder.with_name(f"{folder.name}-out").rmdir()
+    return folder
+
+
+def spoilt(store: Path, into: Path, name: str, seed: int) -> str:
+    """A copy of ``store`` spoilt in that way; returns the kind to be found. Raises NotHere."""
+    shutil.rmtree(into, ignore_errors=True)
+    shutil.copytree(store, into)
+    spoiler, kind = KINDS[name]
+    spoiler(into, SIZES, random.Random(seed))
+    return kind
+
+
+def try_one(folder: Path, seed: int) -> tuple[str, str]:
+    """One random store, spoilt in one random way: (how, what went wrong or nothing)."""
+    rng = random.Random(seed)
+    store = make_store(folder / "store", rng.randrange(2**31), rng.choice(CHECKPOINTS))
+    engine: dict[str, Any] = {"range_size": rng.choice((0, 1 << 13, 3001))}
+    clean = local_verify(store, LocalEngine(3, 2), **engine, **SMALL)
+    names = sorted(KINDS)
+    rng.shuffle(names)
+    for name in names:
+        try:
+            kind = spoilt(store, folder / "spoilt", name, rng.randrange(2**31))
+        except NotHere:
+            continue
+        summary = local_verify(folder / "spoilt", LocalEngine(3, 2), **engine, **SMALL)
+        if (clean.exit, kinds(clean)) != (0, {}):
+            return name, f"the sound store is not clean: {clean.error} {clean.findings}"
+        if summary.exit != 4 or kind not in kinds(summary):
+            return name, f"exit {summary.exit} ({summary.error}): {kinds(summary)} instead of {kind}"
+        return name, ""
+    raise AssertionError("no store is so poor that nothing of it can be spoilt")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
+    given = parser.parse_args()
+    print(f"seed {given.seed}")
+    begin, ways, wrong = time.monotonic(), Counter[str](), 0
+    for number in range(given.count):
+        with tempfile.TemporaryDirectory(prefix="spoilt-") as folder:
+            name, trouble = try_one(Path(folder), given.seed + number)
+        ways[name] += 1
+        if trouble:
+            wrong += 1
+            print(f"--seed {given.seed + number} --count 1: {name}: {trouble}")
+    print(f"{given.count - wrong} of {given.count} found by name, {len(ways)} ways, {time.monotonic() - begin:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

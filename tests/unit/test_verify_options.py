@@ -1,0 +1,122 @@
+"""The words of ``rmq-reindex verify``, and what a store's own files say in their place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobs.cli import main
+from jobs.verify_options import parse_verify, verify_parser
+from jobs.verify_run import sampled, work_folder
+from jobs.verify_sizes import take_sizes
+from storage_format.chain import Segment
+from storage_format.errors import InputError
+from tests.tools.local_verify import kinds, local_verify
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([], "name a STORE"),
+        (["{tmp}", "--sample", "0"], "--sample"),
+        (["{tmp}", "--sample", "1.5"], "--sample"),
+        (["{tmp}", "--only", "queues"], "--only"),
+        (["{tmp}", "--cq-file-size", "77"], "multiple of 20"),
+        (["{tmp}", "--out", "x"], "--out"),
+        (["{tmp}", "--against", "{tmp}", "--only", "index"], "--against"),
+        (["{tmp}", "--master", "spark://h:1"], "--work"),
+        (["s3://bucket/store"], "URI"),
+    ],
+)  # fmt: skip
+def test_wrong_words(words: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["verify", *(word.format(tmp=tmp_path) for word in words), "--json"])
+    out, err = capsys.readouterr()
+    summary = json.loads(out)
+    assert (status, summary["exit"], summary["command"]) == (2, 2, "verify")
+    assert text in summary["error"]
+    assert err == f"error: {summary['error']}\n"
+
+
+@pytest.mark.parametrize(("option", "place"), [("--report", "out.json"), ("--work", "commitlog"), ("--report", "index/x")])
+def test_nothing_is_written_to_the_store(option: str, place: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="lies inside"):
+        parse_verify([str(tmp_path), option, str(tmp_path / place)])
+
+
+def test_a_broker_conf(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathRootDir={tmp_path}\nmappedFileSizeConsumeQueue=4000\nmaxHashSlotNum=7\nmaxIndexNum=9\n")
+    settings = parse_verify(["--broker-conf", str(conf)])
+    assert settings.build.store == str(tmp_path)
+    assert settings.given == {"cq_file_size", "hash_slots", "index_items"}
+    settings = parse_verify([str(tmp_path / "other"), "--broker-conf", str(conf), "--hash-slots", "8"])
+    assert (settings.build.store, settings.build.hash_slots) == (str(tmp_path / "other"), 8)
+
+
+def test_options_of_a_build_mean_the_same() -> None:
+    assert {"--lmq", "--crc", "--delay-levels", "--topics-config"} <= verify_parser()._option_string_actions.keys()
+    assert not {"--out", "--overwrite", "--on-damage", "--include-topic"} & verify_parser()._option_string_actions.keys()
+
+
+def test_sizes_that_the_files_say(tmp_path: Path) -> None:
+    folder = tmp_path / "consumequeue" / "T" / "0"
+    folder.mkdir(parents=True)
+    for start, size in ((0, 400), (400, 400), (800, 380)):
+        (folder / f"{start:020d}").write_bytes(bytes(size))
+    (tmp_path / "consumequeue" / "%LMQ%x" / "0").mkdir(parents=True)
+    settings, notes = take_sizes(parse_verify([str(tmp_path)]))
+    assert (settings.build.cq_file_size, settings.build.lmq) == (400, True)
+    assert len(notes) == 2
+    settings, notes = take_sizes(parse_verify([str(tmp_path), "--cq-file-size", "380", "--lmq"]))
+    assert (settings.build.cq_file_size, notes) == (380, [])
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "20260101000000000").write_bytes(bytes(1440))
+    with pytest.raises(InputError, match="give --hash-slots"):
+        take_sizes(parse_verify([str(tmp_path)]))
+    settings, _ = take_sizes(parse_verify([str(tmp_path), "--hash-slots", "50"]))
+    assert settings.build.index_items == 60
+    settings, _ = take_sizes(parse_verify([str(tmp_path), "--index-items", "60"]))
+    assert settings.build.hash_slots == 50
+
+
+def test_a_sample_is_spread_and_has_the_last_segment() -> None:
+    segments = [Segment(f"{k}", "", k, k + 1, k + 1) for k in range(10)]
+
+    def numbers(share: float) -> list[int]:
+        return [segment.start for segment in sampled(segments, share)]
+
+    assert numbers(1.0) == list(range(10))
+    assert numbers(0.3) == [0, 3, 6, 9]
+    assert numbers(0.01) == [0, 9]
+    assert sampled([], 0.5) == []
+
+
+def test_a_store_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    summary = local_verify(tmp_path)
+    assert (summary.error, kinds(summary)) == (None, {"checkpoint-missing": 1})
+    queue = tmp_path / "consumequeue" / "T" / "0"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020d}").write_bytes(bytes(7) + b"\x07" + (200).to_bytes(4, "big") + bytes(400 - 12))
+    (tmp_path / "checkpoint").write_bytes(bytes(4096))
+    assert kinds(local_verify(tmp_path)) == {"queue-unit-no-record": 1}
+    (tmp_path / "commitlog" / "junk").write_bytes(b"")
+    summary = local_verify(tmp_path)
+    assert (summary.exit, summary.findings) == (1, [])
+    assert "is not a segment" in str(summary.error)
+
+
+def test_the_work_folder_goes_whatever_happens(tmp_path: Path) -> None:
+
+    def fail() -> None:
+        with work_folder(str(tmp_path)) as stage:
+            assert Path(stage.root).parent == tmp_path
+            raise ValueError("so")
+
+    with pytest.raises(ValueError, match="so"):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match="is not a folder"), work_folder(str(tmp_path / "none")):
+        pass

@@ -1,0 +1,92 @@
+"""List the files of ConsumeQueues: rows that go where the units of their queues go, and what else lies there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from storage_format import cells
+from storage_format.differences import Tally
+from storage_format.grouping import bucket_of
+from storage_format.names import escape
+from udfs import files, schemas
+from udfs.batch_rows import QUEUE_BUCKETS
+from udfs.verify_scan import AT_FILES, GROUPS
+
+NOT_QUEUES_MAX = 10
+
+
+@dataclass(frozen=True)
+class ListQueues:
+    """Lists the topics whose names are in ``plan`` below ``folder``; ``tasks`` share them. ``batch``: of batch queues.
+
+    Leaves rows of files and, as a summary, {tally, files, bytes, others}.
+    """
+
+    folder: str
+    plan: str
+    tasks: int
+    file_size: int
+    keys: tuple[int, ...]
+    batch: bool = False
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        names = json.loads(files.read_bytes(self.plan))
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                yield from schemas.batches(self._rows(names[task :: self.tasks]))
+
+    def _rows(self, names: list[str]) -> Iterator[schemas.Row]:
+        tally, others = Tally(), list[str]()
+        counts = {"files": 0, "bytes": 0}
+        for name in names:
+            topic = files.join(self.folder, name)
+            for entry in files.listing(topic) if files.look(topic).kind == files.FOLDER else []:
+                if entry.kind != files.FOLDER or not _is_queue_id(entry.name):
+                    # ConsumeQueueStore.loadConsumeQueues passes over it.
+                    others.append(escape(f"{name}/{entry.name}"))
+                    continue
+                table = self._files(entry.path, tally)
+                counts["files"] += len(table)
+                counts["bytes"] += sum(size for _, size in table)
+                raw = os.fsencode(name)
+                ids = np.array([int(entry.name)], np.int32)
+                crc = np.array([zlib.crc32(raw)], np.uint32)
+                bucket = int(bucket_of(crc, ids, np.zeros(1, np.int64), QUEUE_BUCKETS if self.batch else GROUPS)[0])
+                columns = np.zeros((cells.BATCH_COLUMNS if self.batch else cells.UNIT_COLUMNS, len(table)), np.int64)
+                columns[:2] = np.array(table, np.int64).reshape(-1, 2).T
+                cell = cells.pack([raw], ids, np.array([len(table)], np.int32), columns)
+                kind = schemas.BATCHES if self.batch else schemas.UNITS
+                yield kind, bucket, self.keys[bucket % len(self.keys)], -1, cell, AT_FILES
+        word = {"tally": tally.to_json(), "others": others[:NOT_QUEUES_MAX], "more_others": len(others), **counts}
+        yield schemas.SUMMARY, 0, 0, -1, json.dumps(word).encode(), 0
+
+    def _files(self, folder: str, tally: Tally) -> list[tuple[int, int]]:
+        """(first logical byte, size) of each file of a queue; the names and sizes that would stop a broker are told."""
+        found = []
+        entries = files.listing(folder)
+        for number, entry in enumerate(entries):
+            path = escape("/".join(entry.path.rsplit("/", 4)[-4:]))
+            if entry.kind == files.FOLDER:
+                continue
+            start = int(entry.name) if re.fullmatch(r"[0-9]{20}", entry.name) else -1
+            if entry.kind != files.FILE or not 0 <= start < 2**63 - 2**41 or start % self.file_size:
+                tally.add("queue-file-name", 1, path, 0, f"not 20 digits, or no multiple of {self.file_size}")
+                continue
+            if entry.size == 0 and number == len(entries) - 1:
+                continue  # MappedFileQueue.doLoad removes it
+            if entry.size != self.file_size:
+                tally.add("queue-file-size", 1, path, entry.size, f"{entry.size} bytes instead of {self.file_size}")
+            found.append((start, entry.size))
+        return found
+
+
+def _is_queue_id(name: str) -> bool:
+    return re.fullmatch(r"0|[1-9][0-9]{0,9}", name) is not None and int(name) < 2**31

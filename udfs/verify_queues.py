@@ -1,0 +1,289 @@
+"""Compare the files of ConsumeQueues with the units of the log: all of a queue comes to one task, in the order of the log."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import json
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from storage_format import cells
+from storage_format.chain import Segment
+from storage_format.consume_queue import UNIT
+from storage_format.differences import Tally
+from storage_format.names import SCHEDULE_TOPIC, escape
+from storage_format.queue_compare import QueueView, UnitChecker
+from storage_format.queue_order import Placement, PlacementTable, join_runs, order_broker, order_logical
+from udfs import files, schemas
+from udfs.verify_look import LogLook
+from udfs.verify_scan import AT_FILES, AT_RUNS
+
+Int64s = npt.NDArray[np.int64]
+QUEUES_TOLD: Final = 1000
+"""Queues that are told one by one, those with the most units."""
+IN_ORDER, LOGICAL, BROKER, SKIPPED = "in order", "logical", "broker", "skipped"
+FOLDER: Final = "consumequeue"
+
+
+@dataclass(frozen=True)
+class QueueTask:
+    """What a task needs of the store. ``folder`` is that of the queues; ``holes`` are offsets of damage; ``unread`` what a
+    sample left out; ``log`` where the log begins and ends."""
+
+    folder: str
+    file_size: int
+    segments: tuple[Segment, ...]
+    log: tuple[int, int]
+    holes: tuple[int, ...]
+    unread: tuple[tuple[int, int], ...] = ()
+    max_fill: int = 100_000
+    old_broker: bool = False
+
+
+class QueueFiles:
+    """The files of one queue as one row of units: ``unit`` is their dtype, ``fields`` the columns that are read."""
+
+    def __init__(self, folder: str, kind: str, queue: tuple[bytes, int], table: list[tuple[int, int]], file_size: int,
+                 unit: np.dtype[np.void] = UNIT) -> None:  # fmt: skip
+        name = queue[0].decode("utf-8", "surrogateescape")
+        self._folder = files.join(folder, name, str(queue[1]))
+        self._told = f"{kind}/{escape(name)}/{queue[1]}"
+        self._unit, self._size = unit, unit.itemsize
+        self._file_size = file_size
+        self._table = sorted(table)
+        self._starts = [start for start, _ in self._table]
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """For each file the positions of its first slot and behind its last."""
+        return tuple((s // self._size, (s + min(size, self._file_size)) // self._size) for s, size in self._table)
+
+    @property
+    def end(self) -> int:
+        """Position behind the last slot."""
+        return self.spans[-1][1] if self._table else 0
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def path(self, position: int) -> str:
+        """The file of a slot, as it is told."""
+        return f"{self._told}/{position * self._size // self._file_size * self._file_size:020d}"
+
+    def _reader(self, start: int) -> files.Reader:
+        return files.Reader(f"{self._folder}/{start:020d}")
+
+    def read(self, position: int, count: int) -> Int64s:
+        """Slots as columns in the order of the dtype: zeros where there is no file."""
+        raw = np.zeros(count * self._size, np.uint8)
+        low, high = position * self._size, (position + count) * self._size
+        number = max(0, bisect_right(self._starts, low) - 1)
+        for start, size in self._table[number:]:
+            if start >= high:
+                break
+            first, last = max(low, start), min(high, start + min(size, self._file_size))
+            last -= (last - low) % self._size  # half a unit is none
+            if first < last:
+                with self._reader(start) as reader:
+                    reader.read_into(first - start, raw[first - low : last - low])
+        units = raw.view(self._unit)
+        names = self._unit.names or ()
+        columns = np.empty((len(names), count), np.int64)
+        for row, name in enumerate(names):
+            columns[row] = units[name]
+        return columns
+
+    def data_from(self, position: int) -> int:
+        """The first slot from there on that may not be zeros."""
+        at = position * self._size
+        for start, size in self._table[max(0, bisect_right(self._starts, at) - 1) :]:
+            end = start + min(size, self._file_size)
+            if at >= end:
+                continue
+            with self._reader(start) as reader:
+                found = start + reader.next_data(max(at, start) - start)
+            if found < end:
+                return max(position, found // self._size)
+        return self.end
+
+    def last_is_empty(self) -> bool:
+        """Whether the last of several files holds no unit at all."""
+        if len(self._table) < 2:
+            return False
+        first = self._starts[-1] // self._size
+        while (first := self.data_from(first)) < self.end:
+            count = min(1 << 16, self.end - first)
+            if self.read(first, count).any():
+                return False
+            first += count
+        return True
+
+
+@dataclass
+class _Queue:
+    """One queue of a bucket while its rows come."""
+
+    table: list[tuple[int, int]] = field(default_factory=list)
+    runs: list[Int64s] = field(default_factory=list)
+    checks: list[tuple[str, UnitChecker, PlacementTable | None, Placement | None]] | None = None
+    files: QueueFiles | None = None
+
+
+@dataclass
+class QueueWord:
+    """What a task says: differences, counts, and the queues with the most units."""
+
+    tally: Tally = field(default_factory=Tally)
+    counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    queues: list[tuple[int, str, dict[str, Any]]] = field(default_factory=list)
+
+    def take(self, entry: dict[str, Any]) -> None:
+        key = (int(entry["units"]), f"{entry['topic']}/{entry['queue']}", entry)
+        if len(self.queues) < QUEUES_TOLD:
+            heapq.heappush(self.queues, key)
+        else:
+            heapq.heappushpop(self.queues, key)
+
+    def to_json(self) -> str:
+        queues = [entry for _, _, entry in self.queues]
+        return json.dumps({"tally": self.tally.to_json(), "counts": dict(self.counts), "queues": queues})
+
+
+@dataclass(frozen=True)
+class VerifyQueues:
+    """A queue out of order is compared with both orders, and judged by the one that fits better."""
+
+    task: QueueTask
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        word, look = QueueWord(), LogLook(self.task.segments)
+        queues: dict[tuple[bytes, int], _Queue] = {}
+        current = -1
+        for batch in batches:
+            columns = (batch.column(batch.schema.get_field_index(name)).to_pylist() for name in ("bucket", "place", "data"))
+            for bucket, place, data in zip(*columns, strict=True):
+                if bucket != current:
+                    self._finish(queues, word, look)
+                    current = bucket
+                for name, queue_id, rows in cells.unpack(data, cells.UNIT_COLUMNS).parts():
+                    queue = queues.setdefault((name, queue_id), _Queue())
+                    if place == AT_FILES:
+                        queue.table += zip(*rows[:2].tolist(), strict=True)
+                    elif place == AT_RUNS:
+                        queue.runs.append(rows)
+                    else:
+                        self._take((name, queue_id), queue, rows, look)
+        self._finish(queues, word, look)
+        yield schemas.result([word.to_json()])
+
+    def _take(self, key: tuple[bytes, int], queue: _Queue, rows: Int64s, look: LogLook) -> None:
+        if queue.checks is None:
+            self._open(key, queue, look)
+        for order, check, table, _ in queue.checks or ():
+            if order == SKIPPED:
+                continue
+            if table is None:
+                check.expect(rows)
+            else:
+                placed = table.place(rows)
+                check.expect(placed[:, np.argsort(placed[0], kind="stable")])
+
+    def _open(self, key: tuple[bytes, int], queue: _Queue, look: LogLook) -> None:
+        task = self.task
+        queue.files = found = QueueFiles(task.folder, FOLDER, key, queue.table, task.file_size)
+        name = key[0].decode("utf-8", "surrogateescape")
+
+        def seen(place: int) -> int | None:
+            record = look.record(place)
+            if record is None:
+                return None
+            return record.queue_offset if (record.topic, record.queue_id) == (name, key[1]) else -1
+
+        view = QueueView(found.read, found.spans, found.data_from, seen, found.path, task.log, task.unread)
+        queue.checks = []
+        for order, placement in self._orders(queue.runs):
+            # Where a broker appends in the wrong place, a unit does not stand at its record's offset.
+            mine = view if order != BROKER else dataclasses.replace(view, look=_other(seen))
+            table = PlacementTable(placement.kept, placement.fills, name == SCHEDULE_TOPIC) if placement else None
+            queue.checks.append((order, UnitChecker(mine), table, placement))
+        queue.runs = []
+
+    def _orders(self, parts: list[Int64s]) -> list[tuple[str, Placement | None]]:
+        """The orders that the queue may have: one, or for a queue out of order two."""
+        if not parts:
+            return [(IN_ORDER, None)]
+        columns = np.concatenate(parts, axis=1)
+        columns = columns[:, np.argsort(columns[2], kind="stable")]
+        follows = columns[0, 1:] == columns[0, :-1] + columns[1, :-1]
+        if follows.all():
+            return [(IN_ORDER, None)]
+        if self.task.unread:
+            # Who has not seen what lies between takes a jump up for none; of a fall nothing can be said.
+            fine = follows | (self._is_between(columns) & (columns[0, 1:] > columns[0, :-1]))
+            return [(IN_ORDER, None)] if fine.all() else [(SKIPPED, None)]
+        runs = [tuple(run) for run in columns.T.tolist()]
+        orders: list[tuple[str, Placement | None]] = [(BROKER, order_broker(runs, 0))]
+        logical = order_logical(runs, self.task.holes)
+        if logical.filled <= self.task.max_fill and len(join_runs(runs)) > 1:
+            orders.insert(0, (LOGICAL, logical))
+        return orders
+
+    def _is_between(self, columns: Int64s) -> npt.NDArray[np.bool_]:
+        """Whether between two runs lies a stretch of the log that was not read."""
+        starts = np.array([low for low, _ in self.task.unread], np.int64)
+        between: npt.NDArray[np.bool_] = np.searchsorted(starts, columns[3, :-1]) < np.searchsorted(starts, columns[2, 1:])
+        return between
+
+    def _finish(self, queues: dict[tuple[bytes, int], _Queue], word: QueueWord, look: LogLook) -> None:
+        for key, queue in sorted(queues.items()):
+            if queue.checks is None:
+                self._open(key, queue, look)
+            self._close(key, queue, word)
+        queues.clear()
+
+    def _close(self, key: tuple[bytes, int], queue: _Queue, word: QueueWord) -> None:
+        assert queue.checks is not None
+        assert queue.files is not None
+        name = escape(key[0].decode("utf-8", "surrogateescape"))
+        for order, check, _, _ in queue.checks:
+            if order != SKIPPED:
+                check.finish()
+        # The one that fits; of two that do, the one by which no record is out of line.
+        order, check, _, placement = min(
+            queue.checks, key=lambda c: (c[1].tally.total if c[0] != SKIPPED else 0, len(c[3].lost) if c[3] else 0)
+        )
+        word.counts["queues"] += 1
+        word.counts[order] += 1
+        word.counts["units"] += check.units
+        if order != SKIPPED:
+            word.tally.merge(check.tally)
+        if order == LOGICAL and placement is not None:
+            for place, _, offset in placement.lost:
+                text = f"offset {place} of the log: queue offset {offset} of {name}/{key[1]} does not fit"
+                word.tally.add("log-out-of-line", 1, "commitlog", place, text)
+        if not self.task.old_broker and queue.files.last_is_empty():
+            path = queue.files.path(queue.files.end - 1)
+            word.tally.add("queue-file-empty", 1, path, 0, "holds no unit")
+        entry = {
+            "topic": name, "queue": key[1], "units": check.units, "first": check.first, "end": check.next,
+            "files": len(queue.files), "order": order, "differences": check.tally.total if order != SKIPPED else 0,
+            "first_bad": check.first_bad,
+        }  # fmt: skip
+        word.take(entry)
+
+
+def _other(seen: Any) -> Any:
+    """A look that does not tell queue offsets."""
+
+    def look(place: int) -> int | None:
+        return None if seen(place) is None else -1
+
+    return look
