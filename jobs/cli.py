@@ -13,6 +13,7 @@ from storage_format.errors import UsageError
 
 COMMANDS = {
     "build": ("jobs.build", "ConsumeQueue, IndexFiles and checkpoint from raw segments"),
+    "report": ("jobs.report", "one HTML page about a build or a verify"),
 }
 """Each module has a function of the command's name: words to exit status."""
 

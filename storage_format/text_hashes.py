@@ -28,6 +28,13 @@ def hash_texts(offsets: Int32s, data: Bytes) -> Int32s:
     return out
 
 
+def hash_keys(offsets: Int32s, data: Bytes) -> Int32s:
+    """The hash under which an IndexFile keeps each of the texts (``topic#key``): int32 (n,), never below 0."""
+    hashed = hash_texts(offsets, data)
+    # abs(-2147483648) is taken as 0.
+    return np.where(hashed == -(2**31), 0, np.abs(hashed)).astype(np.int32)
+
+
 @jit
 def _put_ids(
     hosts: Bytes, lengths: Int64s, which: Int64s, offset: Int64s, valid: npt.NDArray[np.bool_], ends: Int32s, out: Bytes

@@ -21,7 +21,7 @@ from pyspark.sql.pandas.functions import pandas_udf
 
 from storage_format.bloom import CONSUMERS, ERROR_RATE, bloom_bits, bloom_shape
 from storage_format.murmur3 import murmur3_128
-from storage_format.text_hashes import hash_texts, hex_ids
+from storage_format.text_hashes import hash_keys, hash_texts, hex_ids
 from udfs.arrow_columns import bitmap, string_buffers
 
 
@@ -35,7 +35,13 @@ def tags_code(tags: pa.Array) -> pa.Array:
 
     Units of delayed messages have the time they are due instead.
     """
-    return java_hash(pc.fill_null(tags, "")).cast(pa.int64())
+    return java_hash(pc.fill_null(tags.cast(pa.string()), "")).cast(pa.int64())
+
+
+def index_hash(topic: pa.Array, key: pa.Array) -> pa.Array:
+    """An item's keyHash for a topic's key (``IndexFile.indexKeyHashMethod``): two strings -> int, never below 0."""
+    text = _joined(topic, key)
+    return _with_nulls(hash_keys(*string_buffers(text)), text)
 
 
 def message_id(store_host: pa.Array, offset: pa.Array) -> pa.Array:
@@ -43,7 +49,7 @@ def message_id(store_host: pa.Array, offset: pa.Array) -> pa.Array:
 
     Null where the host is no address and port.
     """
-    hosts = pc.dictionary_encode(store_host)
+    hosts = pc.dictionary_encode(store_host.cast(pa.string()))
     packed = [_packed_host(host) for host in hosts.dictionary.to_pylist()]
     known = np.array([bool(p) for p in packed] + [False], np.bool_)
     lengths = np.array([len(p) for p in packed] + [0], np.int64)
@@ -83,6 +89,7 @@ def broker_bloom_bits(group: pa.Array, topic: pa.Array, error_rate: int = ERROR_
 FUNCTIONS: Final[dict[str, tuple[Callable[..., pa.Array], str, int]]] = {
     "java_hash": (java_hash, "int", 1),
     "tags_code": (tags_code, "bigint", 1),
+    "index_hash": (index_hash, "int", 2),
     "message_id": (message_id, "string", 2),
     "key_fingerprint": (key_fingerprint, "binary", 2),
     "broker_bloom_bits": (broker_bloom_bits, "array<int>", 2),

@@ -24,10 +24,8 @@ from udfs.message_batches import MessageBatches, fields
 from udfs.segments import list_segments
 from udfs.source_base import INT32_MAX, Pushing, Reader, Source, inner_folder
 from udfs.source_filters import narrow_bounds, narrow_topics
-from udfs.source_options import FAIL, ROWS, UNPACKED_MAX, Bounds, Topics, Words
+from udfs.source_options import FAIL, RANGE_SIZE, ROWS, UNPACKED_MAX, Bounds, Topics, Words
 
-RANGE_SIZE: Final = 256 << 20
-"""A range in the middle of a segment first finds its way from the segment's start: four of 1 GiB are worth that."""
 BLOCK_ROWS: Final = 1 << 15
 
 

@@ -13,6 +13,8 @@ from storage_format.walk_state import INT64_MAX
 from udfs.option_words import CRC_MODES, DELAY_LEVELS, delay_levels, moment
 
 SKIP, ROWS, FAIL = "skip", "rows", "fail"
+RANGE_SIZE: Final = 256 << 20
+"""A range in the middle of a segment first finds its way from the segment's start: four of 1 GiB are worth that."""
 UNPACKED_MAX: Final = 4 << 20
 """``MessageStoreConfig.maxMessageSize``: no body is longer by default"""
 

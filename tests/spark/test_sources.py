@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import mmh3
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
+from tests.reference import java
 from tests.tools import spoil
 from udfs import functions, sources
 
@@ -34,36 +37,36 @@ def rows(frame: DataFrame) -> list[tuple[object, ...]]:
 def test_units_and_items_come_out_of_the_records(golden_store: Stores, sql: SparkSession) -> None:
     """Derived in SQL alone, and equal to what RocketMQ's own rebuild wrote."""
     store = golden_store("transactions-delay")
+    unit = ("topic", "queueId", "consumeQueueOffset", "commitLogOffset", "msgSize", "tagsCode")
     with guarded(store.path, store.path / "none"):
-        log = sql.read.format("rocketmq-commitlog").option("rangeSize", 700_000).load(str(store.path)).cache()
+        log = sql.read.format("rocketmq-commitlog").option("rangeSize", 700_000).load(str(store.path))
         assert log.rdd.getNumPartitions() > 3
         log.createOrReplaceTempView("log")
-        for source in ("consumequeue", "index"):
-            sql.read.format(f"rocketmq-{source}").load(str(store.path / "rebuilt")).createOrReplaceTempView(source)
-        unit = "topic, queueId, consumeQueueOffset, commitLogOffset, msgSize, tagsCode"
-        units = rows(sql.sql(f"SELECT {unit} FROM log WHERE sysFlag & 12 IN (0, 8)"))
-        assert units == rows(sql.sql(f"SELECT {unit} FROM consumequeue")) != []
-        items = rows(
-            sql.sql("""
-                SELECT abs(java_hash(concat(topic, '#', key))) AS keyHash, commitLogOffset
-                FROM (SELECT topic, commitLogOffset, explode(filter(
-                        concat(array(uniqKey), split(coalesce(keys, ''), ' ', -1)), k -> k IS NOT NULL AND k <> '')) AS key
-                      FROM log WHERE sysFlag & 12 <> 12)
-            """)
-        )
-        assert items == rows(sql.sql("SELECT keyHash, commitLogOffset FROM index")) != []
-        (counted,) = rows(
-            sql.sql("""
-                SELECT count_if(tagsCode <> tags_code(tags) AND topic <> 'SCHEDULE_TOPIC_XXXX'),
-                       count_if(length(message_id(storeHost, commitLogOffset)) NOT IN (32, 56)),
-                       count(*) - count(DISTINCT message_id(storeHost, commitLogOffset)),
-                       count(DISTINCT key_fingerprint(topic, uniqKey)) - count(DISTINCT topic, uniqKey),
-                       count_if(cardinality(broker_bloom_bits(topic, topic)) <> 3)
-                FROM log
-            """)
-        )
-        assert counted == (0, 0, 0, 0, 0)
-        log.unpersist()
+        units = sql.read.format("rocketmq-consumequeue").load(str(store.path / "rebuilt")).select(*unit)
+        assert rows(sql.table("log").where("sysFlag & 12 IN (0, 8)").select(*unit)) == rows(units) != []
+        derived = sql.sql("""
+            SELECT index_hash(topic, key), commitLogOffset
+            FROM (SELECT topic, commitLogOffset, explode(filter(
+                    concat(array(uniqKey), split(coalesce(keys, ''), ' ', -1)), k -> k IS NOT NULL AND k <> '')) AS key
+                  FROM log WHERE sysFlag & 12 <> 12)
+        """)
+        items = sql.read.format("rocketmq-index").load(str(store.path / "rebuilt")).select("keyHash", "commitLogOffset")
+        assert rows(derived) == rows(items) != []
+
+
+def test_functions(sql: SparkSession) -> None:
+    known = json.loads((Path(__file__).parents[1] / "unit" / "known_answers.json").read_text(encoding="utf-8"))
+    host, offset, told = known["ids"][9]
+    found = sql.sql(
+        "SELECT java_hash(a), tags_code(a), tags_code(NULL), message_id(h, o), hex(key_fingerprint(a, b)), "
+        "broker_bloom_bits(a, b), java_hash(NULL), index_hash(a, b) "
+        "FROM VALUES ('CID_ORDERS', 'orders', :host, :at) AS t(a, b, h, o)", {"host": host, "at": offset}
+    ).first()  # fmt: skip
+    (text,) = (known for known in known["texts"] if known["text"] == "CID_ORDERS#orders")
+    assert found is not None
+    digest = mmh3.mmh3_x64_128_digest(b"CID_ORDERS#orders").hex().upper()
+    hashed = java.hash_code("CID_ORDERS")
+    assert tuple(found) == (hashed, hashed, 0, told, digest, text["bits"][0], None, abs(text["hash"]))
 
 
 def test_filters_narrow_what_is_planned(golden_store: Stores, sql: SparkSession) -> None:

@@ -15,10 +15,15 @@ from hypothesis import strategies as st
 
 from storage_format.bloom import BloomShape, bloom_shape
 from tests.reference import java
+from tests.reference.index_file import key_hash
 from udfs import functions
 
 KNOWN = json.loads((Path(__file__).parent / "known_answers.json").read_text(encoding="utf-8"))
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
+
+
+def _java(text: str) -> str:
+    return java.decode_utf8(text.encode())
 
 
 def strings(values: list[str | None]) -> pa.Array:
@@ -60,11 +65,14 @@ def test_bloom_bits_of_any_text_are_rocketmqs() -> None:
 
 @given(st.lists(st.none() | TEXT, max_size=6), st.lists(st.none() | TEXT, max_size=6))
 @example(["ab", None, ""], [None, "cd", "e"])
+@example(["T"], ["jllgx0D"])
 def test_any_text(first: list[str | None], second: list[str | None]) -> None:
     count = min(len(first), len(second))
     topic, key = first[:count], second[:count]
     hashed = functions.java_hash(strings(topic)).to_pylist()
-    assert hashed == [None if t is None else java.hash_code(java.decode_utf8(t.encode())) for t in topic]
+    assert hashed == [None if t is None else java.hash_code(_java(t)) for t in topic]
+    keys = functions.index_hash(strings(topic), strings(key)).to_pylist()
+    assert keys == [None if t is None or k is None else key_hash(_java(f"{t}#{k}")) for t, k in zip(topic, key, strict=True)]
     fingerprints = functions.key_fingerprint(strings(topic), strings(key)).to_pylist()
     joined = [None if t is None or k is None else f"{t}#{k}".encode() for t, k in zip(topic, key, strict=True)]
     assert fingerprints == [None if text is None else mmh3.mmh3_x64_128_digest(text) for text in joined]
