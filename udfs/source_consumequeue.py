@@ -117,7 +117,9 @@ class ConsumeQueueReader(Reader):
             trees = [(self.path, self.path.rstrip("/").endswith(BATCH))]
         for tree, batch in trees:
             for topic in files.listing(tree):
-                if topic.kind != files.FOLDER or not topics.wants(topic.name):
+                # A folder's name may be no text at all.
+                name = topic.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+                if topic.kind != files.FOLDER or not topics.wants(name):
                     continue
                 queues = [e for e in files.listing(topic.path) if e.kind == files.FOLDER and re.fullmatch(r"\d{1,10}", e.name)]
                 for queue in sorted(queues, key=lambda e: int(e.name)):
@@ -125,7 +127,7 @@ class ConsumeQueueReader(Reader):
                         continue
                     for file in files.listing(queue.path):
                         if file.kind == files.FILE and re.fullmatch(r"\d{20}", file.name) and file.size:
-                            yield QueueUnits(topic.name, int(queue.name), file.path, int(file.name), batch), file.size
+                            yield QueueUnits(name, int(queue.name), file.path, int(file.name), batch), file.size
 
     # -- read ---------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import mmh3
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
@@ -67,6 +68,20 @@ def test_functions(sql: SparkSession) -> None:
     digest = mmh3.mmh3_x64_128_digest(b"CID_ORDERS#orders").hex().upper()
     hashed = java.hash_code("CID_ORDERS")
     assert tuple(found) == (hashed, hashed, 0, told, digest, text["bits"][0], None, abs(text["hash"]))
+
+
+def test_functions_without_arrow_udfs(sql: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Spark 4.0 runs them."""
+    values = "VALUES ('a', 'b', '10.0.0.1:80', 1), (NULL, 'c', 'x', 2) AS t(a, b, h, o)"
+    asked = "java_hash(a), tags_code(a), index_hash(a, b), message_id(h, o), key_fingerprint(a, b), broker_bloom_bits(a, b)"
+    expected = sql.sql(f"SELECT {asked} FROM {values}").collect()
+    try:
+        with monkeypatch.context() as old:
+            old.delattr(F, "arrow_udf")
+            functions.register(sql)
+        assert sql.sql(f"SELECT {asked} FROM {values}").collect() == expected
+    finally:
+        functions.register(sql)
 
 
 def test_filters_narrow_what_is_planned(golden_store: Stores, sql: SparkSession) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,16 @@ def test_batch_queues(seed: int, tmp_path: Path) -> None:
     assert [tuple(row.values()) for row in read_rows(ConsumeQueueSource, folder)] == wanted
     plain = [tuple(row.values())[:6] for row in rows if row["batchSize"] is None]
     assert plain == units_of(tmp_path / "out" / "consumequeue")
+
+
+def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
+    folder = bytes(tmp_path) + b"/consumequeue/a\xff\xed\xa0\x80/0"
+    os.makedirs(folder)
+    with open(folder + b"/" + b"0" * 20, "wb") as file:
+        file.write(UNIT.pack(7, 100, 5) + bytes(40))
+    (row,) = read_rows(ConsumeQueueSource, tmp_path)
+    assert row["topic"].startswith("a\ufffd")
+    assert (row["queueId"], row["consumeQueueOffset"], row["commitLogOffset"], row["msgSize"]) == (0, 0, 7, 100)
 
 
 def build(tmp_path: Path, records: int = 90) -> Path:
