@@ -15,14 +15,15 @@ help: ## list the targets
 setup: ## .venv from uv.lock, a JDK 17 or 21, Delta's jars; does only what is missing
 	@scripts/setup
 
-oracle-setup: setup  # RocketMQ's own jars for tests/oracle: nothing is downloaded by a test
+oracle-setup: setup  # RocketMQ's own jars for tests/oracle, a browser for report's pages: nothing is downloaded by a test
 	@for version in 5.3.3 4.9.8 5.5.0; do $(ENV) tests/oracle/run $$version build; done
+	@scripts/browser >/dev/null
 
 demo: setup ## rebuild a small real store and compare it with what RocketMQ wrote, byte for byte
 	@$(ENV) $(PY) -m jobs.demo
 
 test: oracle-setup ## every test but the slow ones and the full matrix
-	$(ENV) $(PY) -m pytest -m "not slow and not matrix" tests/
+	$(ENV) $(PY) -m pytest -n 2 --dist loadfile -m "not slow and not matrix" tests/
 
 matrix: setup ## the same bytes from every range size, shuffle, adaptive setting and master
 	$(ENV) $(PY) -m pytest -m matrix tests/
@@ -38,7 +39,6 @@ fuzz: setup ## coverage-guided fuzzing, N=1800 seconds for each target, SEED=
 
 RACE = $(if $(LOGS),--logs $(LOGS)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PARTS),--parts $(PARTS)) $(SEEDED)
 bench: oracle-setup ## the race with RocketMQ itself, and its page: LOGS=orders SCALE=0.1 ROUNDS=3 PARTS=race,sizes,executors SEED=
-	@scripts/setup --group bench
 	$(ENV) $(PY) -m tests.bench.race $(RACE) --command "$(strip make bench $(foreach name,LOGS SCALE ROUNDS PARTS SEED,$(if $($(name)),$(name)=$($(name)))))"
 	$(ENV) $(PY) -m tests.bench.page
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from jobs.times import parse_time as parse_time
 from storage_format.errors import UsageError
-from storage_format.record import CRC_ALL, CRC_BODY, CRC_NONE, INT64_MAX
+from storage_format.record import INT64_MAX
 from storage_format.unit_layout import BATCH_UNIT_SIZE, UNIT_SIZE
+from udfs.option_words import CRC_MODES as CRC_MODES
+from udfs.option_words import DELAY_LEVELS as DELAY_LEVELS
+from udfs.option_words import UNITS, delay_levels
 
 PARTS: Final = ("consumequeue", "index", "checkpoint")
-DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-CRC_MODES: Final = {"none": CRC_NONE, "body": CRC_BODY, "all": CRC_ALL}
-_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 INT32_MAX: Final = 2**31 - 1
 
 
@@ -149,7 +149,7 @@ class BuildSettings:
 def parse_window(policy: str) -> int:
     """``window:1h`` as milliseconds. Raises UsageError."""
     found = re.fullmatch(r"window:(\d{1,12})(ms|s|m|h|d)", policy)
-    window = int(found[1]) * _UNITS[found[2]] if found else 0
+    window = int(found[1]) * UNITS[found[2]] if found else 0
     if not window:
         raise UsageError(f"--index-policy {policy!a}: take capacity, or window: and a time such as 30m, 1h or 1d")
     if window > INT64_MAX:
@@ -158,13 +158,11 @@ def parse_window(policy: str) -> int:
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """``1s 5s ... 2h`` as milliseconds (``DefaultMessageStore.parseDelayLevel``). Raises UsageError."""
-    levels = []
-    for word in text.split(" "):
-        found = re.fullmatch(r"(\d{1,9})([smhd])", word)
-        if not found:
-            raise UsageError(f"--delay-levels: {word!r} is not a number followed by s, m, h or d")
-        levels.append(int(found[1]) * _UNITS[found[2]])
+    """``1s 5s ... 2h`` as milliseconds. Raises UsageError."""
+    try:
+        levels = delay_levels(text)
+    except ValueError as error:
+        raise UsageError(f"--delay-levels: {error}") from None
     return tuple(levels)
 
 

@@ -26,8 +26,8 @@ Int64s = npt.NDArray[np.int64]
 EMPTY, UNIT, PRE_BLANK, BAD = range(4)
 """what a slot is: all zeros, a unit, (0, 2147483647, 0), anything else"""
 
-_FAULTS: Final = ("queue-unit", "queue-hole", "queue-pre-blank", "queue-backwards", "queue-overlap")
-_UNIT, _HOLE, _PRE_BLANK, _BACKWARDS, _OVERLAP = (1 << k for k in range(len(_FAULTS)))
+FAULTS: Final = ("queue-unit", "queue-hole", "queue-pre-blank", "queue-backwards", "queue-overlap")
+_UNIT, _HOLE, _PRE_BLANK, _BACKWARDS, _OVERLAP = (1 << k for k in range(len(FAULTS)))
 # What ``_judge`` tells.
 _USED, _LEAD, _PRESENT, _UNITS, _REPEATS, _SEEN, _FIRST, _LAST = range(8)
 
@@ -159,7 +159,7 @@ def read_queue_file(data: Bytes | bytes | memoryview, start: int, file_size: int
         findings.append(Finding("queue-name", position, 1))
     if len(raw) % UNIT_SIZE or len(raw) != (file_size or len(raw)):
         findings.append(Finding("queue-size", position + rows, 1))
-    findings += from_bits(fault, int(told[_SEEN]), _FAULTS, position)
+    findings += from_bits(fault, int(told[_SEEN]), FAULTS, position)
     used, lead, present, units, repeats, _, first, last = (int(value) for value in told)
     return QueueFile(
         start, len(raw), place, size, tags_code, kind, fault, used, lead, present, units, repeats, first, last, findings

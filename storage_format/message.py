@@ -21,6 +21,7 @@ FLAG_MULTI_TAGS: Final = 0x02
 FLAG_NEED_UNWRAP: Final = 0x40
 ZLIB, LZ4, ZSTD, UNKNOWN = "zlib", "lz4", "zstd", "unknown"
 _COMPRESSION: Final = {0: ZLIB, 1: LZ4, 2: ZSTD, 3: ZLIB}
+"""``CompressionType.findByValue`` of bits 8 to 10 of the system flag"""
 """``CompressionType.findByValue`` of bits 8 to 10 of SYSFLAG; 0 is what was written before there was a choice"""
 
 _HEAD: Final = struct.Struct(">iiiiiqqiq")
@@ -29,6 +30,11 @@ _INT64: Final = struct.Struct(">q")
 _AFTER_HOSTS: Final = struct.Struct(">iqi")
 _LONGEST_HEADER: Final = r.HEADER_SIZE + 2 * r.IPV6_EXTRA
 _FIRST_READ: Final = 4096
+
+
+def compression_of(sys_flag: int) -> str | None:
+    """How a body is packed; None for one that is not."""
+    return _COMPRESSION.get(sys_flag >> 8 & 7, UNKNOWN) if sys_flag & FLAG_COMPRESSED else None
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class Message:
     @property
     def compression(self) -> str | None:
         """How the body is packed, None if it is not."""
-        return _COMPRESSION.get(self.sys_flag >> 8 & 7, UNKNOWN) if self.sys_flag & FLAG_COMPRESSED else None
+        return compression_of(self.sys_flag)
 
     def has_key(self, topic: str, key: str) -> bool:
         """Whether the broker indexes the record under this key of this topic."""

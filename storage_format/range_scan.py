@@ -41,21 +41,30 @@ class ScanSettings:
     want_units: bool = True
     want_items: bool = True
     want_topics: bool = False
+    want_messages: bool = False
+    want_digests: bool = True
+    search_crc: int = CRC_BODY
+    """a record that is looked for must pass this, and ``crc_mode``"""
     batch_topics: tuple[str, ...] = ()
     window: int = 0
     stop_at_damage: bool = False
-    want_digests: bool = True
     chunk: int = CHUNK
     block_rows: int = 1 << 20
 
 
 @dataclass(frozen=True)
 class Block:
-    """Units and items met since the block before, as views that the next block overwrites."""
+    """Units, items and records met since the block before, as views that the next block overwrites.
+
+    ``data`` is the log from absolute offset ``base`` on: all of ``messages`` lie in it.
+    """
 
     units: w.UnitArrays
     batches: w.BatchArrays
     items: w.ItemArrays
+    messages: w.MessageArrays
+    data: npt.NDArray[np.uint8]
+    base: int
 
 
 def _pass_over(_at: int, _data: npt.NDArray[np.uint8]) -> None:
@@ -76,9 +85,10 @@ class RangeScanner:
             settings.want_units or settings.want_topics,
             settings.want_units,
             settings.want_items,
+            settings.want_messages,
             np.array(settings.delays, dtype=np.int64),
         )
-        self._search_crc = max(settings.crc_mode, CRC_BODY)
+        self._search_crc = max(settings.crc_mode, settings.search_crc)
         self._rec = np.zeros(REC_SIZE, np.int64)
         self._spans = np.zeros(SPANS_SIZE, np.int64)
         rows = settings.block_rows
@@ -94,6 +104,11 @@ class RangeScanner:
         self._items = w.ItemArrays(
             np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows, np.int64),
             np.empty(rows, np.int64), np.empty(rows, np.int64),
+        )  # fmt: skip
+        held = rows if settings.want_messages else 0
+        self._messages = w.MessageArrays(
+            np.empty(held, np.int64), np.empty(held, np.int32), np.empty(held, np.int64),
+            np.empty(held, np.int64), np.empty(held, np.int32),
         )  # fmt: skip
         self._window = Window(settings.chunk)
         self._state = np.zeros(w.STATE_SIZE, np.int64)
@@ -208,11 +223,14 @@ class RangeScanner:
                 out.last_nonzero = -1
             code, at = walk(
                 window.data, window.filled, window.base, at, limit, spec.segment_end, spec.data_end, self._options,
-                self.names.arrays, self.queues, self._units, self._batches, self._items, state, rec,
+                self.names.arrays, self.queues, self._units, self._batches, self._items, self._messages, state, rec,
                 spans,
             )  # fmt: skip
             place = window.base + int(at)
             if code == r.MORE and self._is_sane(at):
+                if state[w.MESSAGES]:
+                    # They are read where they lie: before the window moves.
+                    yield self._flush()
                 at = self._more(at, spec.high)
             elif code == r.NEW_NAME:
                 self._add_name()
@@ -234,6 +252,8 @@ class RangeScanner:
                 self._note_hole(place, int(rec[TOTAL]), code)
                 at += int(rec[TOTAL])
             else:
+                if state[w.MESSAGES]:
+                    yield self._flush()
                 hole, hole_code = place, r.BAD_LENGTHS if code == r.MORE else code
                 # What follows a record of known extent is looked at behind it, not inside it.
                 step = int(rec[TOTAL]) if code >= r.FIRST_FRAMED else 1
@@ -255,7 +275,7 @@ class RangeScanner:
         while True:
             code, _ = walk(
                 window.data, window.filled, window.base, at, at + 1, spec.segment_end, spec.data_end, self._options,
-                self.names.arrays, self.queues, self._units, self._batches, self._items, self._state,
+                self.names.arrays, self.queues, self._units, self._batches, self._items, self._messages, self._state,
                 self._rec, self._spans,
             )  # fmt: skip
             if code == r.NEW_NAME:
@@ -294,10 +314,14 @@ class RangeScanner:
         state = self._state
         units, batches, items, makers = (int(state[k]) for k in (w.UNITS, w.BATCHES, w.ITEMS, w.MAKERS))
         u, i = self._units, self._items
+        messages = int(state[w.MESSAGES])
         block = Block(
             w.UnitArrays(u.queue[:units], u.offset[:units], u.place[:units], u.size[:units], u.tags_code[:units]),
             w.BatchArrays(*(column[:batches] for column in self._batches)),  # type: ignore[arg-type]  # of two dtypes
             w.ItemArrays(i.key_hash[:items], i.place[:items], i.time[:items], i.maker_item[:makers], i.maker_place[:makers]),
+            w.MessageArrays(*(column[:messages] for column in self._messages)),  # type: ignore[arg-type]  # of two dtypes
+            self._window.data,
+            self._window.base,
         )
         before = int(state[w.ITEMS_BEFORE])
         if self.settings.window and items:
@@ -309,7 +333,7 @@ class RangeScanner:
         self.summary.batch_units += batches
         self.summary.items += items
         state[w.ITEMS_BEFORE] += items
-        state[w.UNITS] = state[w.BATCHES] = state[w.ITEMS] = state[w.MAKERS] = 0
+        state[w.UNITS] = state[w.BATCHES] = state[w.ITEMS] = state[w.MAKERS] = state[w.MESSAGES] = 0
         return block
 
     def _note_windows(self, before: int, times: npt.NDArray[np.int64]) -> None:

@@ -38,10 +38,16 @@ MAGIC_BLANK: Final = -875286124
 
 AT_BODY_CRC: Final = 8
 AT_QUEUE_ID: Final = 12
+AT_FLAG: Final = 16
 AT_QUEUE_OFFSET: Final = 20
 AT_PHYSICAL_OFFSET: Final = 28
 AT_SYS_FLAG: Final = 36
+AT_BORN_TIMESTAMP: Final = 40
+AT_BORN_HOST: Final = 48
 AT_STORE_TIMESTAMP: Final = 56
+AT_STORE_HOST: Final = 64
+AT_RECONSUME_TIMES: Final = 72
+AT_PREPARED_OFFSET: Final = 76
 AT_BODY_LENGTH: Final = 84
 HEADER_SIZE: Final = 88
 """Bytes before the body, both hosts IPv4."""

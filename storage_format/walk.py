@@ -53,6 +53,7 @@ from storage_format.walk_state import (
     LAST_UNIT_TIME,
     LMQ_BAD,
     MAKERS,
+    MESSAGES,
     NAME_END,
     NAME_START,
     QUEUES,
@@ -64,11 +65,13 @@ from storage_format.walk_state import (
     WAITING,
     BatchArrays,
     ItemArrays,
+    MessageArrays,
     QueueArrays,
     UnitArrays,
     enter_queue,
     put_batch,
     put_item,
+    put_message,
     put_unit,
 )
 
@@ -83,6 +86,7 @@ class WalkOptions(NamedTuple):
     want_queues: bool
     want_units: bool
     want_items: bool
+    want_messages: bool
     delays: npt.NDArray[np.int64]
 
 
@@ -129,6 +133,7 @@ def walk(
     units: UnitArrays,
     batches: BatchArrays,
     items: ItemArrays,
+    messages: MessageArrays,
     state: npt.NDArray[np.int64],
     rec: npt.NDArray[np.int64],
     spans: npt.NDArray[np.int64],
@@ -203,6 +208,8 @@ def walk(
             return r.UNITS_FULL, at
         if flags & BATCH and state[BATCHES] == len(batches.place):
             return r.UNITS_FULL, at
+        if options.want_messages and state[MESSAGES] == len(messages.place):
+            return r.UNITS_FULL, at
         if state[ITEMS] + most > len(items.place) or state[MAKERS] == len(items.maker_item):
             return r.ITEMS_FULL, at
         if 2 * (state[QUEUES] + most) > len(queues.slots):
@@ -223,6 +230,8 @@ def walk(
                     dispatch_lmq(data, spans, names, queues, units, state, rec[QUEUE_ID], place, size, tags_code)
                 elif lmq == r.LMQ_MALFORMED:
                     state[LMQ_BAD] += 1
+        if options.want_messages:
+            put_message(messages, state, place, size, tags_code, batch_base, batch_count)
         indexed = False
         if options.want_items and transaction != r.TRANSACTION_ROLLBACK:
             indexed = _index_record(data, spans, items, state, names.hash[name], place, time)

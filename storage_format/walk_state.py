@@ -37,8 +37,9 @@ from storage_format.record import INT64_MAX as INT64_MAX
     BATCHES,
     BATCHES_REFUSED,
     BATCHES_EMPTY,
-) = range(24)
-STATE_SIZE: Final = 24
+    MESSAGES,
+) = range(25)
+STATE_SIZE: Final = 25
 
 
 class QueueArrays(NamedTuple):
@@ -80,6 +81,16 @@ class ItemArrays(NamedTuple):
     time: npt.NDArray[np.int64]
     maker_item: npt.NDArray[np.int64]
     maker_place: npt.NDArray[np.int64]
+
+
+class MessageArrays(NamedTuple):
+    """Records dispatched, in commitlog order: what of their DispatchRequest is not in their bytes as it stands."""
+
+    place: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int32]
+    tags_code: npt.NDArray[np.int64]
+    base: npt.NDArray[np.int64]
+    messages: npt.NDArray[np.int32]
 
 
 @inlined
@@ -148,6 +159,19 @@ def put_batch(
     state[BATCHES] = n + 1
     if messages == 0:
         state[BATCHES_EMPTY] += 1
+
+
+@inlined
+def put_message(
+    messages: MessageArrays, state: npt.NDArray[np.int64], place: int, size: int, tags_code: int, base: int, count: int
+) -> None:
+    n = state[MESSAGES]
+    messages.place[n] = place
+    messages.size[n] = size
+    messages.tags_code[n] = tags_code
+    messages.base[n] = base
+    messages.messages[n] = count
+    state[MESSAGES] = n + 1
 
 
 @inlined

@@ -1,0 +1,140 @@
+"""``rmq-reindex report``: one HTML page about a build or a verify."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from jobs.options import Parser, wide_help
+from storage_format.errors import InputError, ReindexError
+from storage_format.names import escape
+
+MANIFEST: Final = "reindex.json"
+FILES_LOOKED_INTO: Final = 20
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="rmq-reindex report",
+        allow_abbrev=False,
+        description="One HTML page, complete in itself, about what a build wrote or a verify found.",
+        formatter_class=wide_help,
+    )
+    add = parser.add_argument
+    add("source", metavar="DIR", help="what a build wrote (with its reindex.json), or the file of verify --report")
+    add("--out", default="report.html", metavar="FILE", help="the page, replaced if it is there (report.html)")
+    add("--store", metavar="STORE", help="where commitlog/ lies, to tell when messages were stored, by topic")
+    add("--summary", metavar="FILE", help="what build --json printed: seconds by stage")
+    return parser
+
+
+def report(arguments: Sequence[str]) -> int:
+    """Write the page; returns the exit status."""
+    try:
+        given = build_parser().parse_args(arguments)
+        text = make_page(given.source, given.store, given.summary)
+        _write(given.out, text)
+    except ReindexError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_status
+    except OSError as error:
+        where = escape(str(error.filename)) if error.filename else "input or output"
+        print(f"error: {where}: {error.strerror or escape(str(error))}", file=sys.stderr)
+        return 1
+    print(f"wrote    {escape(given.out)}, {len(text.encode()):,} bytes")
+    return 0
+
+
+def make_page(source: str, store: str | None = None, summary: str | None = None) -> str:
+    """The page about a build's folder or a verify's file. Raises InputError for anything else."""
+    try:
+        from jobs import report_plots  # noqa: F401  is matplotlib there?
+    except ImportError as error:
+        raise InputError(
+            f"report draws with matplotlib, which is not here ({error.name}): install rocketmq-reindex[report]"
+        ) from None
+    from jobs.report_model import Model, of_build, of_verify
+    from jobs.report_page import render
+    from jobs.report_times import Times, look_into, message_times, segments_of
+
+    path = os.path.join(source, MANIFEST) if os.path.isdir(source) else source
+    told = _json(path)
+    folder = source
+    try:
+        model: Model
+        if told.get("command") == "verify":
+            folder = str(told["store"])
+            model = of_verify(told, folder)
+        else:
+            folder = os.path.dirname(path) or "."
+            model = of_build(told, os.path.abspath(folder))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        kind = type(error).__name__
+        raise InputError(
+            f"{escape(path)}: neither a build's reindex.json nor what verify --report writes ({kind}: {escape(str(error))})"
+        ) from None
+    if summary:
+        model.seconds |= _seconds(summary)
+    times, sampled = Times(), ""
+    commitlog = os.path.join(store or folder, "commitlog")
+    if os.path.isdir(commitlog):
+        model.segments = model.segments or [(int(entry.name), entry.size) for entry in segments_of(commitlog)]
+        times = message_times(model, folder, commitlog)
+        looked = sum(len(of) for of, _ in times.values())
+        sampled = f"store times of {looked:,} evenly spread messages of {sum(q.units - q.gaps for q in model.queues):,}"
+    elif store:
+        raise InputError(f"{escape(commitlog)}: is not there: --store names the folder around commitlog/")
+    chains = []
+    items: list[Any] = []
+    for index in model.index[-FILES_LOOKED_INTO:]:
+        with contextlib.suppress(OSError, InputError, ValueError):
+            found = look_into(index, folder)
+            if found is not None:
+                chains.append(found[0])
+                items.append((found[1], index.items / max(1, len(found[1]))))
+    if not times and items:
+        import numpy as np
+
+        moments = np.concatenate([of for of, _ in items])
+        weights = np.concatenate([np.full(len(of), round(each), np.int64) for of, each in items])
+        times, sampled = {"index items": (moments, weights)}, "times of evenly spread index items: give --store for topics"
+    cut = f"; the last {FILES_LOOKED_INTO} files" if len(model.index) > FILES_LOOKED_INTO else ""
+    return render(model, times, sampled, chains, cut)
+
+
+def _json(path: str) -> dict[str, Any]:
+    from udfs import files
+
+    try:
+        found = json.loads(files.read_bytes(path))
+    except FileNotFoundError:
+        raise InputError(f"{escape(path)}: is not there: name what a build wrote, or the file of verify --report") from None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InputError(f"{escape(path)}: is no JSON object: name what a build wrote, or the file of verify --report")
+    return found
+
+
+def _seconds(path: str) -> dict[str, float]:
+    told = _json(path).get("seconds")
+    if not isinstance(told, dict) or not all(isinstance(value, int | float) for value in told.values()):
+        raise InputError(f"{escape(path)}: has no seconds: give what build --json printed")
+    return {str(name): float(value) for name, value in told.items()}
+
+
+def _write(path: str, text: str) -> None:
+    """The page under its name, whole or not at all."""
+    aside = f"{path}.{os.getpid()}"
+    try:
+        with open(aside, "x", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(aside, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(aside)
+        raise

@@ -1,0 +1,160 @@
+"""What a report shows, taken from a build's manifest or a verify's summary: plain numbers and names, nothing drawn yet."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from storage_format.consume_queue import UNIT_SIZE
+
+QUEUE_PATH: Final = re.compile(r"consumequeue/([^/]+)/(\d+)/(\d{20})")
+
+
+@dataclass
+class Queue:
+    """One queue: positions [``first``, ``end``), of which ``gaps`` hold no message of their own."""
+
+    topic: str
+    number: int
+    first: int
+    end: int
+    units: int
+    gaps: int = 0
+
+
+@dataclass
+class Index:
+    """One IndexFile: ``places`` and ``slots`` are what it has room for."""
+
+    name: str
+    items: int
+    places: int
+    slots: int
+    slots_used: int
+    begin: int
+    end: int
+
+
+@dataclass
+class Model:
+    """``seconds`` by stage; ``sizes`` in bytes; ``segments`` are (start, bytes); ``damage`` (offset, bytes, reason)."""
+
+    title: str
+    command: str
+    version: str
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    queues: list[Queue] = field(default_factory=list)
+    index: list[Index] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+    segments: list[tuple[int, int]] = field(default_factory=list)
+    damage: list[tuple[int, int, str]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> dict[str, list[Queue]]:
+        """Queues by topic, the topic with the most units first."""
+        found: dict[str, list[Queue]] = {}
+        for queue in self.queues:
+            found.setdefault(queue.topic, []).append(queue)
+        return dict(sorted(found.items(), key=lambda pair: (-sum(q.units for q in pair[1]), pair[0])))
+
+
+def of_build(manifest: dict[str, Any], name: str) -> Model:
+    """From ``reindex.json``. Raises KeyError, TypeError or ValueError for what is none."""
+    counts, settings = manifest["counts"], manifest["settings"]
+    inputs = [(int(entry["segment"]), int(entry["size"])) for entry in manifest["inputs"]]
+    model = Model(name, "build", str(manifest["version"]), settings=settings, segments=inputs)
+    model.damage = [(int(d["offset"]), int(d["length"]), str(d["reason"])) for d in manifest["damage"]]
+    model.notes = [str(warning) for warning in manifest["warnings"]]
+    kinds = {"log read": sum(size for _, size in inputs), "ConsumeQueue": 0, "IndexFile": 0, "other": 0}
+    ends: dict[tuple[str, int], list[int]] = {}
+    for entry in manifest["files"]:
+        path, used = str(entry["path"]), int(entry["used"])
+        found = QUEUE_PATH.fullmatch(path)
+        if found:
+            kinds["ConsumeQueue"] += used
+            start = int(found[3]) // UNIT_SIZE
+            ends.setdefault((found[1], int(found[2])), []).extend((start, start + used // UNIT_SIZE))
+        elif path.startswith("index/"):
+            kinds["IndexFile"] += int(entry["size"])
+            model.index.append(_index(path.removeprefix("index/"), entry, settings))
+        else:
+            kinds["other"] += used
+    gaps: dict[tuple[str, int], int] = {}
+    for decision in manifest["decisions"]:
+        if decision["kind"].removeprefix("more ") == "fill":
+            key = (str(decision["topic"]), int(decision["queue"]))
+            gaps[key] = gaps.get(key, 0) + int(decision["count"])
+    model.queues = [
+        Queue(topic, number, min(of), max(of), max(of) - min(of), gaps.get((_told(topic), number), 0))
+        for (topic, number), of in sorted(ends.items())
+    ]
+    model.sizes = {kind: size for kind, size in kinds.items() if size}
+    model.facts = _facts(model, counts["records"], counts["units"], counts["items"])
+    return model
+
+
+def of_verify(summary: dict[str, Any], name: str) -> Model:
+    """From what ``verify --report`` wrote. Raises KeyError, TypeError or ValueError for what is none."""
+    model = Model(name, "verify", str(summary["version"]), settings=dict(summary["settings"]))
+    model.damage = [(int(d["offset"]), int(d["length"]), str(d["reason"])) for d in summary["damage"]]
+    model.notes = [str(note) for note in summary["notes"]]
+    model.findings = list(summary["findings"])
+    if summary["mend"]:
+        model.notes.append(f"all of it is mended by: {summary['mend']}")
+    model.seconds = {str(stage): float(seconds) for stage, seconds in summary["seconds"].items()}
+    total = model.seconds.pop("verify", None)
+    if total is not None and not any(stage != "session" for stage in model.seconds):
+        model.seconds["verify"] = total
+    model.sizes = {str(kind): int(size) for kind, size in summary["sizes"].items()}
+    model.queues = [
+        Queue(q["topic"], q["queue"], q["first"], q["end"], q["units"], max(0, q["end"] - q["first"] - q["units"]))
+        for q in summary["queue_list"]
+        if q["units"]
+    ]
+    model.index = [
+        _index(str(entry["name"]), entry, model.settings, used=int(entry["used"])) for entry in summary["index_list"]
+    ]
+    model.facts = _facts(model, summary["records"], summary["units"], summary["items"])
+    kinds = "1 kind" if len(model.findings) == 1 else f"{len(model.findings)} kinds"
+    verdict = f"{kinds} of differences" if model.findings else "no differences"
+    model.facts.insert(0, ("verdict", summary["error"] or verdict))
+    return model
+
+
+def _index(name: str, entry: dict[str, Any], settings: dict[str, Any], used: int | None = None) -> Index:
+    header = entry["header"]
+    places, slots = int(settings.get("index_items", 0)), int(settings.get("hash_slots", 0))
+    items = max(0, (int(entry["used"]) - 40 - 4 * slots) // 20 - 1) if used is None else used
+    return Index(
+        name,
+        items,
+        max(places - 1, items),
+        slots,
+        int(header["slot_count"]),
+        int(header["begin_time"]),
+        int(header["end_time"]),
+    )
+
+
+def _facts(model: Model, records: int, units: int, items: int) -> list[tuple[str, str]]:
+    return [
+        ("records read", f"{records:,}"),
+        ("units", f"{units:,}"),
+        ("index items", f"{items:,}"),
+        ("topics", f"{len(model.topics):,}"),
+        ("queues", f"{len(model.queues):,}"),
+        ("IndexFiles", f"{len(model.index):,}"),
+        ("damaged places", f"{len(model.damage):,}"),
+    ]
+
+
+def _told(topic: str) -> str:
+    """A topic as decisions name it."""
+    from storage_format.names import escape
+
+    return escape(topic)

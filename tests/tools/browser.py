@@ -1,0 +1,68 @@
+"""A page in a real headless browser: what it looks like from inside, without network."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 120
+_PROBE = """
+<script>
+addEventListener("load", () => {
+  const colour = (e, what) => getComputedStyle(e)[what];
+  const all = [...document.querySelectorAll("svg")].map(e => e.getBoundingClientRect());
+  const inside = e => { const r = e.getBoundingClientRect(); return r.left >= -0.5 && r.right <= innerWidth + 0.5; };
+  const told = {
+    width: innerWidth, scroll: document.documentElement.scrollWidth, dark: matchMedia("(prefers-color-scheme: dark)").matches,
+    paper: colour(document.body, "backgroundColor"), ink: colour(document.body, "color"),
+    card: colour(document.querySelector("section"), "backgroundColor"),
+    muted: colour(document.querySelector("figcaption, dt"), "color"),
+    svgs: all.map(r => [r.width, r.height]), columns: new Set(all.map(r => Math.round(r.left))).size,
+    outside: [...document.querySelectorAll("section, svg, dl, h1")].filter(e => !inside(e)).length,
+    labels: [...document.querySelectorAll("svg text")].map(e => [e.textContent, colour(e, "fill")]),
+    smallest: Math.min(...[...document.querySelectorAll("svg text")].map(e => e.getBoundingClientRect().height)),
+    loaded: performance.getEntriesByType("resource").map(e => e.name), scripts: document.scripts.length,
+  };
+  const out = document.createElement("pre");
+  out.id = "probe"; out.textContent = JSON.stringify(told); document.body.append(out);
+});
+</script></body>"""
+
+
+def look(page: Path, scratch: Path, width: int, dark: bool) -> dict[str, Any]:
+    """Open a copy of ``page`` with a probe in it; returns what the probe saw."""
+    probed = scratch / f"probed-{width}-{dark}.html"
+    text = page.read_text(encoding="utf-8")
+    assert text.count("</body>") == 1
+    probed.write_text(text.replace("</body>", _PROBE), encoding="utf-8")
+    command = subprocess.run([ROOT / "scripts" / "browser"], capture_output=True, text=True, check=True).stdout.strip()
+    done = subprocess.run(
+        [
+            command, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            f"--user-data-dir={scratch / 'profile'}", f"--window-size={width},1000",
+            f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--dump-dom", probed.as_uri(),
+        ],
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found, done.stderr[-2000:]
+    told: dict[str, Any] = json.loads(unescape(found[1]))
+    return told
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two CSS colours as WCAG counts it, 1 to 21."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

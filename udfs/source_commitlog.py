@@ -1,0 +1,206 @@
+"""``rocketmq-commitlog``: the records of a log as rows, over the functions of the build's scan."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from storage_format import record as r
+from storage_format.chain import TORN_TAIL_MAX, Hole, cut_ranges
+from storage_format.frame import CRC_NONE
+from storage_format.range_scan import RangeScanner, ScanSettings
+from storage_format.range_summary import RangeSpec, RangeSummary
+from storage_format.walk_state import INT64_MAX
+from udfs import files
+from udfs.message_batches import MessageBatches, fields
+from udfs.segments import list_segments
+from udfs.source_base import INT32_MAX, Pushing, Reader, Source, inner_folder
+from udfs.source_filters import narrow_bounds, narrow_topics
+from udfs.source_options import FAIL, RANGE_SIZE, ROWS, UNPACKED_MAX, Bounds, Topics, Words
+
+BLOCK_ROWS: Final = 1 << 15
+
+
+@dataclass
+class LogRange(InputPartition):
+    """A range of the log. ``followed``: later segments hold something, so zeros at this one's end are damage."""
+
+    spec: RangeSpec
+    segment: str
+    followed: bool
+    missing: Hole | None = None
+    """segments missing before this one"""
+
+
+class CommitlogSource(Source):
+    """Options: see the README."""
+
+    known = (
+        "commitlog", "topic", "excludeTopic", "startOffset", "endOffset", "startTime", "endTime", "body", "unpack",
+        "maxBody", "crc", "brokerVersion", "delayLevels", "rangeSize", "segmentSize",
+    )  # fmt: skip
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq-commitlog"
+
+    def columns(self, words: Words) -> pa.Schema:
+        return fields(body=words.flag("body") or words.flag("unpack"), damage=words.text("onDamage") == ROWS)
+
+    def reader(self, schema: StructType) -> CommitlogReader:
+        return (PushingCommitlogReader if self.pushing else CommitlogReader)(self, schema)
+
+
+class CommitlogReader(Reader):
+    def __init__(self, source: CommitlogSource, schema: StructType) -> None:
+        super().__init__(source, schema)
+        words = self.words
+        self.roots = words.words("commitlog")
+        path = words.text("path")
+        if not self.roots:
+            if not path:
+                raise words.error("name a store: load(path)")
+            self.roots = (inner_folder(path, "commitlog"),)
+        self.bounds = Bounds.of(words)
+        self.topics: Topics | None = Topics(words.words("topic"), words.words("excludeTopic"))
+        self.range_size = words.number("rangeSize", RANGE_SIZE, 1)
+        self.segment_size = words.number("segmentSize", 0)
+        self.crc = words.crc()
+        self.unpack = words.number("maxBody", UNPACKED_MAX, 1) if words.flag("unpack") else 0
+        self.broker_version = words.chosen("brokerVersion", ("5.3", "4.9"))
+        self.delays = words.delays()
+
+    # -- plan ---------------------------------------------------------------------------------------------------------
+
+    def partitions(self) -> Sequence[InputPartition]:
+        if self.topics is None or self.bounds.empty:
+            return []
+        segments = list_segments(self.roots, self.segment_size).segments
+        low, high = self.bounds.start_offset, self.bounds.end_offset
+        followed, later = {}, False
+        for segment in reversed(segments):
+            followed[segment.start] = later
+            later = later or (segment.data_end > segment.start and _begins(segment.path))
+        found: list[LogRange] = []
+        end = segments[0].start if segments else 0
+        names = {segment.start: segment.name for segment in segments}
+        for spec in cut_ranges(segments, self.range_size, high):
+            missing = None
+            if spec.low == spec.segment_start:
+                if spec.low > end and spec.low > low:
+                    missing = Hole(f"{end:020d}", max(end, low), spec.low - max(end, low), r.MISSING_SEGMENT)
+                end = spec.segment_end
+            if spec.high > low:
+                start = max(spec.low, low)
+                cut = dataclasses.replace(spec, low=start, known=spec.known and start == spec.low)
+                found.append(LogRange(cut, names[spec.segment_start], followed[spec.segment_start], missing))
+        return found
+
+    # -- read ---------------------------------------------------------------------------------------------------------
+
+    def _settings(self, topics: Topics) -> ScanSettings:
+        return ScanSettings(
+            crc_mode=self.crc,
+            broker_version=self.broker_version,
+            delays=self.delays,
+            include=topics.include,
+            exclude=topics.exclude,
+            want_units=False,
+            want_items=False,
+            want_messages=True,
+            want_digests=False,
+            block_rows=BLOCK_ROWS,
+        )
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, LogRange) or self.topics is None:
+            return
+        spec, holes = partition.spec, [partition.missing] if partition.missing else []
+        batches = MessageBatches(self.schema, self.bounds.start_time, min(self.bounds.end_time - 1, INT64_MAX), self.unpack)
+        with files.Reader(spec.path) as reader:
+
+            def read(at: int, out: npt.NDArray[np.uint8]) -> None:
+                reader.read_into(at - spec.segment_start, out)
+
+            def view(at: int, count: int) -> npt.NDArray[np.uint8] | None:
+                return reader.view(at - spec.segment_start, count)
+
+            before = RangeSummary(-1, spec.low, spec.low, True, end=spec.low)
+            if not spec.known:
+                # Where records begin is known from the segment's start alone: a body may hold the image of any record.
+                settings = ScanSettings(
+                    CRC_NONE, self.broker_version, want_units=False, want_items=False, want_digests=False,
+                    search_crc=self.crc, block_rows=BLOCK_ROWS,
+                )  # fmt: skip
+                way = RangeScanner(settings)
+                for _ in way.scan(dataclasses.replace(spec, low=spec.segment_start, high=spec.low, known=True), read, view):
+                    pass
+                before = way.summary
+            if before.end >= spec.high:
+                yield from self._tell(holes)
+                return
+            if before.end >= 0:
+                spec = dataclasses.replace(spec, low=before.end, known=True)
+            scanner = RangeScanner(self._settings(self.topics))
+            for block in scanner.scan(spec, read, view):
+                yield from batches.of_block(block)
+        yield from self._tell(holes + _holes(partition, before, scanner.summary, self.bounds))
+
+    def _tell(self, holes: list[Hole]) -> Iterator[pa.RecordBatch]:
+        """Damage of one range, as the policy wants it."""
+        if not holes:
+            return
+        lost = [hole for hole in holes if not hole.reason.startswith("torn tail")]
+        first = (lost or holes)[0]
+        text = f"offset {first.offset}, {first.length} bytes: {first.reason}"
+        if self.on_damage == FAIL and lost:
+            self.refuse(f"segment {first.segment}", text)
+        if self.on_damage == ROWS:
+            yield from self.damage_rows(
+                [{"commitLogOffset": h.offset, "msgSize": min(h.length, INT32_MAX), "damage": h.reason} for h in holes]
+            )
+        else:
+            self.skipped(f"segment {first.segment}", len(holes), text)
+
+
+class PushingCommitlogReader(Pushing, CommitlogReader):
+    def narrow(self, filters: list[Any]) -> None:
+        self.bounds = narrow_bounds(self.bounds, filters)
+        self.topics = narrow_topics(self.topics, filters) if self.topics is not None else None
+
+
+def _begins(path: str) -> bool:
+    """Whether anything stands at the start of a segment."""
+    with files.Reader(path) as reader:
+        return any(reader.read(0, min(r.FILLER_MIN, reader.size())))
+
+
+def _holes(partition: LogRange, before: RangeSummary, summary: RangeSummary, bounds: Bounds) -> list[Hole]:
+    """The damage that ends in a range: of what begins in one before it, too, since ``before`` knows where."""
+    spec, name = partition.spec, partition.segment
+    found = [Hole(name, offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
+    open_at, code = max(before.tail, bounds.start_offset) if before.tail >= 0 else -1, before.tail_code
+    if open_at >= 0 and summary.first >= 0:
+        if summary.first > open_at:
+            found.insert(0, Hole(name, open_at, summary.first - open_at, r.REASONS[code]))
+        open_at = -1
+    if open_at < 0 and summary.tail >= 0:
+        open_at, code = summary.tail, summary.tail_code
+    if open_at < 0 or spec.high < min(spec.data_end, bounds.end_offset):
+        return found
+    if partition.followed:
+        return [*found, Hole(name, open_at, spec.high - open_at, r.REASONS[code])]
+    last = max(before.last_nonzero, summary.last_nonzero)
+    if last >= open_at:
+        length = last + 1 - open_at
+        torn = "torn tail: " if length <= TORN_TAIL_MAX else ""
+        found.append(Hole(name, open_at, length, f"{torn}{r.REASONS[code]}"))
+    return found
