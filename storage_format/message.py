@@ -21,7 +21,6 @@ FLAG_MULTI_TAGS: Final = 0x02
 FLAG_NEED_UNWRAP: Final = 0x40
 ZLIB, LZ4, ZSTD, UNKNOWN = "zlib", "lz4", "zstd", "unknown"
 _COMPRESSION: Final = {0: ZLIB, 1: LZ4, 2: ZSTD, 3: ZLIB}
-"""``CompressionType.findByValue`` of bits 8 to 10 of the system flag"""
 """``CompressionType.findByValue`` of bits 8 to 10 of SYSFLAG; 0 is what was written before there was a choice"""
 
 _HEAD: Final = struct.Struct(">iiiiiqqiq")
