@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup oracle-setup demo test oracle fault fuzz bench segment lint format matrix clean distclean
+.PHONY: help setup oracle-setup demo test oracle fault fuzz bench scale latency spoilt segment lint format matrix clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -41,6 +41,17 @@ RACE = $(if $(LOGS),--logs $(LOGS)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUND
 bench: oracle-setup ## the race with RocketMQ itself, and its page: LOGS=orders SCALE=0.1 ROUNDS=3 PARTS=race,sizes,executors SEED=
 	$(ENV) $(PY) -m tests.bench.race $(RACE) --command "$(strip make bench $(foreach name,LOGS SCALE ROUNDS PARTS SEED,$(if $($(name)),$(name)=$($(name)))))"
 	$(ENV) $(PY) -m tests.bench.page
+
+scale: setup ## the driver's work for 10 TB, memory in full numbers, one hot queue of ten million messages (minutes, 8 GB of disk)
+	$(ENV) $(PY) -m tests.bench.driver
+	$(ENV) $(PY) -m tests.bench.memory
+	$(ENV) $(PY) -m tests.bench.skew
+
+latency: setup ## how long a query takes on 20 million index items (3 GB of disk)
+	$(ENV) $(PY) -m tests.bench.query_latency .bench/query
+
+spoilt: setup ## stores whose derived files are spoilt at random: verify must find each, N=200 SEED=
+	$(ENV) $(PY) -m tests.tools.spoilt_stores --count $(or $(N),200) $(SEEDED)
 
 segment: setup ## one real segment of 1 GiB: time and memory of a build (needs Maven; minutes)
 	$(ENV) $(PY) -m tests.bench.segment

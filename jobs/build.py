@@ -26,21 +26,22 @@ def build(arguments: Sequence[str]) -> int:
     job: Build | None = None
     try:
         settings = parse_settings(arguments)
-        # A wrong path is told before a JVM is started.
-        output.check_places(list(settings.inputs), settings.out, settings.overwrite)
-        list_segments(settings.roots, settings.segment_size)
-        from jobs.session import starting
+        with interrupts:
+            # A wrong path is told before a JVM is started.
+            output.check_places(list(settings.inputs), settings.out, settings.overwrite)
+            list_segments(settings.roots, settings.segment_size)
+            from jobs.session import starting
 
-        with interrupts, contextlib.nullcontext() if settings.dry_run else starting(settings.master):
-            # numba alone takes a second, and the JVM starts meanwhile.
-            from jobs.engine import SparkEngines
-            from jobs.progress import Reporter
-            from jobs.run import Build
+            with contextlib.nullcontext() if settings.dry_run else starting(settings.master):
+                # numba alone takes a second, and the JVM starts meanwhile.
+                from jobs.engine import SparkEngines
+                from jobs.progress import Reporter
+                from jobs.run import Build
 
-            with Reporter() as reporter:
-                job = Build(settings, reporter, SparkEngines(settings.master))
-                summary = job.summary
-                job.run()
+                with Reporter() as reporter:
+                    job = Build(settings, reporter, SparkEngines(settings.master))
+                    summary = job.summary
+                    job.run()
         text = "" if settings.dry_run else summary.to_text()
     except ReindexError as error:
         summary.exit, summary.error = error.exit_status, str(error)

@@ -20,7 +20,6 @@ from jobs.summary import Summary
 from storage_format.checkpoint import Checkpoint
 from storage_format.consume_queue import UNIT_SIZE
 from storage_format.digest import CHUNK, new_digest
-from storage_format.errors import ReindexError
 from storage_format.index_plan import IndexFilePlan, plan_index_files
 from storage_format.range_scan import ScanSettings
 from storage_format.range_summary import RangeSummary
@@ -127,8 +126,9 @@ class Build:
                     task = ScanTask(stage, "", 0, scan_settings(settings), units_per_file, keys, settings.write_topics)
                     try:
                         self._build(Scan(engine, stage, task, self.reporter), log)
-                    except ReindexError:
-                        # What looked like damage, and would be refused for good, may be a broker at work.
+                    except Exception:
+                        # What looked like damage, and would be refused for good, may be a broker at work; and a segment that
+                        # is cut while it is mapped ends the worker.
                         check_unchanged(log, settings.roots)
                         raise
                     check_unchanged(log, settings.roots)

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import functools
 import genericpath
+import mmap
 import os
 import posixpath
 import shutil
@@ -167,12 +168,23 @@ class _Ctypes:
         return Libc()
 
 
+class _NoMapping:
+    """Nothing can be mapped: each read of the log is an operation then."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(mmap, name)
+
+    def mmap(self, *_words: Any, **_more: Any) -> Any:
+        raise OSError(errno.ENODEV, "mapped files are for another test")
+
+
 @contextlib.contextmanager
 def faulty(fault: Fault, root: str, exchange: bool = True) -> Iterator[Fault]:
     """``fault`` hits what the project does below ``root``. Without ``exchange`` names cannot be swapped, as on NFS."""
     stand_ins: list[tuple[Any, str, Any]] = [
         (module, "os", _Module(os, fault, root)) for module in (files, output, shutil, genericpath, posixpath)
     ]
+    stand_ins.append((files, "mmap", _NoMapping()))
     stand_ins.append((output, "fcntl", _Module(fcntl, fault, root)))
     stand_ins += [(module, "ctypes", _Ctypes(fault, root, exchange)) for module in (files, output)]
     before = [getattr(module, name) for module, name, _ in stand_ins]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from jobs import engine
+from jobs import engine, session
 from jobs.build import build
 from tests.tools.faulty_files import Fault, faulty
 from tests.tools.local_engine import Engines, LocalEngine, single
@@ -26,7 +26,8 @@ def command(store: Path, out: Path, *words: str) -> tuple[dict[str, Any], str]:
     """``rmq-reindex build STORE --out DIR ...``, its tasks in this process; (summary, what went to stderr)."""
     said, errors = io.StringIO(), io.StringIO()
     local = mock.patch.object(engine, "SparkEngines", _no_spark)
-    with local, contextlib.redirect_stdout(said), contextlib.redirect_stderr(errors):
+    no_jvm = mock.patch.object(session, "starting", lambda _master: contextlib.nullcontext())
+    with local, no_jvm, contextlib.redirect_stdout(said), contextlib.redirect_stderr(errors):
         status = build([str(store), "--out", str(out), *SIZES, "--json", *words])
     summary = json.loads(said.getvalue())
     assert summary["exit"] == status
