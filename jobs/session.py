@@ -38,7 +38,7 @@ def _configuration(master: str) -> dict[str, str]:
     java = []
     if master.startswith("local"):
         java.append(_LOCAL_JAVA)
-        if os.environ["PYSPARK_PYTHON"] == sys.executable:
+        if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
             # Another Python may not have this package where its daemon starts.
             found["spark.python.daemon.module"] = "udfs.daemon"
         # Nobody else calls. A cluster's executors must reach the driver, or the run would wait for them for ever.

@@ -26,7 +26,7 @@ def command(store: Path, out: Path, *words: str) -> tuple[dict[str, Any], str]:
     """``rmq-reindex build STORE --out DIR ...``, its tasks in this process; (summary, what went to stderr)."""
     said, errors = io.StringIO(), io.StringIO()
     local = mock.patch.object(engine, "SparkEngines", _no_spark)
-    no_jvm = mock.patch.object(session, "starting", lambda _master: contextlib.nullcontext())
+    no_jvm = mock.patch.object(session, "starting", return_value=contextlib.nullcontext())
     with local, no_jvm, contextlib.redirect_stdout(said), contextlib.redirect_stderr(errors):
         status = build([str(store), "--out", str(out), *SIZES, "--json", *words])
     summary = json.loads(said.getvalue())
