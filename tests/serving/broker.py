@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 from tests.serving.programs import Program
 from tests.serving.stores import Key, Queue, options
@@ -48,7 +49,7 @@ def write_topics(store: Path, puts: Iterable[Put]) -> None:
 
 
 class Broker:
-    """A name server and a broker on ``store``, in the program ``Serve``; stop() before the next one boots in it."""
+    """A broker on ``store`` with a name server of its own, in the program ``Serve``; it ends with the ``with`` block."""
 
     def __init__(self, program: Program, name: str, store: Path, scratch: Path, *more: str, **sizes: int) -> None:
         self._program, self._name, self._scratch = program, name, scratch
@@ -56,7 +57,10 @@ class Broker:
         self.end = int(end)
         self.topics = topics
 
-    def stop(self) -> None:
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._program.step("stop")
 
     def pulls(self, tags: str = "*", batch: int = 32) -> list[Pull]:
@@ -68,10 +72,13 @@ class Broker:
             found.append(Pull((topic, int(queue)), int(offset), status, int(following), pairs))
         return found
 
-    def consumed(self, kind: str, quiet: int = 1500) -> list[Delivery]:
-        """All that a ``lite`` pull consumer, a ``push`` consumer or one that pops (``pop``) gets until ``quiet`` ms pass."""
+    def consumed(self, kind: str, due: int, quiet: int = 1500) -> list[Delivery]:
+        """What a ``lite`` pull consumer, a ``push`` consumer or one that pops (``pop``) gets.
+
+        It waits for ``due`` messages, however slow the machine, and then for ``quiet`` ms in which no more come.
+        """
         return [Delivery((topic, int(queue)), int(offset), int(place))
-                for topic, queue, offset, place in self._lines(kind, quiet)]  # fmt: skip
+                for topic, queue, offset, place in self._lines(kind, due, quiet)]  # fmt: skip
 
     def find(self, keys: Mapping[Key, set[int]]) -> dict[Key, list[int]]:
         """Physical offsets that the admin client finds for each key; a key of 32 characters is asked for as a UNIQ_KEY."""

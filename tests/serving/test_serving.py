@@ -35,7 +35,6 @@ def store(tmp_path: Path) -> Path:
 def serving(scratch: Path) -> Iterator[Program]:
     with Program("5.3.3", "Serve", scratch) as program:
         yield program
-        program.step("ended")
 
 
 def due(puts: list[Put]) -> Served:
@@ -47,32 +46,31 @@ def test_a_clean_store(serving: Program, scratch: Path, seed: int, store: Path) 
     puts = keyed_log(store, 2000, seed)
     build_into(store)
     write_topics(store, puts)
-    broker = Broker(serving, "clean", store, scratch)
-    assert broker.end == puts[-1].offset + puts[-1].size
-    assert broker.topics == sorted({str(put.message.topic) for put in puts})
+    with Broker(serving, "clean", store, scratch) as broker:
+        assert broker.end == puts[-1].offset + puts[-1].size
+        assert broker.topics == sorted({str(put.message.topic) for put in puts})
 
-    pulls = broker.pulls()
-    assert by_pulls(pulls) == due(puts)
-    for pull in pulls:
-        assert pull.status == ("FOUND" if pull.messages else "NO_NEW_MSG")
-        assert [offset for offset, _ in pull.messages] == list(range(pull.offset, pull.following))
-    assert by_queue(broker.consumed("lite")) == due(puts)
-    pushed = by_queue(broker.consumed("push"))  # the listener's threads take batches in any order
-    assert {queue: sorted(messages) for queue, messages in pushed.items()} == due(puts)
-    for tag in TAGS:
-        tagged = [put for put in puts if dict(put.message.properties)["TAGS"] == tag]  # type: ignore[arg-type]
-        assert by_pulls(broker.pulls(tag)) == due(tagged)
+        pulls = broker.pulls()
+        assert by_pulls(pulls) == due(puts)
+        for pull in pulls:
+            assert pull.status == ("FOUND" if pull.messages else "NO_NEW_MSG")
+            assert [offset for offset, _ in pull.messages] == list(range(pull.offset, pull.following))
+        assert by_queue(broker.consumed("lite", len(puts))) == due(puts)
+        pushed = by_queue(broker.consumed("push", len(puts)))  # the listener's threads take batches in any order
+        assert {queue: sorted(messages) for queue, messages in pushed.items()} == due(puts)
+        for tag in TAGS:
+            tagged = [put for put in puts if dict(put.message.properties)["TAGS"] == tag]  # type: ignore[arg-type]
+            assert by_pulls(broker.pulls(tag)) == due(tagged)
 
-    keys = keys_of(puts)
-    found = broker.find(keys)
-    assert (len(found), lost(keys, found), wrong(keys, found), twice(found)) == (len(keys), [], [], [])
-    for queue, of_queue in queues_of(puts).items():
-        times = [put.message.store_timestamp for put in of_queue]
-        middle = len(times) // 2
-        assert broker.offset_at(queue, times[middle]) == middle
-        assert broker.offset_at(queue, times[middle] + 1) == middle + 1
-        assert broker.offset_at(queue, times[0] - 1) == 0
-    broker.stop()
+        keys = keys_of(puts)
+        found = broker.find(keys)
+        assert (len(found), lost(keys, found), wrong(keys, found), twice(found)) == (len(keys), [], [], [])
+        for queue, of_queue in queues_of(puts).items():
+            times = [put.message.store_timestamp for put in of_queue]
+            middle = len(times) // 2
+            assert broker.offset_at(queue, times[middle]) == middle
+            assert broker.offset_at(queue, times[middle] + 1) == middle + 1
+            assert broker.offset_at(queue, times[0] - 1) == 0
 
 
 def test_a_topic_deleted_and_made_again(serving: Program, scratch: Path, store: Path) -> None:
@@ -90,17 +88,16 @@ def test_a_topic_deleted_and_made_again(serving: Program, scratch: Path, store: 
         puts = writer.puts
     build_into(store, queue_order="logical")
     write_topics(store, puts)
-    broker = Broker(serving, "again", store, scratch)
-    living = [put for put in puts if put.message.topic == "beside" or put in puts[-240:]]
-    assert len(living) == 370 + 120
-    assert by_pulls(broker.pulls()) == due(living)
-    assert by_queue(broker.consumed("lite")) == due(living)
-    pushed = by_queue(broker.consumed("push"))
-    assert {queue: sorted(messages) for queue, messages in pushed.items()} == due(living)
-    keys = keys_of(puts)
-    found = broker.find(keys)
-    assert (lost(keys, found), wrong(keys, found), twice(found)) == ([], [], [])
-    broker.stop()
+    with Broker(serving, "again", store, scratch) as broker:
+        living = [put for put in puts if put.message.topic == "beside" or put in puts[-240:]]
+        assert len(living) == 370 + 120
+        assert by_pulls(broker.pulls()) == due(living)
+        assert by_queue(broker.consumed("lite", len(living))) == due(living)
+        pushed = by_queue(broker.consumed("push", len(living)))
+        assert {queue: sorted(messages) for queue, messages in pushed.items()} == due(living)
+        keys = keys_of(puts)
+        found = broker.find(keys)
+        assert (lost(keys, found), wrong(keys, found), twice(found)) == ([], [], [])
 
 
 def filled(survivors: list[Put]) -> tuple[Served, int]:
@@ -127,26 +124,25 @@ def test_a_salvaged_log(serving: Program, scratch: Path, seed: int, store: Path)
     build_into(store, on_damage="salvage")
     write_topics(store, puts)
     survivors = [put for number, put in enumerate(puts) if number not in hit]
-    broker = Broker(serving, "salvaged", store, scratch)
-    assert broker.end == puts[-1].offset + puts[-1].size
+    with Broker(serving, "salvaged", store, scratch) as broker:
+        assert broker.end == puts[-1].offset + puts[-1].size
 
-    served, missing = filled(survivors)
-    pulls = broker.pulls()
-    assert by_pulls(pulls) == served
-    for pull in pulls:
-        assert pull.status == ("FOUND" if pull.messages else "NO_NEW_MSG")
-        assert pull.following == pull.offset + len(pull.messages)
-    assert missing == len(hit)
-    assert by_queue(broker.consumed("lite")) == served
-    pushed = by_queue(broker.consumed("push"))
-    assert {queue: sorted(messages) for queue, messages in pushed.items()} == {q: sorted(m) for q, m in served.items()}
+        served, missing = filled(survivors)
+        pulls = broker.pulls()
+        assert by_pulls(pulls) == served
+        for pull in pulls:
+            assert pull.status == ("FOUND" if pull.messages else "NO_NEW_MSG")
+            assert pull.following == pull.offset + len(pull.messages)
+        assert missing == len(hit)
+        assert by_queue(broker.consumed("lite", len(survivors) + missing)) == served
+        pushed = by_queue(broker.consumed("push", len(survivors) + missing))
+        assert {queue: sorted(messages) for queue, messages in pushed.items()} == {q: sorted(m) for q, m in served.items()}
 
-    keys = keys_of(survivors)
-    found = broker.find(keys)
-    assert (lost(keys, found), wrong(keys, found), twice(found)) == ([], [], [])
-    gone = keys_of(puts).keys() - keys.keys()
-    assert not any(broker.find({key: set() for key in gone}).values())
-    broker.stop()
+        keys = keys_of(survivors)
+        found = broker.find(keys)
+        assert (lost(keys, found), wrong(keys, found), twice(found)) == ([], [], [])
+        gone = keys_of(puts).keys() - keys.keys()
+        assert not any(broker.find({key: set() for key in gone}).values())
 
 
 @pytest.mark.slow
@@ -159,15 +155,14 @@ def test_fills_are_popped(serving: Program, scratch: Path, store: Path) -> None:
         puts = writer.puts
     build_into(store)
     write_topics(store, puts)
-    broker = Broker(serving, "popped", store, scratch, "--timer-wheel")
-    came = Counter(delivery.place for delivery in broker.consumed("pop", 40_000))
-    places = [put.offset for put in puts]
-    assert came.keys() >= set(places)
-    again = sum(count for place, count in came.items() if place not in places)
-    print(f"100 filled offsets: the message behind them came {came[places[10]]} times, {again} came from retry topics")
-    assert came[places[10]] == 101
-    assert again <= 120
-    broker.stop()
+    with Broker(serving, "popped", store, scratch, "--timer-wheel") as broker:
+        came = Counter(delivery.place for delivery in broker.consumed("pop", len(puts), 40_000))
+        places = [put.offset for put in puts]
+        assert came.keys() >= set(places)
+        again = sum(count for place, count in came.items() if place not in places)
+        print(f"100 filled offsets: the message behind them came {came[places[10]]} times, {again} came from retry topics")
+        assert came[places[10]] == 101
+        assert again <= 120
 
 
 def test_damage_in_the_last_segment_is_cut_off_by_the_broker(serving: Program, scratch: Path, seed: int, store: Path) -> None:
@@ -179,15 +174,14 @@ def test_damage_in_the_last_segment_is_cut_off_by_the_broker(serving: Program, s
     spoil.garbage(store, number, seed)
     build_into(store, on_damage="salvage")
     write_topics(store, puts)
-    broker = Broker(serving, "cut", store, scratch)
-    assert broker.end == puts[number].offset
-    assert by_pulls(broker.pulls()) == due(puts[:number])
-    keys = keys_of(puts[:number])
-    found = broker.find(keys)
-    assert (lost(keys, found), wrong(keys, found)) == ([], [])
-    behind = keys_of(puts[number:]).keys() - keys.keys()
-    assert not any(broker.find({key: set() for key in behind}).values())
-    broker.stop()
+    with Broker(serving, "cut", store, scratch) as broker:
+        assert broker.end == puts[number].offset
+        assert by_pulls(broker.pulls()) == due(puts[:number])
+        keys = keys_of(puts[:number])
+        found = broker.find(keys)
+        assert (lost(keys, found), wrong(keys, found)) == ([], [])
+        behind = keys_of(puts[number:]).keys() - keys.keys()
+        assert not any(broker.find({key: set() for key in behind}).values())
 
 
 def test_a_bare_commitlog_backup_becomes_a_store_that_boots(serving: Program, scratch: Path, seed: int, store: Path) -> None:
@@ -199,10 +193,11 @@ def test_a_bare_commitlog_backup_becomes_a_store_that_boots(serving: Program, sc
     assert run.returncode == 0, run.stderr
     place(out, store)
     assert sorted(path.name for path in store.iterdir()) == ["checkpoint", "commitlog", "config", "consumequeue", "index"]
-    broker = Broker(serving, "bare", store, scratch, cq_file_size=6_000_000, hash_slots=5_000_000, index_items=20_000_000)
-    assert broker.topics == sorted({str(put.message.topic) for put in puts})
-    assert by_pulls(broker.pulls()) == due(puts)
-    keys = keys_of(puts)
-    found = broker.find(keys)
-    assert (lost(keys, found), wrong(keys, found), twice(found)) == ([], [], [])
-    broker.stop()
+    with Broker(
+        serving, "bare", store, scratch, cq_file_size=6_000_000, hash_slots=5_000_000, index_items=20_000_000
+    ) as broker:
+        assert broker.topics == sorted({str(put.message.topic) for put in puts})
+        assert by_pulls(broker.pulls()) == due(puts)
+        keys = keys_of(puts)
+        found = broker.find(keys)
+        assert (lost(keys, found), wrong(keys, found), twice(found)) == ([], [], [])

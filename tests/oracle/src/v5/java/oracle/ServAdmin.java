@@ -2,7 +2,7 @@ package oracle;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.client.QueryResult;
@@ -18,6 +18,8 @@ final class ServAdmin {
     /** As many as a broker gives to one question: maxMsgsNumBatch. */
     private static final int MOST_FOUND = 64;
 
+    private static final int ROUNDS = 3;
+
     private final DefaultMQAdminExt admin = new DefaultMQAdminExt();
 
     ServAdmin(String nameServer) throws MQClientException {
@@ -32,21 +34,22 @@ final class ServAdmin {
      * offsets. Returns how many of them found something.
      */
     int find(Path questions, Path answers) throws Exception {
-        List<String> lines = new ArrayList<>();
-        int found = 0;
-        for (String question : Files.readAllLines(questions)) {
-            String[] words = question.split("\t", 3);
-            List<MessageExt> messages = find(words[0], words[2], words[1].equals("id"));
-            if (messages.isEmpty()) {
-                // The client tells a question that failed on its way like one without an answer.
-                messages = find(words[0], words[2], words[1].equals("id"));
+        List<String> lines = Files.readAllLines(questions);
+        String[] found = new String[lines.size()];
+        Arrays.fill(found, "");
+        // The client tells a question that failed on its way like one without an answer: all of these are asked again.
+        for (int round = 0; round < ROUNDS; round++) {
+            Thread.sleep(round * 300L);
+            for (int number = 0; number < found.length; number++) {
+                if (found[number].isEmpty()) {
+                    String[] words = lines.get(number).split("\t", 3);
+                    found[number] = find(words[0], words[2], words[1].equals("id")).stream()
+                        .map(message -> Long.toString(message.getCommitLogOffset())).collect(Collectors.joining(","));
+                }
             }
-            found += messages.isEmpty() ? 0 : 1;
-            lines.add(messages.stream().map(message -> Long.toString(message.getCommitLogOffset()))
-                .collect(Collectors.joining(",")));
         }
-        Files.write(answers, lines);
-        return found;
+        Files.write(answers, List.of(found));
+        return (int) Arrays.stream(found).filter(answer -> !answer.isEmpty()).count();
     }
 
     private List<MessageExt> find(String topic, String key, boolean unique) throws Exception {

@@ -13,16 +13,22 @@ import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.exception.RemotingException;
+import org.apache.rocketmq.remoting.protocol.ResponseCode;
 
 /** RocketMQ's own consumers, each telling all that it was given: lines of topic, queue, queue offset, physical offset. */
 final class ServConsumers {
     private static final Comparator<MessageQueue> ORDER =
         Comparator.comparing(MessageQueue::getTopic).thenComparing(MessageQueue::getQueueId);
+
+    /** Milliseconds; a new group waits for its first assignment, one that pops up to 20 s. */
+    private static final int LONG = 60_000;
+    private static final int STEP = 100;
 
     private ServConsumers() {
     }
@@ -62,8 +68,11 @@ final class ServConsumers {
         }
     }
 
-    /** DefaultLitePullConsumer, assigned all queues, polled until nothing comes for {@code quiet} milliseconds. */
-    static List<String> lite(String nameServer, List<String> topics, int quiet) throws Exception {
+    /**
+     * DefaultLitePullConsumer, assigned all queues, polled until {@code due} messages came, or none for LONG, and then
+     * nothing more for {@code quiet} milliseconds.
+     */
+    static List<String> lite(String nameServer, List<String> topics, int due, int quiet) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("lite");
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(nameServer + System.nanoTime());
@@ -79,17 +88,23 @@ final class ServConsumers {
                 consumer.seekToBegin(queue);
             }
             List<String> lines = new ArrayList<>();
-            for (List<MessageExt> some = consumer.poll(5000); !some.isEmpty(); some = consumer.poll(quiet)) {
+            List<MessageExt> some;
+            do {
+                some = consumer.poll(lines.size() < due ? LONG : quiet);
                 some.forEach(message -> lines.add(line(message)));
-            }
+            } while (!some.isEmpty());
             return lines;
         } finally {
             consumer.shutdown();
         }
     }
 
-    /** DefaultMQPushConsumer from the first offset on, in {@code group}, until nothing comes for {@code quiet} milliseconds. */
-    static List<String> push(String nameServer, List<String> topics, String group, boolean pop, int quiet) throws Exception {
+    /**
+     * DefaultMQPushConsumer from the first offset on, in {@code group}, until {@code due} messages came, or none for LONG,
+     * and then nothing more for {@code quiet} milliseconds.
+     */
+    static List<String> push(
+        String nameServer, List<String> topics, String group, boolean pop, int due, int quiet) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(nameServer + System.nanoTime());
@@ -107,10 +122,9 @@ final class ServConsumers {
         consumer.start();
         try {
             int before = -1;
-            // A new group waits for its first assignment, one that pops up to 20 s.
-            for (int waited = 0; before != lines.size() || before == 0 && waited < 60_000; waited += quiet) {
+            for (int waited = 0; waited < (before < due ? LONG : quiet); waited = before == lines.size() ? waited + STEP : 0) {
                 before = lines.size();
-                Thread.sleep(quiet);
+                Thread.sleep(STEP);
             }
         } finally {
             consumer.shutdown();
@@ -118,13 +132,14 @@ final class ServConsumers {
         return new ArrayList<>(lines);
     }
 
-    /** The answer to a question, which is asked again where the network fails: a busy machine closes connections. */
+    /** The answer to a question, which is asked again where the network or the broker is busy: connections are closed then. */
     static <T> T patiently(Callable<T> question) throws Exception {
         for (int tries = 1; ; tries++) {
             try {
                 return question.call();
-            } catch (MQClientException | RemotingException e) {
-                if (tries == 5 || !(e instanceof RemotingException || e.getCause() instanceof RemotingException)) {
+            } catch (MQBrokerException | MQClientException | RemotingException e) {
+                boolean busy = e instanceof MQBrokerException refused && refused.getResponseCode() == ResponseCode.SYSTEM_BUSY;
+                if (tries == 5 || !(busy || e instanceof RemotingException || e.getCause() instanceof RemotingException)) {
                     throw e;
                 }
                 Thread.sleep(200);
