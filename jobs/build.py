@@ -33,12 +33,13 @@ def build(arguments: Sequence[str]) -> int:
             from jobs.session import starting
 
             with contextlib.nullcontext() if settings.dry_run else starting(settings.master):
-                # numba alone takes a second, and the JVM starts meanwhile.
+                # numba alone takes a second, and the session starts meanwhile.
+                from jobs.daemon import daemon_ahead
                 from jobs.engine import SparkEngines
                 from jobs.progress import Reporter
                 from jobs.run import Build
 
-                with Reporter() as reporter:
+                with daemon_ahead(), Reporter() as reporter:
                     job = Build(settings, reporter, SparkEngines(settings.master))
                     summary = job.summary
                     job.run()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import importlib
 import sys
 from collections.abc import Sequence
@@ -37,6 +39,8 @@ def _top_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry of ``rmq-reindex``; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    # An interpreter that ends looks for garbage in all it has imported: half a second.
+    atexit.register(gc.freeze)
     if words and words[0] in COMMANDS:
         name = words[0]
         run = getattr(importlib.import_module(COMMANDS[name][0]), name)

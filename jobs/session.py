@@ -16,7 +16,8 @@ import mmh3
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from jobs.java import choose_java, launch_early
+from jobs.daemon import name_daemon
+from jobs.java import choose_java, class_archive
 from storage_format.errors import InputError
 
 SHUFFLE_PARTITIONS_DEFAULT = 200
@@ -32,12 +33,16 @@ _RUN_SETTINGS = {
 }
 
 
-def _configuration(master: str) -> dict[str, str]:
+def configuration(master: str) -> dict[str, str]:
     """conf/spark-defaults.conf, beside the sources or in the wheel, for a session of our own."""
     found: dict[str, str] = {}
     java = []
     if master.startswith("local"):
         java.append(_LOCAL_JAVA)
+        archive = class_archive()
+        if archive is not None and archive.exists():
+            # Its JVM may be another by now: then the classes are loaded one by one, without a word.
+            java += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
         if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
             # Another Python may not have this package where its daemon starts.
             found["spark.python.daemon.module"] = "udfs.daemon"
@@ -66,47 +71,94 @@ def _own(master: str) -> dict[str, str]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     choose_java()
     master = master or "local[*]"
-    return {"spark.master": master, **_configuration(master)}
+    return {"spark.master": master, **configuration(master)}
+
+
+class _Start(threading.Thread):
+    """A session of our own that starts in the background: seconds in which Python has imports to do."""
+
+    def __init__(self, master: str) -> None:
+        super().__init__(name="start-session", daemon=True)
+        self._own = _own(master)
+        self._spark: SparkSession | None = None
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._spark = _new(self._own)
+        except Exception as error:  # noqa: BLE001  raised again where the session is asked for
+            self._error = error
+
+    def session(self) -> SparkSession:
+        self.join()
+        if self._error is not None:
+            raise self._error
+        assert self._spark is not None
+        return self._spark
+
+    def give_up(self) -> None:
+        """Stop what nobody asked for. A JVM killed in the middle of its start would leave its temporary folder."""
+        self.join()
+        if self._spark is not None:
+            stop(self._spark)
+
+
+_starts: list[_Start] = []
+"""at most one: the session that get_session() is to give"""
 
 
 @contextlib.contextmanager
 def starting(master: str) -> Iterator[None]:
-    """The JVM of the session that is to come starts meanwhile, where it is our own to start."""
+    """The session that is to come starts meanwhile, where it is our own to start."""
     if _is_there() or "PYSPARK_GATEWAY_PORT" in os.environ:
         yield
         return
-    launching = launch_early(_own(master))
-    try:
-        yield
-    finally:
-        # Killed in the middle of it, it would leave its temporary folder.
-        launching.join()
+    with name_daemon():
+        start = _Start(master)
+        _starts.append(start)
+        start.start()
+        try:
+            with contextlib.suppress(ImportError):
+                # It brings pandas, which takes a second, and pyspark imports it before its first word to the JVM.
+                import pyspark.testing.utils  # noqa: F401
+            yield
+        finally:
+            if start in _starts:
+                _starts.remove(start)
+                start.give_up()
 
 
-def get_session(master: str) -> tuple[SparkSession, bool]:
-    """The session to work in, and whether it is our own to stop."""
-    if _is_there():
-        return SparkSession.builder.getOrCreate(), False
+def _new(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName("rocketmq-reindex")
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        for name, value in _own(master).items():
-            builder = builder.config(name, value)
-    elif master:
-        # Under spark-submit, which brings its own settings.
-        builder = builder.master(master)
-    on_main = threading.current_thread() is threading.main_thread()
-    interrupt = signal.getsignal(signal.SIGINT) if on_main else None
+    for name, value in settings.items():
+        builder = builder.config(name, value)
     try:
-        spark = builder.getOrCreate()
-        if on_main:
-            # SparkContext puts a handler of its own there.
-            signal.signal(signal.SIGINT, interrupt)
-        return spark, True
+        return builder.getOrCreate()
     except Exception as error:
         first = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise InputError(
             f"Spark does not start: {first[0]}: is there a JDK 17 or 21 (JAVA_HOME)? make setup finds one"
         ) from error
+
+
+def get_session(master: str) -> tuple[SparkSession, bool]:
+    """The session to work in, and whether it is our own to stop."""
+    if _starts:
+        return _starts.pop().session(), True
+    if _is_there():
+        return SparkSession.builder.getOrCreate(), False
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        settings = _own(master)
+    else:
+        # Under spark-submit, which brings its own settings.
+        settings = {"spark.master": master} if master else {}
+    on_main = threading.current_thread() is threading.main_thread()
+    interrupt = signal.getsignal(signal.SIGINT) if on_main else None
+    spark = _new(settings)
+    if on_main:
+        # SparkContext puts a handler of its own there.
+        signal.signal(signal.SIGINT, interrupt)
+    return spark, True
 
 
 @contextlib.contextmanager

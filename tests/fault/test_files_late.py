@@ -128,5 +128,5 @@ def test_dir_filled_while_waiting_for_the_lock(tmp_path: Path) -> None:
 
 def test_executors_of_a_cluster_can_reach_the_driver() -> None:
     """Only in local mode does it listen on the loopback interface."""
-    assert session._configuration("local[2]")["spark.driver.host"] == "127.0.0.1"
-    assert not {"spark.driver.host", "spark.driver.bindAddress"} & set(session._configuration("spark://somewhere:7077"))
+    assert session.configuration("local[2]")["spark.driver.host"] == "127.0.0.1"
+    assert not {"spark.driver.host", "spark.driver.bindAddress"} & set(session.configuration("spark://somewhere:7077"))

@@ -1,0 +1,38 @@
+"""A Python daemon for Spark that gets ready while the JVM does; see ``udfs.daemon``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from udfs.daemon import VARIABLE
+
+
+@contextlib.contextmanager
+def name_daemon() -> Iterator[None]:
+    """Say by which name a JVM started inside finds the daemon that ``daemon_ahead`` starts."""
+    if sys.platform == "linux":
+        os.environ[VARIABLE] = secrets.token_hex(16)
+    try:
+        yield
+    finally:
+        os.environ.pop(VARIABLE, None)
+
+
+@contextlib.contextmanager
+def daemon_ahead() -> Iterator[None]:
+    """Start the daemon, where it has a name; it ends with this block at the latest, or with this process."""
+    if VARIABLE not in os.environ:
+        yield
+        return
+    words = [sys.executable, "-m", "udfs.daemon", "ahead"]
+    daemon = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        daemon.terminate()
+        daemon.communicate()

@@ -1,0 +1,55 @@
+"""Make the archive of Spark's classes that local sessions start with (``jobs.java.class_archive``), once for a JVM.
+
+It holds what one small build loads. The JVM writes it when it ends, after the session is stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MASTER = "local[2]"
+
+
+def load_classes(folder: Path) -> None:
+    """Have a JVM load what a build loads, and end."""
+    from pyspark import SparkContext
+
+    from jobs.cli import main as rmq_reindex
+    from jobs.demo import unpack
+
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        rmq_reindex(["build", str(unpack(folder)), "--out", str(folder / "out"), "--master", MASTER])
+        # The JVM outlives its session, and serves the next one.
+    process = SparkContext._gateway.proc  # type: ignore[union-attr]
+    process.stdin.close()
+    process.wait()
+
+
+def main() -> int:
+    sys.path.insert(0, str(ROOT))
+    from jobs.java import choose_java, class_archive
+    from jobs.session import configuration
+
+    choose_java()
+    archive = class_archive()
+    if archive is None or archive.exists():
+        return 0
+    print("setup: archiving the classes that Spark loads (half a minute, once)", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+        made = Path(folder) / "classes.jsa"
+        options = configuration(MASTER)["spark.driver.extraJavaOptions"]
+        options += f" -XX:ArchiveClassesAtExit={made} -Xlog:disable -Xlog:all=error:stderr"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-java-options '{options}' pyspark-shell"
+        load_classes(Path(folder))
+        if made.exists():
+            made.replace(archive)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""The daemon of Spark's workers: one that waits takes over, and where none does the one that Spark starts is it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from jobs.daemon import daemon_ahead, name_daemon
+from udfs.daemon import VARIABLE
+
+_INT = struct.Struct("!i")
+
+
+def _parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _words(process: int) -> list[str]:
+    return Path(f"/proc/{process}/cmdline").read_text().split("\0")
+
+
+@contextlib.contextmanager
+def _as_spark_starts_it(**environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """``PythonWorkerFactory.startDaemon``: the port comes by stdout, and stdin's end is the daemon's."""
+    words = [sys.executable, "-m", "udfs.daemon", "pyspark.worker"]
+    told = os.environ | {"PYTHON_WORKER_FACTORY_SECRET": "secret"} | environment
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=told) as daemon:
+        yield daemon
+
+
+def _worker(daemon: subprocess.Popen[bytes]) -> tuple[socket.socket, int]:
+    assert daemon.stdout is not None
+    port = _INT.unpack(daemon.stdout.read(_INT.size))[0]
+    link = socket.create_connection(("127.0.0.1", port), timeout=60)
+    return link, _INT.unpack(link.recv(_INT.size, socket.MSG_WAITALL))[0]
+
+
+@pytest.mark.parametrize("wanted", [True, False], ids=["ahead", "alone"])
+def test_who_forks_the_workers(wanted: bool, tmp_path: Path) -> None:
+    waiting: AbstractContextManager[None] = daemon_ahead() if wanted else contextlib.nullcontext()
+    with name_daemon(), waiting, _as_spark_starts_it(TOLD=str(tmp_path)) as daemon:
+        link, worker = _worker(daemon)
+        parent = _parent(worker)
+        assert (parent == daemon.pid) is not wanted
+        assert _words(parent)[1:4] == ["-m", "udfs.daemon", "ahead" if wanted else "pyspark.worker"]
+        assert daemon.poll() is None
+        assert daemon.stdin is not None
+        daemon.stdin.close()
+        daemon.wait(60)
+        assert link.recv(1) == b""  # the worker is gone, too
+        link.close()
+    assert VARIABLE not in os.environ
+
+
+def test_one_that_ended_is_not_waited_for() -> None:
+    with name_daemon():
+        with daemon_ahead():
+            pass
+        with _as_spark_starts_it() as daemon:
+            link, worker = _worker(daemon)
+            assert _parent(worker) == daemon.pid
+            link.close()
+            daemon.kill()
+
+
+def test_it_ends_with_the_process_that_started_it() -> None:
+    with name_daemon():
+        words = [sys.executable, "-m", "udfs.daemon", "ahead"]
+        daemon = subprocess.Popen(words, stdin=subprocess.PIPE)
+        daemon.communicate(timeout=60)
+        assert daemon.returncode == 0
