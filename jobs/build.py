@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from jobs import output
 from jobs.build_options import parse_settings
-from jobs.failures import JVM_GONE, Interrupts, one_line
+from jobs.failures import Interrupts, outcome
 from jobs.segments import list_segments
 from jobs.summary import WARNING_LINES_MAX, Summary
-from storage_format.errors import ReindexError
-from storage_format.names import escape
 
 if TYPE_CHECKING:
     from jobs.run import Build
+
+_UNPUBLISHED = ": nothing was published"
 
 
 def build(arguments: Sequence[str]) -> int:
@@ -29,7 +29,7 @@ def build(arguments: Sequence[str]) -> int:
         with interrupts:
             # A wrong path is told before a JVM is started.
             output.check_places(list(settings.inputs), settings.out, settings.overwrite)
-            list_segments(settings.roots, settings.segment_size)
+            log = list_segments(settings.roots, settings.segment_size)
             from jobs.session import starting
 
             with contextlib.nullcontext() if settings.dry_run else starting(settings.master):
@@ -42,25 +42,13 @@ def build(arguments: Sequence[str]) -> int:
                 with daemon_ahead(), Reporter() as reporter:
                     job = Build(settings, reporter, SparkEngines(settings.master))
                     summary = job.summary
-                    job.run()
+                    job.run(log)
         text = "" if settings.dry_run else summary.to_text()
-    except ReindexError as error:
-        summary.exit, summary.error = error.exit_status, str(error)
-    except KeyboardInterrupt:
-        summary.exit, summary.error = 1, "interrupted: nothing was published"
-    except OSError as error:
-        where = escape(str(error.filename)) if error.filename else "input or output"
-        summary.exit, summary.error = 1, f"{where}: {error.strerror or escape(str(error))}: nothing was published"
-        if isinstance(error, ConnectionError) and not error.filename:
-            # A file's error, on a mounted share for one, has its name.
-            summary.error = JVM_GONE
-    except Exception as error:  # noqa: BLE001  whatever Spark or a task raises: one line, nothing published
-        summary.exit, summary.error = 1, one_line(error)
-    if interrupts.seen and summary.error:
-        summary.exit, summary.error = 1, "interrupted: nothing was published"
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
+        summary.exit, summary.error = outcome(error, interrupts, "input or output", _UNPUBLISHED)
     if job is not None and job.published and summary.error:
         # What went wrong after the rename takes nothing back.
-        summary.warnings.append(f"published all the same: {summary.error.removesuffix(': nothing was published')}")
+        summary.warnings.append(f"published all the same: {summary.error.removesuffix(_UNPUBLISHED)}")
         summary.exit, summary.error = 3 if summary.lost else 0, None
     for warning in summary.warnings[:WARNING_LINES_MAX]:
         print(f"warning: {warning}", file=sys.stderr)

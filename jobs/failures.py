@@ -7,9 +7,10 @@ import signal
 import threading
 from types import FrameType
 
+from storage_format.errors import ReindexError
 from storage_format.names import escape
 
-JVM_GONE = "Spark's JVM is gone (killed, or out of memory): nothing was published"
+JVM_GONE = "Spark's JVM is gone (killed, or out of memory)"
 
 
 class Interrupts:
@@ -35,7 +36,23 @@ class Interrupts:
         raise KeyboardInterrupt
 
 
-def one_line(error: Exception) -> str:
+def outcome(error: BaseException, interrupts: Interrupts, place: str, more: str = "") -> tuple[int, str]:
+    """The exit status and the one line that an error stands for; ``place`` for one of a file that has no name, ``more`` is what
+    the line ends with. What Spark or a task raises comes here as well."""
+    if isinstance(error, KeyboardInterrupt) or interrupts.seen:
+        return 1, f"interrupted{more}"
+    if isinstance(error, ReindexError):
+        return error.exit_status, str(error)
+    if isinstance(error, ConnectionError) and not error.filename:
+        # A file's error, on a mounted share for one, has its name.
+        return 1, f"{JVM_GONE}{more}"
+    if isinstance(error, OSError):
+        where = escape(str(error.filename)) if error.filename else place
+        return 1, f"{where}: {error.strerror or escape(str(error))}{more}"
+    return 1, _one_line(error, more)
+
+
+def _one_line(error: BaseException, more: str) -> str:
     """The cause of a failed task: the last line of its Python traceback where there is one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for line in lines:
@@ -43,9 +60,9 @@ def one_line(error: Exception) -> str:
             if kind in line:
                 return escape(line.partition(kind)[2] or line, 600)
     if type(error).__name__ == "Py4JNetworkError":
-        return JVM_GONE
+        return f"{JVM_GONE}{more}"
     named = [line for line in lines if "Error: " in line and not line.startswith(("at ", "org.apache"))]
     # A task that did not end by a Python error: the last cause that Spark names.
     aborted = [line.rpartition("Exception: ")[2] for line in lines if "Job aborted" in line and "Exception: " in line]
     named = named or aborted
-    return f"{type(error).__name__}: {escape((named or lines or ['no message'])[0], 600)}: nothing was published"
+    return f"{type(error).__name__}: {escape((named or lines or ['no message'])[0], 600)}{more}"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from jobs.options import Parser, wide_help
+from jobs.whole_file import write_whole
 from storage_format.errors import InputError, ReindexError
 from storage_format.names import escape
 
@@ -37,7 +38,7 @@ def report(arguments: Sequence[str]) -> int:
     try:
         given = build_parser().parse_args(arguments)
         text = make_page(given.source, given.store, given.summary)
-        _write(given.out, text)
+        write_whole(given.out, text)
     except ReindexError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status
@@ -125,16 +126,3 @@ def _seconds(path: str) -> dict[str, float]:
     if not isinstance(told, dict) or not all(isinstance(value, int | float) for value in told.values()):
         raise InputError(f"{escape(path)}: has no seconds: give what build --json printed")
     return {str(name): float(value) for name, value in told.items()}
-
-
-def _write(path: str, text: str) -> None:
-    """The page under its name, whole or not at all."""
-    aside = f"{path}.{os.getpid()}"
-    try:
-        with open(aside, "x", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(aside)
-        raise

@@ -94,11 +94,11 @@ class Build:
         self.summary = Summary()
         self.published = False
 
-    def run(self) -> None:
-        """Raises ReindexError; nothing is published then."""
+    def run(self, log: Commitlog | None = None) -> None:
+        """``log`` is what was listed just before, where it was. Raises ReindexError; nothing is published then."""
         settings = self.settings
         target = output.check_places(list(settings.inputs), settings.out, settings.overwrite)
-        log = list_segments(settings.roots, settings.segment_size)
+        log = log or list_segments(settings.roots, settings.segment_size)
         self.summary.warnings += log.warnings
         if "index" in settings.only and "checkpoint" not in settings.only:
             self.summary.warnings.append(

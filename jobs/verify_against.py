@@ -14,12 +14,11 @@ from typing import Final
 from jobs import verify_sizes
 from jobs.engine import Engine
 from jobs.progress import Reporter
-from jobs.segments import Commitlog, check_unchanged, list_segments
+from jobs.segments import Commitlog, check_unchanged
 from jobs.verify_run import work_folder
 from jobs.verify_settings import VerifySettings, at_its_place
 from jobs.verify_summary import VerifySummary
 from storage_format.differences import Tally
-from storage_format.errors import InputError
 from storage_format.names import escape
 from udfs import files
 from udfs.stage import Stage
@@ -41,14 +40,9 @@ class Against:
         self.summary = VerifySummary(store=settings.build.store, against=settings.against)
         self.tally = Tally()
 
-    def run(self) -> None:
-        """Raises ReindexError. Nothing is written to either store."""
-        for store in (self.a, self.b):
-            if files.look(store).kind != files.FOLDER:
-                raise InputError(f"{escape(store)}: is not a folder: name a store")
-        build = self.settings.build
-        roots = [(files.join(store, "commitlog"),) for store in (self.a, self.b)]
-        logs = [list_segments(root, build.segment_size) for root in roots]
+    def run(self, logs: list[Commitlog] | None = None) -> None:
+        """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing is written to either store."""
+        logs = logs or self.settings.logs()
         self.settings, notes = verify_sizes.take_sizes(self.settings)
         self.summary.notes += notes
         begin = time.monotonic()
@@ -61,8 +55,8 @@ class Against:
                 self.summary.seconds[part] = time.monotonic() - begin
                 self.reporter.line(f"compare: {part}: done after {self.summary.seconds[part]:.1f} s")
             self.summary.seconds["verify"] = time.monotonic() - opened
-            for log, root in zip(logs, roots, strict=True):
-                check_unchanged(log, root)
+            for log, store in zip(logs, (self.a, self.b), strict=True):
+                check_unchanged(log, (files.join(store, "commitlog"),))
         self._checkpoints()
         self.summary.take(self.tally, self.settings.build)
 

@@ -17,7 +17,7 @@ from jobs.engine import Engine
 from jobs.progress import Reporter
 from jobs.run import BUCKET_BYTES, range_size, scan_settings
 from jobs.scanning import Scan
-from jobs.segments import Commitlog, check_unchanged, list_segments
+from jobs.segments import Commitlog, check_unchanged
 from jobs.verify_settings import VerifySettings, at_its_place
 from jobs.verify_summary import DAMAGE_TOLD, VerifySummary
 from storage_format import record as r
@@ -48,11 +48,9 @@ class Verify:
         self.summary = VerifySummary(store=settings.build.store, sample=settings.sample)
         self.tally = Tally()
 
-    def run(self) -> None:
-        """Raises ReindexError. Nothing of the store is written to."""
-        if files.look(self.settings.build.store).kind != files.FOLDER:
-            raise InputError(f"{escape(self.settings.build.store)}: is not a folder: name a store")
-        log = list_segments(self.settings.build.roots, self.settings.build.segment_size)
+    def run(self, logs: list[Commitlog] | None = None) -> None:
+        """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing of the store is written to."""
+        (log,) = logs or self.settings.logs()
         self.settings, notes = verify_sizes.take_sizes(self.settings)
         self.summary.notes += notes
         begin = time.monotonic()

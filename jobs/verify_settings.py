@@ -7,10 +7,12 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
+from jobs.segments import Commitlog, list_segments
 from jobs.settings import BuildSettings
 from storage_format.differences import PARTS
 from storage_format.errors import InputError, UsageError
 from storage_format.names import escape
+from udfs import files
 
 SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items")
 
@@ -40,6 +42,15 @@ class VerifySettings:
             if place:
                 self._check_apart(option, place)
         return self
+
+    def logs(self) -> list[Commitlog]:
+        """The log of the store and, with --against, of the other. Raises InputError for what is none."""
+        stores = [os.path.abspath(store) for store in (self.build.store, self.against) if store]
+        for store in stores:
+            if files.look(store).kind != files.FOLDER:
+                raise InputError(f"{escape(store)}: is not a folder: name a store")
+        roots = [self.build.roots, *((files.join(store, "commitlog"),) for store in stores[1:])]
+        return [list_segments(root, self.build.segment_size) for root in roots]
 
     def _check_apart(self, option: str, place: str) -> None:
         real = os.path.realpath(place)

@@ -5,7 +5,7 @@ Plain Python over a reader of bytes. The files of a queue have one size and foll
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -82,26 +82,14 @@ class QueueUnits:
     @cached_property
     def end(self) -> int:
         """position behind the last unit, if only empty slots follow the units (else behind one of them)"""
-        low, high = self.first, self.stop
-        while low < high:
-            middle = (low + high) // 2
-            if self.at(middle).kind == EMPTY:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        stop = self.stop
+        return bisect_left(range(stop), True, self.first, stop, key=lambda position: self.at(position).kind == EMPTY)
 
     @cached_property
     def begin(self) -> int:
         """position of the first unit behind the pre-blank"""
-        low, high = self.first, self.end
-        while low < high:
-            middle = (low + high) // 2
-            if self.at(middle).kind == PRE_BLANK:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        end = self.end
+        return bisect_left(range(end), True, self.first, end, key=lambda position: self.at(position).kind != PRE_BLANK)
 
     def find(self, offset: int) -> int:
         """Position of the unit that holds a queue offset; where there is none, of the first behind it.

@@ -66,22 +66,6 @@ class QueueRuns:
             yield self._queues[k], self._columns[:, self._bounds[k] : self._bounds[k + 1]]
 
 
-def by_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[list[bytes]]:
-    """The cells of each bucket; rows come in the order of buckets, so that no more than one is held."""
-    current, held = -1, list[bytes]()
-    for batch in batches:
-        numbers = batch.column(batch.schema.get_field_index("bucket")).to_pylist()
-        data = batch.column(batch.schema.get_field_index("data")).to_pylist()
-        for number, cell in zip(numbers, data, strict=True):
-            if number != current and held:
-                yield held
-                held = []
-            current = number
-            held.append(cell)
-    if held:
-        yield held
-
-
 @dataclass(frozen=True)
 class Judge:
     """``policy`` is logical, broker or fail; ``holes`` are the offsets of damage in the log, ascending.
@@ -104,8 +88,8 @@ class Judge:
         with files.writing(self.stage.temporary, path) as writer:
             placements = PlacementWriter(writer, path)
             pre_blank, words = 0, list[tuple[Queue, str]]()
-            for cells_of_bucket in by_bucket(batches):
-                runs = self._runs(cells_of_bucket)
+            for cells_of_bucket in schemas.by_bucket(batches):
+                runs = self._runs(cell for _, _, cell in cells_of_bucket)
                 pre_blank += runs.pre_blank(self.units_per_file)
                 words += self._words(runs, placements)
                 if len(words) >= WORDS_MAX:

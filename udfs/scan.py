@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from storage_format.grouping import QueueBlock, bucket_of, cut_cells
 from storage_format.index_file import MAKER, STAGED
 from storage_format.range_scan import RangeScanner, ScanSettings
 from storage_format.range_summary import RangeSpec
 from storage_format.walk_state import ItemArrays, UnitArrays
 from udfs import files, schemas
 from udfs.batch_rows import batch_rows
+from udfs.block_cells import BlockCells
 from udfs.draft_topics import topic_rows
 from udfs.stage import Stage
 
@@ -82,27 +82,14 @@ class ScanTask:
     def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[schemas.Row]:
         if not len(units.place):
             return
-        queues = scanner.queue_count
-        block = QueueBlock(*units, queues)
-        names = scanner.queues.name[:queues].astype(np.int64)
-        crc = scanner.names.crc[names]
-        ids = scanner.queues.queue_id[:queues]
-        texts = [scanner.names.texts[k].encode() for k in range(len(scanner.names.texts))]
-        buckets = len(self.keys)
-
-        def rows(kind: int, bucket: npt.NDArray[np.int64], queue: npt.NDArray[np.int64], starts: npt.NDArray[np.int64],
-                 counts: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Iterator[schemas.Row]:  # fmt: skip
-            for number, cell in cut_cells(bucket, texts, names[queue], ids[queue], starts, counts, columns):
-                yield kind, number, self.keys[number], spec.number, cell, 0
-
-        queue, file_number, starts, counts = block.pieces(self.units_per_file)
-        bucket = bucket_of(crc[queue], ids[queue], file_number, buckets)
-        yield from rows(schemas.UNITS, bucket, queue, starts, counts, block.columns)
-        queue, columns = block.runs()
-        scanner.summary.runs += len(queue)
-        present, starts, counts = np.unique(queue, return_index=True, return_counts=True)
-        bucket = bucket_of(crc[present], ids[present], np.zeros_like(present), buckets)
-        yield from rows(schemas.RUNS, bucket, present, starts, counts, columns)
+        block, buckets = BlockCells(scanner, units), len(self.keys)
+        file_number, pieces = block.pieces(self.units_per_file)
+        for number, cell in block.cut(block.bucket(pieces.queue, file_number, buckets), pieces):
+            yield schemas.UNITS, number, self.keys[number], spec.number, cell, 0
+        runs = block.runs()
+        scanner.summary.runs += runs.columns.shape[1]
+        for number, cell in block.cut(block.bucket(runs.queue, np.zeros_like(runs.queue), buckets), runs):
+            yield schemas.RUNS, number, self.keys[number], spec.number, cell, 0
 
 
 def _staged(items: ItemArrays) -> npt.NDArray[np.void]:

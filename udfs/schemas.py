@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
@@ -28,6 +30,8 @@ RESULT_DDL: Final = "data string"
 _BATCH_BYTES: Final = 4 << 20
 
 Row = tuple[int, int, int, int, bytes, int]
+Cell = tuple[int, int, bytes]
+"""(bucket, place, data) of a row"""
 
 
 def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
@@ -49,6 +53,17 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array(column, type=field.type) for column, field in zip(columns, ROWS, strict=True)], schema=ROWS
     )
+
+
+def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[Iterator[Cell]]:
+    """The cells of each bucket, one bucket after another, as the rows come: no more than a batch of them is held."""
+    return (cells for _, cells in groupby(_cells(batches), key=itemgetter(0)))
+
+
+def _cells(batches: Iterable[pa.RecordBatch]) -> Iterator[Cell]:
+    for batch in batches:
+        columns = (batch.column(batch.schema.get_field_index(name)).to_pylist() for name in ("bucket", "place", "data"))
+        yield from zip(*columns, strict=True)
 
 
 def result(texts: Iterable[str]) -> pa.RecordBatch:

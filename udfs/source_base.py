@@ -29,6 +29,7 @@ class Source(DataSource):
     """A read of ``path``. Subclasses name their options and columns, and make the reader."""
 
     known: tuple[str, ...] = ()
+    fields: tuple[pa.Field, ...] = ()
     pushing = False
     """whether readers take filters: Spark 4.1 refuses one that can while spark.sql.python.filterPushdown.enabled is false"""
 
@@ -37,7 +38,8 @@ class Source(DataSource):
 
     def columns(self, words: Words) -> pa.Schema:
         """All columns that these options give."""
-        raise NotImplementedError
+        damage = [pa.field(DAMAGE, pa.string())] if words.text("onDamage") == ROWS else []
+        return pa.schema([*self.fields, *damage])
 
     def chosen(self, words: Words) -> pa.Schema:
         """The columns that the option names; all, where it is not given."""
@@ -69,6 +71,13 @@ class Reader(DataSourceReader):
         self.words = source.words()
         self.schema = source.asked(self.words, schema)
         self.on_damage = self.words.chosen("onDamage", (SKIP, ROWS, FAIL))
+
+    def path(self) -> str:
+        """What ``load`` was given. Raises UsageError."""
+        given = self.words.text("path")
+        if not given:
+            raise self.words.error("name a store: load(path)")
+        return given
 
     def skipped(self, where: str, count: int, first: str) -> None:
         """Say what was passed over."""

@@ -64,11 +64,8 @@ class CommitlogReader(Reader):
         super().__init__(source, schema)
         words = self.words
         self.roots = words.words("commitlog")
-        path = words.text("path")
         if not self.roots:
-            if not path:
-                raise words.error("name a store: load(path)")
-            self.roots = (inner_folder(path, "commitlog"),)
+            self.roots = (inner_folder(self.path(), "commitlog"),)
         self.bounds = Bounds.of(words)
         self.topics: Topics | None = Topics(words.words("topic"), words.words("excludeTopic"))
         self.range_size = words.number("rangeSize", RANGE_SIZE, 1)

@@ -16,13 +16,12 @@ from pyspark.sql.types import StructType
 
 from storage_format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE
 from storage_format.consume_queue_reader import FAULTS, UNIT, QueueFile, read_queue_file
-from storage_format.errors import InputError
 from storage_format.findings import CODES
 from storage_format.names import escape
 from udfs import files
-from udfs.source_base import DAMAGE, Pushing, Reader, Source, fault_texts
+from udfs.source_base import DAMAGE, Pushing, Reader, Source, fault_texts, inner_folder
 from udfs.source_filters import narrow_topics, pushed_numbers
-from udfs.source_options import FAIL, ROWS, Topics, Words
+from udfs.source_options import FAIL, ROWS, Topics
 
 PLAIN, BATCH = "consumequeue", "batchconsumequeue"
 GROUP_BYTES: Final = 64 << 20
@@ -62,14 +61,11 @@ class ConsumeQueueSource(Source):
     """Options: see the README."""
 
     known = ("topic", "excludeTopic", "queueId")
+    fields = _FIELDS
 
     @classmethod
     def name(cls) -> str:
         return "rocketmq-consumequeue"
-
-    def columns(self, words: Words) -> pa.Schema:
-        damage = [pa.field(DAMAGE, pa.string())] if words.text("onDamage") == ROWS else []
-        return pa.schema([*_FIELDS, *damage])
 
     def reader(self, schema: StructType) -> ConsumeQueueReader:
         return (PushingConsumeQueueReader if self.pushing else ConsumeQueueReader)(self, schema)
@@ -78,9 +74,7 @@ class ConsumeQueueSource(Source):
 class ConsumeQueueReader(Reader):
     def __init__(self, source: ConsumeQueueSource, schema: StructType) -> None:
         super().__init__(source, schema)
-        self.path = self.words.text("path")
-        if not self.path:
-            raise self.words.error("name a store: load(path)")
+        self.folder = self.path()
         self.topics: Topics | None = Topics(self.words.words("topic"), self.words.words("excludeTopic"))
         wanted = self.words.words("queueId")
         if not all(re.fullmatch(r"\d{1,10}", word) for word in wanted):
@@ -109,12 +103,10 @@ class ConsumeQueueReader(Reader):
 
     def _files(self, topics: Topics) -> Iterator[tuple[QueueUnits, int]]:
         """Every file wanted, in the order of topic, queue and offset, with its size."""
-        trees = [(files.join(self.path, name), name == BATCH) for name in (PLAIN, BATCH)]
+        trees = [(files.join(self.folder, name), name == BATCH) for name in (PLAIN, BATCH)]
         trees = [(path, batch) for path, batch in trees if files.look(path).kind == files.FOLDER]
         if not trees:
-            if files.look(self.path).kind != files.FOLDER:
-                raise InputError(f"{escape(self.path)}: is not there: name a store, or its folder consumequeue/")
-            trees = [(self.path, self.path.rstrip("/").endswith(BATCH))]
+            trees = [(inner_folder(self.folder, PLAIN), self.folder.rstrip("/").endswith(BATCH))]
         for tree, batch in trees:
             for topic in files.listing(tree):
                 # A folder's name may be no text at all.

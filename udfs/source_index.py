@@ -23,7 +23,7 @@ from storage_format.walk_state import INT64_MAX
 from udfs import files
 from udfs.source_base import DAMAGE, Pushing, Reader, Source, fault_texts, inner_folder
 from udfs.source_filters import narrow_bounds
-from udfs.source_options import FAIL, ROWS, SKIP, Bounds, Words
+from udfs.source_options import FAIL, SKIP, Bounds
 
 ITEMS: Final = 1 << 22
 """Items of a task."""
@@ -60,14 +60,11 @@ class IndexSource(Source):
     """Options: see the README."""
 
     known = ("hashSlots", "indexItems", "startOffset", "endOffset", "startTime", "endTime")
+    fields = _FIELDS
 
     @classmethod
     def name(cls) -> str:
         return "rocketmq-index"
-
-    def columns(self, words: Words) -> pa.Schema:
-        damage = [pa.field(DAMAGE, pa.string())] if words.text("onDamage") == ROWS else []
-        return pa.schema([*_FIELDS, *damage])
 
     def reader(self, schema: StructType) -> IndexReader:
         return (PushingIndexReader if self.pushing else IndexReader)(self, schema)
@@ -76,10 +73,7 @@ class IndexSource(Source):
 class IndexReader(Reader):
     def __init__(self, source: IndexSource, schema: StructType) -> None:
         super().__init__(source, schema)
-        path = self.words.text("path")
-        if not path:
-            raise self.words.error("name a store: load(path)")
-        self.folder = inner_folder(path, "index")
+        self.folder = inner_folder(self.path(), "index")
         self.bounds = Bounds.of(self.words)
         self.slots = self.words.number("hashSlots", 0)
         self.items = self.words.number("indexItems", 0)

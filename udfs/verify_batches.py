@@ -51,13 +51,8 @@ class VerifyBatches:
         odd = Placements(self.placements, lambda _, kept, fills: BatchPlacement(kept, fills))
         word, look = QueueWord(), LogLook(self.task.segments)
         queues: dict[tuple[bytes, int], _Batch] = {}
-        current = -1
-        for batch in batches:
-            columns = (batch.column(batch.schema.get_field_index(name)).to_pylist() for name in ("bucket", "place", "data"))
-            for bucket, place, data in zip(*columns, strict=True):
-                if bucket != current:
-                    self._finish(queues, word, look, odd)
-                    current = bucket
+        for cells_of_bucket in schemas.by_bucket(batches):
+            for _, place, data in cells_of_bucket:
                 pieces = cells.unpack(data, cells.BATCH_COLUMNS)
                 key = (pieces.names[0], int(pieces.queue_ids[0]))
                 queue = queues.setdefault(key, _Batch())
@@ -65,7 +60,7 @@ class VerifyBatches:
                     queue.table += zip(*pieces.columns[:2].tolist(), strict=True)
                 else:
                     self._take(key, queue, pieces.columns, look, odd)
-        self._finish(queues, word, look, odd)
+            self._finish(queues, word, look, odd)
         yield schemas.result([word.to_json()])
 
     def _take(

@@ -166,13 +166,8 @@ class VerifyQueues:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         word, look = QueueWord(), LogLook(self.task.segments)
         queues: dict[tuple[bytes, int], _Queue] = {}
-        current = -1
-        for batch in batches:
-            columns = (batch.column(batch.schema.get_field_index(name)).to_pylist() for name in ("bucket", "place", "data"))
-            for bucket, place, data in zip(*columns, strict=True):
-                if bucket != current:
-                    self._finish(queues, word, look)
-                    current = bucket
+        for cells_of_bucket in schemas.by_bucket(batches):
+            for _, place, data in cells_of_bucket:
                 for name, queue_id, rows in cells.unpack(data, cells.UNIT_COLUMNS).parts():
                     queue = queues.setdefault((name, queue_id), _Queue())
                     if place == AT_FILES:
@@ -181,7 +176,7 @@ class VerifyQueues:
                         queue.runs.append(rows)
                     else:
                         self._take((name, queue_id), queue, rows, look)
-        self._finish(queues, word, look)
+            self._finish(queues, word, look)
         yield schemas.result([word.to_json()])
 
     def _take(self, key: tuple[bytes, int], queue: _Queue, rows: Int64s, look: LogLook) -> None:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from storage_format.grouping import QueueBlock, bucket_of, cut_cells
 from storage_format.range_scan import RangeScanner
 from storage_format.range_summary import RangeSpec
 from storage_format.walk_state import UnitArrays
 from udfs import schemas
+from udfs.block_cells import BlockCells, Pieces
 from udfs.scan import ScanTask
 
 GROUPS: Final = 4096
@@ -31,22 +30,14 @@ class VerifyScan(ScanTask):
     def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[schemas.Row]:
         if not len(units.place):
             return
-        queues = scanner.queue_count
-        block = QueueBlock(*units, queues)
-        names = scanner.queues.name[:queues].astype(np.int64)
-        ids = scanner.queues.queue_id[:queues]
-        texts = [scanner.names.texts[k].encode() for k in range(len(scanner.names.texts))]
-        group = bucket_of(scanner.names.crc[names], ids, np.zeros(queues, np.int64), GROUPS)
+        block = BlockCells(scanner, units)
 
-        def cells(queue: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64],
-                  columns: npt.NDArray[np.int64], first: int, step: int) -> Iterator[schemas.Row]:  # fmt: skip
-            cut = cut_cells(group[queue], texts, names[queue], ids[queue], starts, counts, columns)
-            for number, (bucket, cell) in enumerate(cut):
+        def cells(pieces: Pieces, first: int, step: int) -> Iterator[schemas.Row]:
+            group = block.bucket(pieces.queue, np.zeros_like(pieces.queue), GROUPS)
+            for number, (bucket, cell) in enumerate(block.cut(group, pieces)):
                 yield schemas.UNITS, bucket, self.keys[bucket % len(self.keys)], spec.number, cell, first + step * number
 
-        queue, columns = block.runs()
-        present, starts, counts = np.unique(queue, return_index=True, return_counts=True)
-        yield from cells(present, starts, counts, columns, AT_RUNS, 0)
-        queue, _, starts, counts = block.pieces(ANY_FILE)
+        yield from cells(block.runs(), AT_RUNS, 0)
+        _, pieces = block.pieces(ANY_FILE)
         # There are fewer cells than records, and a record has more than one byte: these places rise.
-        yield from cells(queue, starts, counts, block.columns, int(units.place[0]), 1)
+        yield from cells(pieces, int(units.place[0]), 1)

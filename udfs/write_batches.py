@@ -55,18 +55,17 @@ class WriteBatches:
         lines: list[Line] = []
         counts = {"files": 0, "units": 0, "bytes": 0}
         queues: dict[tuple[bytes, int], _Queue] = {}
-        current = -1
         try:
-            for bucket, name, queue_id, units in self._units(batches):
-                if bucket != current:
-                    lines += self._finish(queues, counts)
-                    current = bucket
-                queue = queues.get((name, queue_id))
-                if queue is None:
-                    placement = odd.get((name, queue_id))
-                    queue = queues[name, queue_id] = _Queue(name.decode(), queue_id, placement)
-                lines += self._append(queue, units, counts)
-            lines += self._finish(queues, counts)
+            for cells_of_bucket in schemas.by_bucket(batches):
+                for _, _, cell in cells_of_bucket:
+                    pieces = cells.unpack(cell, cells.BATCH_COLUMNS)
+                    name, queue_id = pieces.names[0], int(pieces.queue_ids[0])
+                    queue = queues.get((name, queue_id))
+                    if queue is None:
+                        placement = odd.get((name, queue_id))
+                        queue = queues[name, queue_id] = _Queue(name.decode(), queue_id, placement)
+                    lines += self._append(queue, pieces.columns, counts)
+                lines += self._finish(queues, counts)
         except BaseException:
             for queue in queues.values():
                 if queue.writer is not None:
@@ -74,15 +73,6 @@ class WriteBatches:
             raise
         if lines:
             yield schemas.result([json.dumps({"part": write_part(self.stage, FOLDER, lines), **counts})])
-
-    @staticmethod
-    def _units(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes, int, npt.NDArray[np.int64]]]:
-        for batch in batches:
-            buckets = batch.column(batch.schema.get_field_index("bucket")).to_pylist()
-            data = batch.column(batch.schema.get_field_index("data")).to_pylist()
-            for bucket, cell in zip(buckets, data, strict=True):
-                pieces = cells.unpack(cell, cells.BATCH_COLUMNS)
-                yield bucket, pieces.names[0], int(pieces.queue_ids[0]), pieces.columns
 
     def _append(self, queue: _Queue, units: npt.NDArray[np.int64], counts: dict[str, int]) -> Iterator[Line]:
         if not self.empty:

@@ -47,8 +47,12 @@ class WriteQueues:
         lines: list[Line] = []
         counts = {"files": 0, "units": 0, "bytes": 0}
         folders: set[str] = set()
-        for bucket in self._buckets(batches):
-            for key, parts in bucket.items():
+        for cells_of_bucket in schemas.by_bucket(batches):
+            found: dict[FileKey, list[Rows]] = {}
+            for _, _, cell in cells_of_bucket:
+                for key, rows in self._pieces(cell):
+                    found.setdefault(key, []).append(rows)
+            for key, parts in found.items():
                 lines.append(self._write(key, np.concatenate(parts, axis=1), counts, folders))
             if len(lines) >= LINES_MAX:
                 yield self._word(lines, counts)
@@ -76,22 +80,6 @@ class WriteQueues:
         counts["units"] += rows.shape[1]
         counts["bytes"] += used
         return entry_line(relative, self.file_size, used, new_digest([image.view(np.uint8)]).digest().hex())
-
-    def _buckets(self, batches: Iterator[pa.RecordBatch]) -> Iterator[dict[FileKey, list[Rows]]]:
-        """The pieces of each bucket, by file."""
-        current, held = -1, dict[FileKey, list[Rows]]()
-        for batch in batches:
-            numbers = batch.column(batch.schema.get_field_index("bucket")).to_pylist()
-            data = batch.column(batch.schema.get_field_index("data")).to_pylist()
-            for number, cell in zip(numbers, data, strict=True):
-                if number != current and held:
-                    yield held
-                    held = {}
-                current = number
-                for key, rows in self._pieces(cell):
-                    held.setdefault(key, []).append(rows)
-        if held:
-            yield held
 
     def _pieces(self, cell: bytes) -> Iterator[tuple[FileKey, Rows]]:
         units_per_file = self.file_size // UNIT_SIZE

@@ -20,7 +20,8 @@ from tests.tools.local_engine import LocalEngine, local_build
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
-from tests.tools.spoil_derived import NotHere, Queue, Sizes, queue_folders
+from tests.tools.spoil_queues import Queue, queue_folders
+from tests.tools.spoiling import NotHere, Sizes
 from tests.tools.spoilt_stores import make_store, spoilt, try_one
 
 Stores = Callable[[str], GoldenStore]

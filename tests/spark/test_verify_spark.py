@@ -17,7 +17,7 @@ from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil_derived
 from tests.tools.local_verify import local_verify
-from tests.tools.spoil_derived import Sizes
+from tests.tools.spoiling import Sizes
 
 Stores = Callable[[str], GoldenStore]
 

@@ -16,7 +16,8 @@ from tests.tools.compare import SMALL
 from tests.tools.local_engine import LocalEngine, local_build
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.make_log import ORDERLY, random_log
-from tests.tools.spoil_derived import KINDS, NotHere, Sizes
+from tests.tools.spoil_derived import KINDS
+from tests.tools.spoiling import NotHere, Sizes
 
 SIZES = Sizes(**SMALL)
 CHECKPOINTS = ("safe", "broker")

@@ -1,4 +1,4 @@
-"""How many tasks a shuffle has, and that Spark's hash leads each bucket to its task."""
+"""How many tasks a shuffle has, that Spark's hash leads each bucket to its task, and that cells come by bucket."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import mmh3
 import pytest
 
 from jobs.session import bucket_keys, plan_shuffle
+from udfs import schemas
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,14 @@ def test_keys_lead_to_partitions(buckets: int, partitions: int) -> None:
     assert [mmh3.hash(struct.pack("<i", key), 42) % partitions for key in keys] == [k % partitions for k in range(buckets)]
     filled = Counter(keys).values()
     assert (len(filled), max(filled)) == (min(buckets, partitions), -(-buckets // partitions))
+
+
+def test_cells_come_by_bucket_across_batches() -> None:
+    """In batches of any size, as Spark cuts them; who takes no cell of a bucket gets the next one all the same."""
+    rows: list[schemas.Row] = [(0, k // 5, 0, 0, b"%d" % k, k) for k in range(23)]
+    for size in (1, 2, 7, 100):
+        cut = [batch for low in range(0, len(rows), size) for batch in schemas.batches(rows[low : low + size])]
+        taken = [list(cells) for cells in schemas.by_bucket(cut)]
+        assert taken == [[(b, k, b"%d" % k) for k in range(23) if k // 5 == b] for b in range(5)]
+        assert sum(1 for _ in schemas.by_bucket(cut)) == 5
+    assert list(schemas.by_bucket([])) == []

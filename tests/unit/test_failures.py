@@ -1,0 +1,35 @@
+"""What a run that failed says: one line, and an exit status."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.failures import Interrupts, outcome
+from storage_format.errors import RefusedError, UsageError
+
+MORE = ": nothing was published"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (UsageError("--crc: no"), 2, "--crc: no"),
+        (RefusedError("segment 0: damage"), 5, "segment 0: damage"),
+        (KeyboardInterrupt(), 1, f"interrupted{MORE}"),
+        (FileNotFoundError(2, "No such file", "a\nb"), 1, rf"a\nb: No such file{MORE}"),
+        (OSError("gone"), 1, f"the input: gone{MORE}"),
+        (ConnectionRefusedError(111, "refused"), 1, f"Spark's JVM is gone (killed, or out of memory){MORE}"),
+        (ConnectionResetError(104, "reset", "/mnt/share/x"), 1, f"/mnt/share/x: reset{MORE}"),
+        (RuntimeError("in a task\n  File x\nInputError: /a/b: is short"), 1, "/a/b: is short"),
+        (RuntimeError("Job aborted due to stage failure: org.x.SomeException: heap\n at y"), 1, f"RuntimeError: heap{MORE}"),
+        (ValueError(), 1, f"ValueError: no message{MORE}"),
+    ],
+)
+def test_one_line_and_a_status(error: BaseException, status: int, line: str) -> None:
+    assert outcome(error, Interrupts(), "the input", MORE) == (status, line)
+
+
+def test_an_interrupt_is_told_whatever_py4j_made_of_it() -> None:
+    interrupts = Interrupts()
+    interrupts.seen = True
+    assert outcome(RefusedError("damage"), interrupts, "input") == (1, "interrupted")
