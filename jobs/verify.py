@@ -22,12 +22,13 @@ def verify(arguments: Sequence[str]) -> int:
             from jobs.session import starting
 
             with starting(settings.build.master):
+                from jobs.daemon import daemon_ahead
                 from jobs.engine import SparkEngines
                 from jobs.progress import Reporter
                 from jobs.verify_against import Against
                 from jobs.verify_run import Verify
 
-                with Reporter() as reporter:
+                with daemon_ahead(), Reporter() as reporter:
                     engines = SparkEngines(settings.build.master)
                     job = Against(settings, reporter, engines) if settings.against else Verify(settings, reporter, engines)
                     summary = job.summary
