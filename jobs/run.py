@@ -92,7 +92,13 @@ class Build:
         self.engines = engines
         self.reporter = reporter
         self.summary = Summary()
-        self.published = False
+        self._tree: tuple[int, int] | None = None
+        self._target = ""
+
+    @property
+    def published(self) -> bool:
+        """Whether DIR is what this run built; looked at when it is asked for, since an interrupt may come behind the rename."""
+        return self._tree is not None and output.identity(self._target) == self._tree
 
     def run(self, log: Commitlog | None = None) -> None:
         """``log`` is what was listed just before, where it was. Raises ReindexError; nothing is published then."""
@@ -132,12 +138,8 @@ class Build:
                         check_unchanged(log, settings.roots)
                         raise
                     check_unchanged(log, settings.roots)
-                    tree = output.identity(stage.tree)
-                    try:
-                        output.publish(stage, target, settings.overwrite)
-                    finally:
-                        # An interrupt may come behind the rename, before anything else is done.
-                        self.published = tree is not None and output.identity(target) == tree
+                    self._tree, self._target = output.identity(stage.tree), target
+                    output.publish(stage, target, settings.overwrite)
                     output.settle(target)
                 finally:
                     self.summary.seconds["build"] = time.monotonic() - opened
