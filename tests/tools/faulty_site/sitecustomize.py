@@ -16,9 +16,26 @@ import sys
 import time
 from typing import Any
 
-_WORKER = any(word.startswith("pyspark.") for word in sys.orig_argv)
-_JVM = os.getppid()
-"""the daemon of the workers is started by the JVM, and imports this; the workers are forked from it"""
+_WORKER = any(word.startswith("pyspark.") or word == "udfs.daemon" for word in sys.orig_argv)
+_PARENT = os.getppid()
+"""The daemon of the workers imports this, and they are forked from it: it was started by the JVM, or ahead by the driver."""
+
+
+def _name_and_session(process: int) -> tuple[str, int]:
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            name, _, rest = file.read().partition("(")[2].rpartition(")")
+    except OSError:
+        return "", -1
+    return name, int(rest.split()[3])
+
+
+def _jvm() -> int:
+    """The JVM that runs this worker."""
+    if _name_and_session(_PARENT)[0] == "java":
+        return _PARENT
+    wanted = "java", os.getsid(0)
+    return next(int(name) for name in os.listdir("/proc") if name.isdigit() and _name_and_session(int(name)) == wanted)
 
 
 def _fires(fault: dict[str, Any]) -> bool:
@@ -36,7 +53,7 @@ def _act(action: str) -> None:
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "kill-jvm":
-        os.kill(_JVM, signal.SIGKILL)
+        os.kill(_jvm(), signal.SIGKILL)
         time.sleep(60)
     elif action == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
