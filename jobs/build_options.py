@@ -29,6 +29,12 @@ def _policy(text: str) -> str:
     return text
 
 
+def _yes_no(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise argparse.ArgumentTypeError(f"{text!a}: take yes or no")
+    return text == "yes"
+
+
 def build_parser() -> argparse.ArgumentParser:
     """``rmq-reindex build ...``. Options left out are absent, so that --broker-conf can tell."""
     parser = Parser(
@@ -39,8 +45,8 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=wide_help,
     )
     add = parser.add_argument
-    add("store", nargs="?", metavar="STORE", help="store folder: the segments are in STORE/commitlog")
-    add("--out", required=True, metavar="DIR", help="new folder for the result, apart from STORE")
+    add("store", nargs="?", metavar="STORE", help="store folder or URI: the segments are in STORE/commitlog")
+    add("--out", required=True, metavar="DIR", help="new folder or URI for the result, apart from STORE")
     add(
         "--commitlog",
         dest="commitlogs",
@@ -106,6 +112,13 @@ def build_parser() -> argparse.ArgumentParser:
     add("--master", metavar="URL", help="Spark master, when there is no session yet (local[*])")
     add("--dry-run", action="store_true", help="say what would be read and written, and do nothing")
     add("--json", action="store_true", help="the summary on stdout as one JSON object")
+    stores = parser.add_argument_group("object stores")
+    stores.add_argument(
+        "--trim-zeros",
+        type=_yes_no,
+        metavar="yes|no",
+        help="behind a URI store files without the zeros at their end; fetch restores them (yes)",
+    )
     return parser
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +10,7 @@ from jobs.settings import BuildSettings
 from storage_format.differences import PARTS
 from storage_format.errors import InputError, UsageError
 from storage_format.names import escape
+from udfs import files
 
 SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items")
 
@@ -42,16 +42,16 @@ class VerifySettings:
         return self
 
     def _check_apart(self, option: str, place: str) -> None:
-        real = os.path.realpath(place)
+        real = files.canonical(place)
         for store in (*self.build.inputs, *([self.against] if self.against else [])):
-            root = os.path.realpath(store)
-            if os.path.commonpath([root, real]) == root:
+            root = files.canonical(store)
+            if real[: len(root)] == root:
                 raise InputError(f"{option} {escape(place)}: lies inside {escape(store)}, where nothing is written")
 
 
 def at_its_place(build: BuildSettings) -> BuildSettings:
     """With an absolute STORE: executors have working folders of their own."""
-    return dataclasses.replace(build, store=os.path.abspath(build.store))
+    return dataclasses.replace(build, store=files.absolute(build.store))
 
 
 def parse_only(text: str) -> tuple[str, ...]:
