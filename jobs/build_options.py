@@ -29,12 +29,6 @@ def _policy(text: str) -> str:
     return text
 
 
-def _yes_no(text: str) -> bool:
-    if text not in ("yes", "no"):
-        raise argparse.ArgumentTypeError(f"{text!a}: take yes or no")
-    return text == "yes"
-
-
 def build_parser() -> argparse.ArgumentParser:
     """``rmq-reindex build ...``. Options left out are absent, so that --broker-conf can tell."""
     parser = Parser(
@@ -114,10 +108,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="the summary on stdout as one JSON object")
     stores = parser.add_argument_group("object stores")
     stores.add_argument(
-        "--trim-zeros",
-        type=_yes_no,
-        metavar="yes|no",
-        help="behind a URI store files without the zeros at their end; fetch restores them (yes)",
+        "--keep-zeros", action="store_true", help="store files behind a URI with the zeros at their end, which fetch restores"
     )
     return parser
 

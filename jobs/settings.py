@@ -55,8 +55,8 @@ class BuildSettings:
     json: bool = False
     protected: tuple[str, ...] = ()
     """more folders that DIR must lie apart from"""
-    trim_zeros: bool = True
-    """in object stores files end with their last byte used"""
+    keep_zeros: bool = False
+    """in object stores files have their full size, too; else they end with their last byte used"""
 
     @property
     def roots(self) -> tuple[str, ...]:

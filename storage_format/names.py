@@ -33,7 +33,8 @@ LMQ_PREFIX: Final = "%LMQ%"
 NAME_BYTES_MAX: Final = 255
 TOPIC_MAX_LENGTH: Final = 127
 """``TopicValidator.TOPIC_MAX_LENGTH``"""
-_USER: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\s]*)@")
+_USER: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\s]*|[^/?#\s:@]*:(?!\d+/)[^?#\s]*)@")
+"""What stands before an @ in a URI's host, also where a password has a slash that should have been %2F."""
 _SECRET: Final = re.compile(
     r"(?i)([?&][^=&\s]*(?:secret|token|password|delegation|signature|credential|access_key|account_key|sig))=[^&\s]*"
 )

@@ -56,6 +56,11 @@ def split(uri: str) -> Uri:
         raise InputError(f"{shown}: has a # in it: write it as %23")
     if not found.netloc and found.scheme != "file":
         raise InputError(f"{shown}: names no {'host' if found.scheme in _HDFS else 'bucket'}")
+    host, colon, port = found.netloc.rpartition("@")[2].rpartition(":")
+    if colon and not port.isdigit() and "]" not in port and host:
+        raise InputError(
+            f"{shown}: has {escape(found.scheme)}://HOST:PORT with a port that is no number: write / in a password as %2F"
+        )
     segments = tuple(unquote(part) for part in found.path.split("/") if part)
     if any(part in (".", "..") or "/" in part or "\0" in part for part in segments):
         raise InputError(f"{shown}: has . or .. or an encoded / in it: name the place itself")

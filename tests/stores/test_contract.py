@@ -1,0 +1,27 @@
+"""Local paths, file:// and s3:// keep to one contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stores.contract import FilesContract
+
+
+class TestLocal(FilesContract):
+    @pytest.fixture
+    def place(self, local_place: str) -> str:
+        return local_place
+
+
+class TestFileUri(FilesContract):
+    @pytest.fixture
+    def place(self, file_place: str) -> str:
+        return file_place
+
+
+class TestS3(FilesContract):
+    odd_names = (*FilesContract.odd_names, "#x", "a:b", "x?y")
+
+    @pytest.fixture
+    def place(self, s3_place: str) -> str:
+        return s3_place

@@ -1,0 +1,66 @@
+"""A door to an S3 server that refuses what is written from the n-th request on."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+_DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+
+
+@contextlib.contextmanager
+def faulty_s3(endpoint: str, number: int) -> Iterator[tuple[str, Callable[[], int]]]:
+    """(HOST:PORT, how many writes came). The ``number``-th write, from 1, is answered with 403, all others are handed on."""
+    behind, lock = urlsplit(endpoint).netloc, threading.Lock()
+    count = 0
+
+    class Door(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _answer(self) -> None:
+            nonlocal count
+            length = int(self.headers.get("Content-Length") or 0)
+            body = self.rfile.read(length) if length else b""
+            if self.command in ("PUT", "POST") and "delete" not in urlsplit(self.path).query:
+                with lock:
+                    count += 1
+                    refused = count == number
+                if refused:
+                    return self._send(403, {"Content-Type": "application/xml"}, _DENIED)
+            connection = http.client.HTTPConnection(behind)
+            with contextlib.closing(connection):
+                connection.request(self.command, self.path, body, dict(self.headers.items()))
+                found = connection.getresponse()
+                data = found.read()
+                self._send(found.status, dict(found.getheaders()), data)
+            return None
+
+        def _send(self, status: int, headers: dict[str, str], data: bytes) -> None:
+            self.send_response_only(status)
+            # A HEAD tells the length of what it does not send.
+            length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(data))
+            for name, value in headers.items():
+                if name.lower() not in ("content-length", "transfer-encoding", "connection"):
+                    self.send_header(name, value)
+            self.send_header("Content-Length", length)
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _answer
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}", lambda: count
+    finally:
+        server.shutdown()
+        server.server_close()
