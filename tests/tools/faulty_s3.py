@@ -1,20 +1,21 @@
-"""A door to an S3 server that refuses what is written from the n-th request on."""
+"""A door to an S3 server that refuses to write certain objects."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 _DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 
 
 @contextlib.contextmanager
-def faulty_s3(endpoint: str, number: int) -> Iterator[tuple[str, Callable[[], int]]]:
-    """(HOST:PORT, how many writes came). The ``number``-th write, from 1, is answered with 403, all others are handed on."""
+def faulty_s3(endpoint: str, pattern: str) -> Iterator[tuple[str, Callable[[], int]]]:
+    """(HOST:PORT, how many were refused). Writes to a path in which ``pattern`` is found get 403, all else is handed on."""
     behind, lock = urlsplit(endpoint).netloc, threading.Lock()
     count = 0
 
@@ -25,12 +26,12 @@ def faulty_s3(endpoint: str, number: int) -> Iterator[tuple[str, Callable[[], in
             nonlocal count
             length = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(length) if length else b""
-            if self.command in ("PUT", "POST") and "delete" not in urlsplit(self.path).query:
+            wanted = urlsplit(self.path)
+            writes = self.command in ("PUT", "POST") and "delete" not in wanted.query
+            if writes and re.search(pattern, unquote(wanted.path)):
                 with lock:
                     count += 1
-                    refused = count == number
-                if refused:
-                    return self._send(403, {"Content-Type": "application/xml"}, _DENIED)
+                return self._send(403, {"Content-Type": "application/xml"}, _DENIED)
             connection = http.client.HTTPConnection(behind)
             with contextlib.closing(connection):
                 connection.request(self.command, self.path, body, dict(self.headers.items()))

@@ -76,11 +76,12 @@ def resolve(path: str) -> tuple[System | None, str]:
 
 def resolve_to_write(path: str) -> tuple[System | None, str]:
     """As ``resolve``; a mount of an object store is written as a stream, too."""
-    if is_remote(path) or not no_rename(path):
-        return resolve(path)
-    from pyarrow import fs as pafs
+    system, inner = resolve(path)
+    if system is None and inner.startswith(_MOUNTED):
+        from pyarrow import fs as pafs
 
-    return System(pafs.LocalFileSystem(), "", False), os.path.abspath(path)
+        system = System(pafs.LocalFileSystem(), "", False)
+    return system, inner
 
 
 _systems: dict[tuple[str, str, str], System] = {}
@@ -151,6 +152,7 @@ def _s3(uri: Uri) -> System:
 
 def _webhdfs(uri: Uri) -> pafs.FileSystem:
     try:
+        from fsspec.caching import BaseCache  # type: ignore[import-untyped]
         from fsspec.implementations.webhdfs import WebHDFS  # type: ignore[import-untyped]
         from pyarrow import fs as pafs
     except ImportError:
@@ -163,6 +165,13 @@ def _webhdfs(uri: Uri) -> pafs.FileSystem:
         def _process_info(info: dict[str, Any]) -> dict[str, Any]:
             found = dict(WebHDFS._process_info(info))
             return found | {"mtime": found.get("modificationTime", 0) / 1000}
+
+        def _open(self, path: str, mode: str = "rb", *words: Any, **more: Any) -> Any:
+            found = super()._open(path, mode, *words, **more)
+            if mode == "rb":
+                # Read as it is asked for: else a unit of 20 bytes costs 5 MB.
+                found.cache = BaseCache(found.blocksize, found._fetch_range, found.size)
+            return found
 
         def _call(self, *words: Any, **more: Any) -> Any:
             try:
