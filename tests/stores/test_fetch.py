@@ -20,6 +20,7 @@ from jobs.settings import BuildSettings
 from tests.fault.disk import tiny_store, tree
 from tests.tools.faulty_files import Fault, faulty
 from tests.tools.local_engine import LocalEngine, local_build, run_build, single
+from udfs.files import systems
 
 ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
@@ -256,7 +257,7 @@ def test_places(scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert text in capsys.readouterr().err
 
 
-def test_a_build_behind_a_uri_and_one_below_it(scene: Scene, tmp_path: Path) -> None:
+def test_a_build_behind_a_uri_and_one_below_it(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = (tmp_path / "builds-of").as_uri()
     for overwrite in (False, True):
         settings = BuildSettings(store=str(scene.store), out=out, write_topics=True, overwrite=overwrite, **SMALL)
@@ -267,6 +268,15 @@ def test_a_build_behind_a_uri_and_one_below_it(scene: Scene, tmp_path: Path) -> 
         target.mkdir()
         assert fetch([place, "--to", str(target)]) == 0
         assert tree(target) == scene.new | {"lock": b""}
+    # What a mount of an object store holds lies there as behind a URI.
+    monkeypatch.setattr(systems, "_MOUNTED", (f"{tmp_path}/mount/",))
+    (tmp_path / "mount").mkdir()
+    mounted = BuildSettings(store=str(scene.store), out=f"{tmp_path}/mount/out", write_topics=True, **SMALL)
+    assert run_build(mounted.check(), single(LocalEngine())).exit == 0
+    assert sorted(os.listdir(tmp_path / "mount" / "out")) == ["builds", "published", "work"]
+    (tmp_path / "target-2").mkdir()
+    assert fetch([mounted.out, "--to", str(tmp_path / "target-2")]) == 0
+    assert tree(tmp_path / "target-2") == scene.new | {"lock": b""}
     # The pointer knows its manifest.
     last = tmp_path / "builds-of" / "builds" / output_builds.pointers(out)[-1].build / "reindex.json"
     last.write_bytes(last.read_bytes().replace(b'"warnings"', b'"warnings" '))

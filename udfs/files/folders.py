@@ -73,12 +73,22 @@ def replace(system: System, source: str, target: str) -> None:
         system.fs.move(source, target)
         if system.flat or system.fs.get_file_info(source).type.name == "NotFound":
             return
-    except OSError:
-        if system.fs.get_file_info([source, target])[1].type.name == "NotFound":
-            raise
+    except OSError as error:
+        if system.fs.get_file_info(target).type.name == "NotFound":
+            _copy(system, source, target, error)
+            return
     # Two attempts of a task write the same bytes: whichever comes last may take the place.
     system.fs.delete_file(target)
     system.fs.move(source, target)
+
+
+def _copy(system: System, source: str, target: str, error: OSError) -> None:
+    """Some mounts of object stores rename no file. Raises ``error``, of the renaming, where no copy can be made either."""
+    try:
+        system.fs.copy_file(source, target)
+    except (OSError, NotImplementedError):
+        raise error from None
+    system.fs.delete_file(source)
 
 
 def sync(folder: str) -> None:
