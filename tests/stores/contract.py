@@ -182,4 +182,8 @@ class FilesContract:
             writer.finish()
         with files.Reader(target) as reader:
             assert reader.size() == 34 << 20
-            assert reader.read(33 << 20, 1 << 20) == piece
+            out = np.zeros(33 << 20, np.uint8)
+            reader.read_into(1 << 20, out)
+            assert out.tobytes() == piece * 33
+            with pytest.raises(InputError, match=f"ends at byte {34 << 20}, shorter"):
+                reader.read_into(2 << 20, out)

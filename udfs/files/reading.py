@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from storage_format.errors import InputError
 from storage_format.names import escape
 from udfs.files.local import open_regular
+from udfs.files.parts import PART_BYTES, read_parts
 from udfs.files.systems import naming, resolve
 
 if TYPE_CHECKING:
@@ -31,14 +32,14 @@ class Reader:
         system, inner = resolve(path)
         self._file = None if system is None else system.fs.open_input_file(inner)
         self._handle = open_regular(inner) if system is None else -1
+        self._parts = system is not None and system.flat
+        """whether several requests at once pay"""
 
     def read_into(self, at: int, out: npt.NDArray[np.uint8]) -> None:
         """Fill ``out`` from byte ``at`` on. Raises InputError when the file ends before."""
         self._fill(at, out.data)
 
     def _fill(self, at: int, view: memoryview) -> None:
-        if self._file is not None:
-            self._file.seek(at)
         while len(view):
             got = self._read_some(at, view)
             if not got:
@@ -48,6 +49,9 @@ class Reader:
 
     def _read_some(self, at: int, view: memoryview) -> int:
         if self._file is not None:
+            if self._parts and len(view) > PART_BYTES:
+                return read_parts(self._file, at, view)
+            self._file.seek(at)
             return int(self._file.readinto(view))
         with naming(self.path):
             return os.preadv(self._handle, [view], at)
