@@ -36,7 +36,7 @@ TOPIC_MAX_LENGTH: Final = 127
 _USER: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\s]*|[^/?#\s:@]*:(?!\d+/)[^?#\s]*)@")
 """What stands before an @ in a URI's host, also where a password has a slash that should have been %2F."""
 _SECRET: Final = re.compile(
-    r"(?i)([?&][^=&\s]*(?:secret|token|password|delegation|signature|credential|access_key|account_key|sig))=[^&\s]*"
+    r"(?i)([?&][^=&\s]*(?:secret|token|password|delegation|signature|credential|key|sig)[^=&\s]*)=[^&\s]*"
 )
 _PLAIN_CHARACTERS: Final = frozenset("%-_|0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 

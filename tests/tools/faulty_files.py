@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from jobs import output_local, swap
-from udfs.files import entries, folders, local, reading, systems, uris, writing
+from udfs.files import entries, folders, local, reading, systems, uris, writer
 
 OPERATIONS: Final = frozenset({
     "open", "close", "stat", "lstat", "fstat", "statvfs", "listdir", "scandir", "mkdir", "rmdir", "unlink", "rename", "replace",
@@ -44,7 +44,7 @@ KINDS: Final = {
 }
 """Kinds of faults and the operations they can hit. ``full``: all from the n-th on; ``short``: half is read or written.
 ``interrupt``: SIGTERM behind the operation."""
-_TOUCHING: Final = (entries, folders, local, reading, systems, uris, writing, output_local, swap)
+_TOUCHING: Final = (entries, folders, local, reading, systems, uris, writer, output_local, swap)
 """Modules of the project that touch files."""
 Matches = Callable[[str, str], bool]
 

@@ -8,7 +8,7 @@ from udfs.files.folders import free_bytes, make_folder, remove_tree, rename, syn
 from udfs.files.reading import Reader, lines, read_bytes
 from udfs.files.systems import checked, is_flat, naming, no_rename
 from udfs.files.uris import absolute, base, beside, canonical, is_remote, join, overlap, parent, plain
-from udfs.files.writing import Writer, write_bytes, writing
+from udfs.files.writer import Writer, write_bytes, writing
 
 __all__ = [
     "ABSENT", "FILE", "FOLDER", "OTHER", "Entry", "Reader", "Writer", "absolute", "base", "beside", "canonical", "checked",
