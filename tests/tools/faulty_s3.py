@@ -24,8 +24,7 @@ def faulty_s3(endpoint: str, pattern: str) -> Iterator[tuple[str, Callable[[], i
 
         def _answer(self) -> None:
             nonlocal count
-            length = int(self.headers.get("Content-Length") or 0)
-            body = self.rfile.read(length) if length else b""
+            body = self._body()
             wanted = urlsplit(self.path)
             writes = self.command in ("PUT", "POST") and "delete" not in wanted.query
             if writes and re.search(pattern, unquote(wanted.path)):
@@ -34,11 +33,26 @@ def faulty_s3(endpoint: str, pattern: str) -> Iterator[tuple[str, Callable[[], i
                 return self._send(403, {"Content-Type": "application/xml"}, _DENIED)
             connection = http.client.HTTPConnection(behind)
             with contextlib.closing(connection):
-                connection.request(self.command, self.path, body, dict(self.headers.items()))
+                headers = {
+                    name: value for name, value in self.headers.items() if name.lower() not in ("content-length", "expect")
+                }
+                connection.request(self.command, self.path, body, headers)
                 found = connection.getresponse()
                 data = found.read()
                 self._send(found.status, dict(found.getheaders()), data)
             return None
+
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            del self.headers["Transfer-Encoding"]
+            body = b""
+            while length := int(self.rfile.readline().partition(b";")[0], 16):
+                body += self.rfile.read(length)
+                self.rfile.readline()
+            while self.rfile.readline().strip():
+                pass
+            return body
 
         def _send(self, status: int, headers: dict[str, str], data: bytes) -> None:
             self.send_response_only(status)
