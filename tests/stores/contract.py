@@ -16,7 +16,7 @@ from udfs import files
 class FilesContract:
     """``place`` is a folder that is not there yet."""
 
-    odd_names = ("a b", "a%20b", "é😀", "*", "...", "%RETRY%group", "%LMQ%a|b", "a+b&c=d")
+    odd_names: tuple[str, ...] = ("a b", "a%20b", "é😀", "*", "...", "%RETRY%group", "%LMQ%a|b", "a+b&c=d")
 
     @pytest.fixture
     def aside(self, place: str) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,14 +24,13 @@ from storage_format.errors import InputError
 from tests.fault.disk import tiny_store, tree
 from tests.golden.stores import GoldenStore
 from tests.stores.whole import build_through_spark, published
-from tests.tools.encode import Message
 from tests.tools.faulty_s3 import faulty_s3
 from tests.tools.local_engine import LocalEngine, local_build, run_build, single
 from tests.tools.upload import upload
 from udfs import files
 
 Stores = Callable[[str], GoldenStore]
-SMALL = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
+SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 
 
 @pytest.fixture
@@ -234,6 +234,6 @@ def test_look_at_a_bucket(store: str, tmp_path: Path, capsys: pytest.CaptureFixt
     upload(tmp_path / "local", store, files.join(store, "aside"))
     segment = files.listing(files.join(store, "commitlog"))[0]
     assert inspect([segment.path, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["kind"] == "commitlog"
-    assert query([store, "--topic", Message().topic, "--key", "a3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "segment"
+    assert query([store, "--topic", "TopicA", "--key", "a3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["queueOffset"] == 3

@@ -40,8 +40,8 @@ def build_through_spark(golden: GoldenStore, place: str, tmp_path: Path, *words:
         capture_output=True, text=True, timeout=180, check=False, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-2000:]
-    local = tmp_path / "local"
-    expected = local_build(golden.path, local, **golden.sizes())
+    local, more = tmp_path / "local", dict[str, Any](golden.sizes())
+    expected = local_build(golden.path, local, **more)
     told = json.loads(run.stdout)
     assert {name: told[name] for name in ("records", "units", "items", "files")} == {
         name: getattr(expected, name) for name in ("records", "units", "items", "files")
