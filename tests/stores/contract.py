@@ -37,6 +37,7 @@ class FilesContract:
         entry = files.look(target)
         assert (entry.name, entry.kind, entry.size, entry.path) == ("file", files.FILE, 12, target)
         assert entry.modified > 10**18
+        assert [found.modified for found in files.listing(place) if found.name == "file"] == [entry.modified]
         assert files.names(aside) == []
 
     @pytest.mark.parametrize("own", [False, True])

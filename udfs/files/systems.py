@@ -163,8 +163,10 @@ def _webhdfs(uri: Uri) -> pafs.FileSystem:
 
         @staticmethod
         def _process_info(info: dict[str, Any]) -> dict[str, Any]:
-            found = dict(WebHDFS._process_info(info))
-            return found | {"mtime": found.get("modificationTime", 0) / 1000}
+            # In place: a listing does not look at what is returned.
+            found: dict[str, Any] = WebHDFS._process_info(info)
+            found["mtime"] = found.get("modificationTime", 0) / 1000
+            return found
 
         def _open(self, path: str, mode: str = "rb", *words: Any, **more: Any) -> Any:
             found = super()._open(path, mode, *words, **more)
