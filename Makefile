@@ -15,8 +15,9 @@ help: ## list the targets
 setup: ## .venv from uv.lock, a JDK 17 or 21, Delta's jars; does only what is missing
 	@scripts/setup
 
-oracle-setup: setup  # RocketMQ's own jars for tests/oracle, a browser for report's pages: nothing is downloaded by a test
+oracle-setup: setup  # RocketMQ's own jars for tests/oracle, an HDFS for tests/stores, a browser for report: no test downloads anything
 	@for version in 5.3.3 4.9.8 5.5.0; do $(ENV) tests/oracle/run $$version build; done
+	@$(ENV) tests/hdfs/run build
 	@scripts/browser >/dev/null
 
 demo: setup ## rebuild a small real store and compare it with what RocketMQ wrote, byte for byte

@@ -39,8 +39,8 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=wide_help,
     )
     add = parser.add_argument
-    add("store", nargs="?", metavar="STORE", help="store folder: the segments are in STORE/commitlog")
-    add("--out", required=True, metavar="DIR", help="new folder for the result, apart from STORE")
+    add("store", nargs="?", metavar="STORE", help="store folder or URI: the segments are in STORE/commitlog")
+    add("--out", required=True, metavar="DIR", help="new folder or URI for the result, apart from STORE")
     add(
         "--commitlog",
         dest="commitlogs",
@@ -106,6 +106,10 @@ def build_parser() -> argparse.ArgumentParser:
     add("--master", metavar="URL", help="Spark master, when there is no session yet (local[*])")
     add("--dry-run", action="store_true", help="say what would be read and written, and do nothing")
     add("--json", action="store_true", help="the summary on stdout as one JSON object")
+    stores = parser.add_argument_group("object stores")
+    stores.add_argument(
+        "--keep-zeros", action="store_true", help="store files behind a URI with the zeros at their end, which fetch restores"
+    )
     return parser
 
 

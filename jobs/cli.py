@@ -18,6 +18,7 @@ COMMANDS = {
     "query": ("jobs.query", "find messages by key, id, queue offset, time or place, without a broker"),
     "inspect": ("jobs.inspect_files", "what a file of a store holds, by its kind"),
     "verify": ("jobs.verify", "commitlog, ConsumeQueue, IndexFiles and checkpoint compared, both ways"),
+    "fetch": ("jobs.fetch", "lay a build out in a broker's store: checked, swapped in, the previous one kept"),
     "report": ("jobs.report", "one HTML page about a build or a verify"),
 }
 """Each module has a function of the command's name: words to exit status."""

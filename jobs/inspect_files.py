@@ -14,7 +14,7 @@ from jobs.inspect_show import Row, show_rows, show_summary
 from jobs.options import Parser, any_text, wide_help
 from storage_format.errors import InputError, ReindexError, UsageError
 from storage_format.findings import UnreadableError
-from storage_format.names import escape
+from storage_format.names import escape, redacted
 from udfs import files
 
 
@@ -64,13 +64,14 @@ def inspect(arguments: Sequence[str]) -> int:
 def _inspect(path: str, asked: argparse.Namespace) -> int:
     """One file; returns the exit status."""
     try:
+        path = files.checked(path)
         entry = files.look(path)
         if entry.kind != files.FILE:
             what = "is not there" if entry.kind == files.ABSENT else "is no file"
             raise InputError(f"{escape(path)}: {what}: give files of a store")
         kind = asked.kind or kind_of(path)
         summary, rows = _look(kind, path, asked)
-        show_summary({"file": path, "kind": kind, **summary}, asked.json)
+        show_summary({"file": redacted(path), "kind": kind, **summary}, asked.json)
         if asked.records:
             show_rows(rows, asked.json)
         sys.stdout.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 from typing import Final
@@ -11,6 +10,7 @@ from storage_format import record as r
 from storage_format.errors import InputError
 from storage_format.index_header import HEADER_SIZE, IndexHeader
 from storage_format.names import escape
+from udfs import files
 from udfs.pages import Pages
 
 SEGMENT: Final = "segment"
@@ -24,13 +24,14 @@ _MAGICS: Final = (r.MAGIC_V1, r.MAGIC_V2, r.MAGIC_BLANK)
 
 def kind_of(path: str) -> str:
     """One of KINDS. Raises InputError where nothing tells, OSError where it cannot be read."""
-    folders = os.path.normpath(path if "://" in path else os.path.abspath(path)).split("/")
-    name, folders = folders[-1], folders[:-1]
-    if folders and folders[-1] == "index":
+    place = files.absolute(path)
+    name, folder = files.base(place), files.parent(place)
+    above = files.base(files.parent(files.parent(folder)))
+    if files.base(folder) == "index":
         return INDEX
-    if len(folders) > 2 and folders[-3] in (QUEUE, BATCH):
-        return folders[-3]
-    if folders and folders[-1] == "commitlog":
+    if above in (QUEUE, BATCH):
+        return above
+    if files.base(folder) == "commitlog":
         return SEGMENT
     if name == CHECKPOINT:
         return CHECKPOINT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +19,7 @@ _KINDS = {EMPTY: "empty", UNIT: "unit", PRE_BLANK: "pre-blank", BAD: "no unit"}
 
 def _start(path: str) -> int:
     """The first logical byte, by the name. Raises UnreadableError."""
-    name = os.path.basename(path)
+    name = files.base(path)
     if not re.fullmatch(r"[0-9]{20}", name):
         raise UnreadableError("its name is not 20 digits, the first logical byte of the file")
     return int(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 from collections import Counter
@@ -35,7 +34,7 @@ _TRANSACTIONS: Final = {
 
 def segment(path: str, whole: int | None) -> tuple[dict[str, Any], Iterator[Row]]:
     """(summary, a row for each good record). Raises UnreadableError for a name that no segment has."""
-    name = os.path.basename(path)
+    name = files.base(path)
     if not re.fullmatch(r"[0-9]{20}", name):
         raise UnreadableError("its name is not 20 digits, the offset of its first byte")
     size = files.look(path).size
@@ -50,7 +49,7 @@ def segment(path: str, whole: int | None) -> tuple[dict[str, Any], Iterator[Row]
 
 def _beside(path: str, size: int) -> int:
     """The size of a whole segment: that of the first one in the folder, if the file is not it."""
-    beside = [entry for entry in files.listing(os.path.dirname(path) or ".") if re.fullmatch(r"[0-9]{20}", entry.name)]
+    beside = [entry for entry in files.listing(files.parent(path)) if re.fullmatch(r"[0-9]{20}", entry.name)]
     return beside[0].size if beside else size
 
 

@@ -115,7 +115,13 @@ def parse_query(arguments: Sequence[str]) -> Query:
     store = given.pop("store", conf.get("store", ""))
     if not store:
         raise UsageError("rmq-reindex query: name a STORE: see --help")
-    roots = tuple(given.pop("commitlogs", conf.get("commitlogs", ()))) or (files.join(store, "commitlog"),)
+    try:
+        store = files.checked(store)
+        roots = tuple(map(files.checked, given.pop("commitlogs", conf.get("commitlogs", ())))) or (
+            files.join(store, "commitlog"),
+        )
+    except InputError as error:
+        raise UsageError(str(error)) from None
     slots = given.pop("hash_slots", conf.get("hash_slots"))
     items = given.pop("index_items", conf.get("index_items"))
     if (slots is None) != (items is None):

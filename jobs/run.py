@@ -120,7 +120,7 @@ class Build:
                 print(line, file=sys.stderr if settings.json else sys.stdout)
             self.summary.bytes = log.size
             return
-        with output.locked(target), output.staging(target, settings.overwrite) as stage:
+        with output.locked(target), output.staging(target, settings.overwrite, not settings.keep_zeros) as stage:
             check_free(settings, scan_settings(settings), log, stage)
             begin = time.monotonic()
             with self.engines() as engine:

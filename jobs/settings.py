@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from jobs.times import parse_time as parse_time
-from storage_format.errors import UsageError
+from storage_format.errors import InputError, UsageError
 from storage_format.record import INT64_MAX
 from storage_format.unit_layout import BATCH_UNIT_SIZE, UNIT_SIZE
+from udfs import files
 from udfs.option_words import CRC_MODES as CRC_MODES
 from udfs.option_words import DELAY_LEVELS as DELAY_LEVELS
 from udfs.option_words import UNITS, delay_levels
@@ -55,17 +55,19 @@ class BuildSettings:
     json: bool = False
     protected: tuple[str, ...] = ()
     """more folders that DIR must lie apart from"""
+    keep_zeros: bool = False
+    """in object stores files have their full size, too; else they end with their last byte used"""
 
     @property
     def roots(self) -> tuple[str, ...]:
         """the folders of segments, absolute: executors have working folders of their own"""
-        given = self.commitlogs or (os.path.join(self.store, "commitlog"),)
-        return tuple(os.path.abspath(root) for root in given)
+        given = self.commitlogs or (files.join(self.store, "commitlog"),)
+        return tuple(files.absolute(root) for root in given)
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """all folders that DIR must lie apart from"""
-        stores = [os.path.dirname(root) for root in self.roots if os.path.basename(root) == "commitlog"]
+        stores = [files.parent(root) for root in self.roots if files.base(root) == "commitlog"]
         return tuple(place for place in (self.store, *self.roots, *stores, *self.protected) if place)
 
     @property
@@ -102,9 +104,6 @@ class BuildSettings:
                 f"--hash-slots {self.hash_slots} --index-items {self.index_items}: "
                 "take at least 1 slot and 2 items, and at most 2 GiB a file"
             )
-        for place in (self.store, self.out, *self.commitlogs):
-            if "://" in place:
-                raise UsageError(f"{place!a}: is a URI: only local or mounted folders can be read and written so far")
         if self.segment_size > INT32_MAX:
             raise UsageError(f"--segment-size {self.segment_size}: a segment has at most 2 GiB")
         for name, value in (("segment-size", self.segment_size), ("range-size", self.range_size)):
@@ -117,7 +116,11 @@ class BuildSettings:
         if not self.only or set(self.only) - set(PARTS):
             raise UsageError(f"--only {','.join(self.only)}: take one or more of {', '.join(PARTS)}")
         _ = self.window, self.delays
-        return self
+        try:
+            store, out, *commitlogs = (files.checked(place) for place in (self.store, self.out, *self.commitlogs))
+        except InputError as error:
+            raise UsageError(str(error)) from None
+        return replace(self, store=store, out=out, commitlogs=tuple(commitlogs))
 
     def for_manifest(self) -> dict[str, Any]:
         """The settings that decide what is written (not where it runs)."""

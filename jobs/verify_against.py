@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable
@@ -36,7 +35,7 @@ class Against:
     ) -> None:
         self.settings = dataclasses.replace(settings, build=at_its_place(settings.build))
         self.reporter, self.engines = reporter, engines
-        self.a, self.b = self.settings.build.store, os.path.abspath(settings.against)
+        self.a, self.b = self.settings.build.store, files.absolute(files.checked(settings.against))
         self.summary = VerifySummary(store=settings.build.store, against=settings.against)
         self.tally = Tally()
 

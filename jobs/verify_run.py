@@ -7,6 +7,7 @@ import dataclasses
 import os
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -212,6 +213,16 @@ def _between(offset: int, stretches: tuple[tuple[int, int], ...]) -> bool:
 @contextlib.contextmanager
 def work_folder(place: str) -> Iterator[Stage]:
     """A folder of this run alone, for what the stages hand on; it is removed whatever happens."""
+    place = files.checked(place)
+    if files.is_remote(place):
+        folder = files.join(place, f"rmq-reindex-verify-{uuid.uuid4().hex}")
+        try:
+            stage = Stage(folder)
+            stage.make()
+            yield stage
+        finally:
+            files.remove_tree(folder)
+        return
     if place and not os.path.isdir(place):
         raise InputError(f"--work {escape(place)}: is not a folder: make it first")
     if not place and not _is_local():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,16 +52,16 @@ class VerifySettings:
         return [list_segments(root, self.build.segment_size) for root in roots]
 
     def _check_apart(self, option: str, place: str) -> None:
-        real = os.path.realpath(place)
+        real = files.canonical(place)
         for store in (*self.build.inputs, *([self.against] if self.against else [])):
-            root = os.path.realpath(store)
-            if os.path.commonpath([root, real]) == root:
+            root = files.canonical(store)
+            if real[: len(root)] == root:
                 raise InputError(f"{option} {escape(place)}: lies inside {escape(store)}, where nothing is written")
 
 
 def at_its_place(build: BuildSettings) -> BuildSettings:
     """With an absolute STORE: executors have working folders of their own."""
-    return dataclasses.replace(build, store=os.path.abspath(build.store))
+    return dataclasses.replace(build, store=files.absolute(build.store))
 
 
 def parse_only(text: str) -> tuple[str, ...]:

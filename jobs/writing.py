@@ -85,21 +85,31 @@ def write_both(
 
 
 def name_index_files(stage: Stage, written: Written) -> list[dict[str, Any]]:
-    """Give IndexFiles their names: the offset of the record that made the file, at least the name before + 1."""
+    """Give IndexFiles their names: the offset of the record that made the file, at least the name before + 1.
+
+    Where renaming is copying they stay where they are, and their entries say where (``at``).
+    """
     entries, name = [], -1
-    if written.index:
+    if stage.build:
+        # Of attempts that came to nothing.
+        told = {files.base(word["made"]) for word in written.index}
+        for left in set(files.names(stage.made)) - told:
+            files.remove_tree(files.join(stage.made, left))
+    elif written.index:
         files.make_folder(files.join(stage.tree, "index"))
     for word in written.index:
         name = max(int(word["maker"]), name + 1)
         relative = f"index/{name:017d}"
-        files.rename(str(word["made"]), files.join(stage.tree, relative))
-        entries.append(
-            {
-                "path": relative,
-                "size": word["size"],
-                "used": word["used"],
-                "digest": word["digest"],
-                "header": word["header"],
-            }
-        )
+        entry = {
+            "path": relative,
+            "size": word["size"],
+            "used": word["used"],
+            "digest": word["digest"],
+            "header": word["header"],
+        }
+        if stage.build:
+            entry["at"] = f"index/{files.base(word['made'])}"
+        else:
+            files.rename(str(word["made"]), files.join(stage.tree, relative))
+        entries.append(entry)
     return entries

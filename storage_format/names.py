@@ -5,6 +5,7 @@ A name is hostile until validated here, and this is the only function that turns
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Final
 
@@ -32,6 +33,11 @@ LMQ_PREFIX: Final = "%LMQ%"
 NAME_BYTES_MAX: Final = 255
 TOPIC_MAX_LENGTH: Final = 127
 """``TopicValidator.TOPIC_MAX_LENGTH``"""
+_USER: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\s]*|[^/?#\s:@]*:(?!\d+/)[^?#\s]*)@")
+"""What stands before an @ in a URI's host, also where a password has a slash that should have been %2F."""
+_SECRET: Final = re.compile(
+    r"(?i)([?&][^=&\s]*(?:secret|token|password|delegation|signature|credential|key|sig)[^=&\s]*)=[^&\s]*"
+)
 _PLAIN_CHARACTERS: Final = frozenset("%-_|0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
@@ -50,9 +56,23 @@ def is_usual(name: str) -> bool:
 
 
 def escape(name: str, limit: int = 300) -> str:
-    """A name from the input as it may stand in a log, an error or a report: printable ASCII on one line."""
-    text = name.encode("unicode_escape").decode("ascii")
+    """A name from the input as it may stand in a log, an error or a report: one line of printable ASCII, no URI's password."""
+    text = redacted(name).encode("unicode_escape").decode("ascii")
     return text if len(text) <= limit else f"{text[:limit]}... ({len(name)} characters)"
+
+
+def redacted(text: str) -> str:
+    """``text`` without what URIs in it hold of credentials: user names, passwords, secret options."""
+    if "://" in text:
+        text = _USER.sub(_without_user, text)
+    return _SECRET.sub(r"\1=***", text) if "=" in text else text
+
+
+def _without_user(found: re.Match[str]) -> str:
+    # abfss://container@account: what stands before the @ is no secret, unless it has a password.
+    if found[1].startswith("abfs") and ":" not in found[2]:
+        return found[0]
+    return f"{found[1]}***@"
 
 
 def printable(text: str) -> str:

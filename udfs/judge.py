@@ -85,7 +85,7 @@ class Judge:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         path = files.join(self.stage.plans, f"placements-{uuid.uuid4().hex}")
-        with files.writing(self.stage.temporary, path) as writer:
+        with files.writing(self.stage.temporary, path, own=True) as writer:
             placements = PlacementWriter(writer, path)
             pre_blank, words = 0, list[tuple[Queue, str]]()
             for cells_of_bucket in schemas.by_bucket(batches):

@@ -84,7 +84,7 @@ class PlanWriter:
         self._writer.finish()
         rows = np.array(self._rows, "<u8").reshape(-1, 3)
         keys = np.ascontiguousarray(rows[np.argsort(rows[:, 0], kind="stable")].T)
-        files.write_bytes(self._temporary, f"{self._path}.keys", [keys])
+        files.write_bytes(self._temporary, files.beside(self._path, ".keys"), [keys])
         return self._path
 
     def abandon(self) -> None:
@@ -98,7 +98,7 @@ class Placements(Generic[Table]):
 
     def __init__(self, plan: str, table: Callable[[Queue, Rows, Rows], Table]) -> None:
         self._plan, self._table = plan, table
-        data = files.read_bytes(f"{plan}.keys") if plan else b""
+        data = files.read_bytes(files.beside(plan, ".keys")) if plan else b""
         self._keys, self._at, self._length = np.frombuffer(data, "<u8").reshape(3, -1)
         self._places: OrderedDict[Queue, list[Any] | None] = OrderedDict()
         self._held: OrderedDict[Queue, tuple[Table, int]] = OrderedDict()

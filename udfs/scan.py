@@ -50,7 +50,7 @@ class ScanTask:
     def _scan(self, scanner: RangeScanner, spec: RangeSpec) -> Iterator[schemas.Row]:
         block_path = files.join(self.stage.blocks, f"{spec.number}-{uuid.uuid4().hex}")
         makers: list[npt.NDArray[np.void]] = []
-        with files.Reader(spec.path) as reader, files.writing(self.stage.temporary, block_path) as writer:
+        with files.Reader(spec.path) as reader, files.writing(self.stage.temporary, block_path, own=True) as writer:
 
             def read(at: int, out: npt.NDArray[np.uint8]) -> None:
                 reader.read_into(at - spec.segment_start, out)

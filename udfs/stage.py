@@ -1,4 +1,4 @@
-"""The staging area of one run: everything is built here, beside the output, and published by one rename."""
+"""The staging area of one run: all is built here, beside the output, and published by one rename or one small file."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from udfs import files
 
 @dataclass(frozen=True)
 class Stage:
-    """Folders below ``root``; executors get nothing but this path."""
+    """Folders below ``root``; executors get nothing but these paths.
+
+    ``build``: the files' own folder, written in place, where no folder can be renamed. ``trim``: files end with their last byte
+    used.
+    """
 
     root: str
+    build: str = ""
+    trim: bool = False
 
     @property
     def tree(self) -> str:
         """what becomes the output folder"""
-        return files.join(self.root, "tree")
+        return self.build or files.join(self.root, "tree")
 
     @property
     def sealed(self) -> str:
@@ -35,8 +41,8 @@ class Stage:
 
     @property
     def made(self) -> str:
-        """IndexFiles of all attempts: the driver moves the ones it was told of into the tree"""
-        return files.join(self.root, "made")
+        """IndexFiles of all attempts: the driver moves the ones it was told of into the tree, or names them in the manifest"""
+        return files.join(self.build, "index") if self.build else files.join(self.root, "made")
 
     @property
     def ranges(self) -> str:
@@ -57,6 +63,11 @@ class Stage:
     def temporary(self) -> str:
         return files.join(self.root, "temporary")
 
+    def stored(self, size: int) -> int | None:
+        """The size to write a file in that is ``size`` bytes in a store; None: as far as it is used."""
+        return None if self.trim else size
+
     def make(self) -> None:
+        below = files.parent(self.build or self.root)
         for folder in (self.tree, self.blocks, self.made, self.ranges, self.parts, self.plans, self.temporary):
-            files.make_folder(folder, below=self.root.rpartition("/")[0])
+            files.make_folder(folder, below=below)

@@ -73,7 +73,7 @@ class ListQueues:
         found = []
         entries = files.listing(folder)
         for number, entry in enumerate(entries):
-            path = escape("/".join(entry.path.rsplit("/", 4)[-4:]))
+            path = escape(_last_names(entry.path))
             if entry.kind == files.FOLDER:
                 continue
             start = int(entry.name) if re.fullmatch(r"[0-9]{20}", entry.name) else -1
@@ -86,6 +86,15 @@ class ListQueues:
                 tally.add("queue-file-size", 1, path, entry.size, f"{entry.size} bytes instead of {self.file_size}")
             found.append((start, entry.size))
         return found
+
+
+def _last_names(path: str) -> str:
+    """``consumequeue/TOPIC/QUEUE/FILE``."""
+    last: list[str] = []
+    for _ in range(4):
+        last.insert(0, files.base(path))
+        path = files.parent(path)
+    return "/".join(last)
 
 
 def _is_queue_id(name: str) -> bool:

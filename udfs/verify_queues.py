@@ -79,7 +79,7 @@ class QueueFiles:
         return f"{self._told}/{position * self._size // self._file_size * self._file_size:020d}"
 
     def _reader(self, start: int) -> files.Reader:
-        return files.Reader(f"{self._folder}/{start:020d}")
+        return files.Reader(files.join(self._folder, f"{start:020d}"))
 
     def read(self, position: int, count: int) -> Int64s:
         """Slots as columns in the order of the dtype: zeros where there is no file."""

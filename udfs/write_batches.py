@@ -83,7 +83,7 @@ class WriteBatches:
         while len(image):
             if queue.writer is None:
                 target = files.join(self.stage.tree, _path(queue, self.file_size))
-                files.make_folder(target.rpartition("/")[0], below=self.stage.tree)
+                files.make_folder(files.parent(target), below=self.stage.tree)
                 queue.writer = files.Writer(self.stage.temporary, target)
             some = image[: units_per_file - queue.filled].view(np.uint8)
             queue.writer.append(some)
@@ -96,7 +96,7 @@ class WriteBatches:
     def _close(self, queue: _Queue, counts: dict[str, int]) -> Line:
         """Finish the open file; the next units go to the next one. Returns its line for the manifest."""
         assert queue.writer is not None
-        queue.writer.finish(self.file_size)
+        queue.writer.finish(self.stage.stored(self.file_size))
         relative, used = _path(queue, self.file_size), queue.filled * BATCH_UNIT_SIZE
         line = entry_line(relative, self.file_size, used, queue.digest.digest().hex())
         counts["files"] += 1

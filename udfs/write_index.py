@@ -60,7 +60,7 @@ class WriteIndex:
         made = files.join(self.stage.made, f"{plan.number}-{uuid.uuid4().hex}")
         size = ix.file_size(self.slots, self.items)
         at = ix.HEADER_SIZE + self.slots * ix.SLOT_SIZE + ix.ITEM_SIZE
-        with files.writing(self.stage.temporary, made) as writer:
+        with files.writing(self.stage.temporary, made, own=True) as writer:
             writer.append(header.to_bytes())
             for low in range(0, self.slots, _SLOT_BLOCK):
                 block = slots[low : low + _SLOT_BLOCK]
@@ -71,7 +71,7 @@ class WriteIndex:
                 writer.write_at(at, packed)
                 hasher.update(packed.data)
                 at += len(packed)
-            writer.finish(size)
+            writer.finish(self.stage.stored(size))
         return {
             "number": plan.number,
             "made": made,

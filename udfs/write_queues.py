@@ -31,7 +31,7 @@ def write_empty_files(stage: Stage, file_size: int, wanted: Iterable[tuple[str, 
     for name, queue_id, position in wanted:
         relative = queue_path(FOLDER, name, queue_id, position * UNIT_SIZE)
         with files.writing(stage.temporary, files.join(stage.tree, relative)) as writer:
-            writer.finish(file_size)
+            writer.finish(stage.stored(file_size))
         lines.append(entry_line(relative, file_size, 0, new_digest([]).digest().hex()))
     return json.dumps({"part": write_part(stage, FOLDER, lines), "files": len(lines), "units": 0, "bytes": 0})
 
@@ -68,14 +68,14 @@ class WriteQueues:
         start, used, image = file_units(self.file_size // UNIT_SIZE, file_number, rows)
         relative = queue_path(FOLDER, raw.decode(), queue_id, start)
         target = files.join(self.stage.tree, relative)
-        folder = target.rpartition("/")[0]
+        folder = files.parent(target)
         if folder not in folders:
             # An attempt that comes late finds no tree, and must not make one.
             files.make_folder(folder, below=self.stage.tree)
             folders.add(folder)
         with files.writing(self.stage.temporary, target) as writer:
             writer.append(image.view(np.uint8))
-            writer.finish(self.file_size)
+            writer.finish(self.stage.stored(self.file_size))
         counts["files"] += 1
         counts["units"] += rows.shape[1]
         counts["bytes"] += used

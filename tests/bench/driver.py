@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs import decisions, manifest, notices, output, run, scanning, writing
+from jobs import decisions, manifest, notices, output_local, run, scanning, writing
 from jobs.run import Build
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
@@ -41,9 +41,9 @@ WATCHED: list[tuple[Any, str, str]] = [
     (run, "make_checkpoint", "checkpoint"),
     (manifest, "write", "merge the manifest"),
     (run, "check_unchanged", "look at the segments again"),
-    (output, "publish", DISK[0]),
-    (output, "_sweep", "sweep the staging folder"),
-    (output, "_clear", DISK[1]),
+    (output_local, "publish", DISK[0]),
+    (output_local, "_sweep", "sweep the staging folder"),
+    (output_local, "_clear", DISK[1]),
 ]
 
 

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jobs import output
-from udfs import files
+from jobs import output_local, swap
+from udfs.files import entries, folders, local, reading, systems, uris, writer
 
 OPERATIONS: Final = frozenset({
     "open", "close", "stat", "lstat", "fstat", "statvfs", "listdir", "scandir", "mkdir", "rmdir", "unlink", "rename", "replace",
@@ -44,6 +44,8 @@ KINDS: Final = {
 }
 """Kinds of faults and the operations they can hit. ``full``: all from the n-th on; ``short``: half is read or written.
 ``interrupt``: SIGTERM behind the operation."""
+_TOUCHING: Final = (entries, folders, local, reading, systems, uris, writer, output_local, swap)
+"""Modules of the project that touch files."""
 Matches = Callable[[str, str], bool]
 
 
@@ -182,11 +184,11 @@ class _NoMapping:
 def faulty(fault: Fault, root: str, exchange: bool = True) -> Iterator[Fault]:
     """``fault`` hits what the project does below ``root``. Without ``exchange`` names cannot be swapped, as on NFS."""
     stand_ins: list[tuple[Any, str, Any]] = [
-        (module, "os", _Module(os, fault, root)) for module in (files, output, shutil, genericpath, posixpath)
+        (module, "os", _Module(os, fault, root)) for module in (*_TOUCHING, shutil, genericpath, posixpath)
     ]
-    stand_ins.append((files, "mmap", _NoMapping()))
-    stand_ins.append((output, "fcntl", _Module(fcntl, fault, root)))
-    stand_ins += [(module, "ctypes", _Ctypes(fault, root, exchange)) for module in (files, output)]
+    stand_ins.append((reading, "mmap", _NoMapping()))
+    stand_ins.append((output_local, "fcntl", _Module(fcntl, fault, root)))
+    stand_ins += [(module, "ctypes", _Ctypes(fault, root, exchange)) for module in (folders, output_local)]
     before = [getattr(module, name) for module, name, _ in stand_ins]
     for module, name, stand_in in stand_ins:
         setattr(module, name, stand_in)

@@ -11,6 +11,7 @@ import pytest
 
 from storage_format.errors import InputError
 from udfs import files
+from udfs.files import reading
 
 
 @pytest.fixture
@@ -167,7 +168,7 @@ def test_durable_and_free(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1 << 16])
 def test_lines(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_LINES_BYTES", size)
+    monkeypatch.setattr(reading, "_LINES_BYTES", size)
     path = tmp_path / "lines"
     for lines in ([], [b""], [b"one"], [b"one", b"", b"three of them", b"x"]):
         path.write_bytes(b"".join(line + b"\n" for line in lines))

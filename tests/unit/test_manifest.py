@@ -16,7 +16,8 @@ from tests.tools import spoil
 from tests.tools.local_engine import LocalEngine, local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, Message, random_log
-from udfs import files, judge, write_queues
+from udfs import judge, write_queues
+from udfs.files import reading
 
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 
@@ -96,7 +97,7 @@ def test_many_parts_are_merged_by_groups(tmp_path: Path, seed: int, monkeypatch:
     monkeypatch.setattr(write_queues, "LINES_MAX", 2)
     monkeypatch.setattr(judge, "WORDS_MAX", 2)
     monkeypatch.setattr(parts, "FAN_IN", 3)
-    monkeypatch.setattr(files, "_LINES_BYTES", 50)
+    monkeypatch.setattr(reading, "_LINES_BYTES", 50)
     assert built(store, tmp_path / "out", 0, LocalEngine(9, 4), on_damage="salvage", lmq=True) == expected
 
 

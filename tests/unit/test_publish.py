@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import output
+from jobs import output, output_local
 from storage_format.errors import InputError
 from udfs import files
 from udfs.stage import Stage
@@ -51,7 +51,7 @@ def test_into_nothing(tmp_path: Path, there: bool) -> None:
 def test_over_an_earlier_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool) -> None:
     """In one step where the system can swap names, in two where it cannot."""
     if not exchange:
-        monkeypatch.setattr(output, "_exchange", lambda one, other: False)  # noqa: ARG005
+        monkeypatch.setattr(output_local, "_exchange", lambda one, other: False)  # noqa: ARG005
     run(tmp_path / "out", "old")
     run(tmp_path / "out", "new", overwrite=True)
     assert published(tmp_path / "out") == "new"
@@ -61,7 +61,7 @@ def test_over_an_earlier_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 def test_what_is_half_removed_is_never_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run killed while it removes the earlier build, whose DIR is then moved away: the next one starts from nothing."""
     out = tmp_path / "out"
-    monkeypatch.setattr(output, "_exchange", lambda one, other: False)  # noqa: ARG005
+    monkeypatch.setattr(output_local, "_exchange", lambda one, other: False)  # noqa: ARG005
     run(out, "old")
 
     def half(root: str) -> None:
@@ -91,7 +91,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 
 def test_the_second_of_two_renames_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a swap the old tree is moved aside first: it comes back when the new one cannot take its place."""
-    monkeypatch.setattr(output, "_exchange", lambda one, other: False)  # noqa: ARG005
+    monkeypatch.setattr(output_local, "_exchange", lambda one, other: False)  # noqa: ARG005
     run(tmp_path / "out", "old")
     with pytest.raises(OSError), output.staging(str(tmp_path / "out")) as stage:  # noqa: PT011, PT012
         fill(stage, "new")

@@ -1,0 +1,227 @@
+"""Publish where no folder can be renamed: a folder for each build, and a small file written last that makes it the one.
+
+OUT/builds/BUILD/...               what a build wrote, as it lies in a store, with reindex.json
+OUT/published/NUMBER-BUILD.json    that BUILD is complete; the highest NUMBER counts, of equal ones the last BUILD by name
+OUT/work/BUILD/...                 what its tasks hand on while it runs; every minute it gets a new ``alive-NUMBER``
+
+A new name is all that publishing takes, and no store shows half of a new name for long: what has no whole content yet does not
+count. Two runs to one OUT never meet; the one that publishes last wins, unless it was told not to replace anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from jobs.layout import MANIFEST
+from storage_format.digest import new_digest
+from storage_format.errors import InputError
+from storage_format.names import escape
+from udfs import files
+from udfs.stage import Stage
+
+BUILDS, POINTERS, WORK = "builds", "published", "work"
+_ALIVE: Final = "alive-"
+_PIECE: Final = 4 << 20
+_NAMES: Final = frozenset({BUILDS, POINTERS, WORK})
+KEPT: Final = 2
+"""builds: the one that counts, and the one before, which somebody may still be fetching"""
+BEAT_SECONDS: Final = 60.0
+DEAD_NANOSECONDS: Final = 3600 * 10**9
+"""A run whose last sign of life is so much older than another's is taken for dead."""
+_BUILD: Final = re.compile(r"[0-9a-f]{32}")
+_POINTER: Final = re.compile(r"([0-9]{10})-([0-9a-f]{32})\.json")
+
+
+@dataclass(frozen=True, order=True)
+class Pointer:
+    """One published build. ``digest`` is its manifest's."""
+
+    number: int
+    build: str
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:010d}-{self.build}.json"
+
+
+def is_output(folder: str) -> bool:
+    """Whether builds were published there."""
+    return files.look(files.join(folder, POINTERS)).kind == files.FOLDER
+
+
+def pointers(out: str) -> list[Pointer]:
+    """What was published, the one that counts last. One that is being written does not count yet."""
+    folder = files.join(out, POINTERS)
+    if files.look(folder).kind != files.FOLDER:
+        return []
+    found = []
+    for entry in files.listing(folder):
+        matched = _POINTER.fullmatch(entry.name)
+        if matched and entry.kind == files.FILE:
+            with contextlib.suppress(ValueError, KeyError, TypeError, FileNotFoundError):
+                digest = str(json.loads(files.read_bytes(entry.path))["manifest"])
+                found.append(Pointer(int(matched[1]), matched[2], digest))
+    return sorted(found)
+
+
+def build_folder(out: str, build: str) -> str:
+    return files.join(out, BUILDS, build)
+
+
+def check_place(out: str, overwrite: bool) -> str:
+    """OUT as it is. Raises InputError when it may not be written."""
+    shown, kind = escape(out), files.look(out).kind
+    if not files.base(out):
+        raise InputError(f"{shown}: is a whole bucket or root folder: name a folder of its own")
+    if kind not in (files.FOLDER, files.ABSENT):
+        raise InputError(f"{shown}: is not a folder: name another")
+    if kind == files.FOLDER:
+        foreign = sorted(set(files.names(out)) - _NAMES)
+        if foreign:
+            raise InputError(f"{shown}: holds {escape(foreign[0])}, which no build writes: name an empty folder")
+        if pointers(out) and not overwrite:
+            raise InputError(f"{shown}: holds a build: name another folder, or give --overwrite")
+    elif files.is_flat(out) and files.look(_bucket(out)).kind == files.ABSENT:
+        raise InputError(f"{escape(_bucket(out))}: is not there: make the bucket first")
+    return out
+
+
+def _bucket(path: str) -> str:
+    while files.base(path):
+        path = files.parent(path)
+    return path
+
+
+class _Alive:
+    """Says again and again that a run goes on."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage, self._end = stage, threading.Event()
+        self._thread = threading.Thread(target=self._run, name="alive", daemon=True)
+        self._count = 0
+
+    def beat(self) -> None:
+        """A new one before the old one goes: at no moment there is none."""
+        files.write_bytes(self._stage.temporary, files.join(self._stage.root, f"{_ALIVE}{self._count + 1}"), [b"alive\n"])
+        files.remove_tree(files.join(self._stage.root, f"{_ALIVE}{self._count}"))
+        self._count += 1
+
+    def _run(self) -> None:
+        while not self._end.wait(BEAT_SECONDS):
+            # The next one may get through.
+            with contextlib.suppress(OSError):
+                self.beat()
+
+    def __enter__(self) -> _Alive:
+        files.make_folder(self._stage.temporary)
+        self.beat()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+
+def last_beat(work: str) -> int:
+    """When a run said last that it goes on, by the store's clock in nanoseconds; 0 for never."""
+    if files.look(work).kind != files.FOLDER:
+        return 0
+    beats = [entry.modified for entry in files.listing(work) if entry.kind == files.FILE and entry.name.startswith(_ALIVE)]
+    return max(beats, default=0)
+
+
+def _present(folder: str) -> set[str]:
+    """The builds that have something in ``folder``."""
+    if files.look(folder).kind != files.FOLDER:
+        return set()
+    return {name for name in files.names(folder) if _BUILD.fullmatch(name)}
+
+
+def sweep(out: str, own: str) -> None:
+    """Remove builds that no pointer leads to and whose runs are dead, and published ones but for the last few.
+
+    Clocks are the store's own: other runs' signs of life are compared with that of this one, ``own``.
+    """
+    _forget(out, pointers(out))
+    now = last_beat(files.join(out, WORK, own))
+    for build in (_present(files.join(out, BUILDS)) | _present(files.join(out, WORK))) - {own}:
+        work = files.join(out, WORK, build)
+        if now - last_beat(work) < DEAD_NANOSECONDS:
+            continue
+        # Without its sign of life a run that was only asleep publishes no more.
+        files.remove_tree(work)
+        if build not in {pointer.build for pointer in pointers(out)}:
+            files.remove_tree(build_folder(out, build))
+
+
+def _forget(out: str, published: list[Pointer]) -> None:
+    for pointer in published[:-KEPT]:
+        # First the file that leads to it: a reader meets a whole build or none.
+        files.remove_tree(files.join(out, POINTERS, pointer.name))
+        files.remove_tree(build_folder(out, pointer.build))
+
+
+@contextlib.contextmanager
+def staging(target: str, trim: bool) -> Iterator[Stage]:
+    """A build of this run's own; it is removed unless it was published."""
+    build = uuid.uuid4().hex
+    stage = Stage(files.join(target, WORK, build), build_folder(target, build), trim)
+    try:
+        with _Alive(stage):
+            for folder in (files.parent(stage.build), files.join(target, POINTERS)):
+                files.make_folder(folder)
+            stage.make()
+            # What cannot be swept now, the next run sweeps.
+            with contextlib.suppress(OSError):
+                sweep(target, build)
+            yield stage
+    finally:
+        try:
+            with contextlib.suppress(OSError):
+                if build not in {pointer.build for pointer in pointers(target)}:
+                    files.remove_tree(stage.build)
+        finally:
+            files.remove_tree(stage.root)
+
+
+def publish(stage: Stage, target: str, overwrite: bool) -> None:
+    """Write the small file. Raises InputError when somebody else published meanwhile, or took this run for dead."""
+    check_place(target, overwrite)
+    if not last_beat(stage.root):
+        raise InputError(f"{escape(target)}: another run took this one for dead and removed its files: run it again")
+    digest = digest_of(files.join(stage.build, MANIFEST))
+    before = pointers(target)
+    pointer = Pointer(before[-1].number + 1 if before else 1, files.base(stage.build), digest)
+    text = json.dumps({"build": pointer.build, "manifest": digest}).encode()
+    files.write_bytes(stage.temporary, files.join(target, POINTERS, pointer.name), [text, b"\n"])
+    with contextlib.suppress(OSError):
+        _forget(target, [*before, pointer])
+
+
+def digest_of(path: str) -> str:
+    """The digest of a whole file, of which little is held."""
+    hasher = new_digest()
+    with files.Reader(path) as reader:
+        size = reader.size()
+        for at in range(0, size, _PIECE):
+            hasher.update(reader.read(at, min(_PIECE, size - at)))
+    return hasher.digest().hex()
+
+
+def identity(folder: str) -> str | None:
+    """The build whose folder it is, or else the one that counts in an output."""
+    with contextlib.suppress(OSError, InputError):
+        if files.base(files.parent(folder)) == BUILDS and _BUILD.fullmatch(files.base(folder)):
+            return files.base(folder)
+        found = pointers(folder)
+        return found[-1].build if found else None
+    return None

@@ -1,0 +1,48 @@
+"""A store behind a URI of its own for each test; the servers are started once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tools.hdfs_server import hdfs_server
+from tests.tools.s3_server import s3_server
+from udfs import files
+
+Place = Callable[[], str]
+"""A folder of one's own, as a URI; nothing is there yet."""
+
+
+@pytest.fixture(scope="session")
+def bucket() -> Iterator[str]:
+    with s3_server() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with hdfs_server(tmp_path_factory.mktemp("hdfs")) as found:
+        yield found
+
+
+@pytest.fixture
+def s3_place(bucket: str) -> str:
+    return files.join(bucket, uuid.uuid4().hex)
+
+
+@pytest.fixture
+def hdfs_place(hdfs: str) -> str:
+    return files.join(hdfs, uuid.uuid4().hex)
+
+
+@pytest.fixture
+def local_place(tmp_path: Path) -> str:
+    return str(tmp_path / "place")
+
+
+@pytest.fixture
+def file_place(tmp_path: Path) -> str:
+    return (tmp_path / "place").as_uri()

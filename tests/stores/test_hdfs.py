@@ -1,0 +1,33 @@
+"""webhdfs:// against a real HDFS: the contract of all stores, and a whole build. hdfs:// says what it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs.build import build
+from tests.golden.stores import GoldenStore
+from tests.stores.contract import FilesContract
+from tests.stores.whole import build_through_spark
+
+
+class TestWebHdfs(FilesContract):
+    @pytest.fixture
+    def place(self, hdfs_place: str) -> str:
+        return hdfs_place
+
+
+def test_from_hdfs_to_hdfs_through_spark(golden_store: Callable[[str], GoldenStore], hdfs_place: str, tmp_path: Path) -> None:
+    build_through_spark(golden_store("transactions-delay"), hdfs_place, tmp_path)
+
+
+def test_without_hadoops_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("HADOOP_HOME", "ARROW_LIBHDFS_DIR", "CLASSPATH"):
+        monkeypatch.delenv(name, raising=False)
+    assert build(["hdfs://nobody:secret@localhost:9/store", "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert "webhdfs://" in said
+    assert len(said.splitlines()) == 1
+    assert "secret" not in said

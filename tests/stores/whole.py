@@ -1,0 +1,58 @@
+"""A whole build from a store behind a URI to another, through the command line and real Spark, and back on a disk by fetch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from jobs import output_builds
+from jobs.fetch import fetch
+from tests.fault.disk import tree
+from tests.golden.stores import GoldenStore
+from tests.tools.local_engine import local_build
+from tests.tools.upload import upload
+from udfs import files
+
+
+def entries_of(manifest: bytes) -> dict[str, Any]:
+    """A manifest without where files lie: that is another's at each attempt."""
+    found: dict[str, Any] = json.loads(manifest)
+    for entry in found["files"]:
+        entry.pop("at", None)
+    return found
+
+
+def published(out: str) -> str:
+    """The folder of the build that counts."""
+    return output_builds.build_folder(out, output_builds.pointers(out)[-1].build)
+
+
+def build_through_spark(golden: GoldenStore, place: str, tmp_path: Path, *words: str) -> None:
+    """STORE and --out below ``place``: what is fetched equals a local build of the same store, byte for byte."""
+    store, out = files.join(place, "store"), files.join(place, "out")
+    upload(golden.path / "commitlog", files.join(store, "commitlog"), files.join(place, "aside"))
+    sizes = [word for name, size in golden.sizes().items() for word in (f"--{name.replace('_', '-')}", str(size))]
+    run = subprocess.run(
+        [sys.executable, "-m", "jobs.cli", "build", store, "--out", out, *sizes, "--master", "local[2]", "--json", *words],
+        capture_output=True, text=True, timeout=180, check=False, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr[-2000:]
+    local, more = tmp_path / "local", dict[str, Any](golden.sizes())
+    expected = local_build(golden.path, local, **more)
+    told = json.loads(run.stdout)
+    assert {name: told[name] for name in ("records", "units", "items", "files")} == {
+        name: getattr(expected, name) for name in ("records", "units", "items", "files")
+    }
+    assert files.names(files.join(out, "work")) == []
+    target = tmp_path / "target"
+    target.mkdir()
+    assert fetch([out, "--to", str(target)]) == 0
+    (target / "lock").unlink()
+    truth = tree(local)
+    assert truth is not None
+    manifest = truth.pop("reindex.json")
+    assert tree(target) == truth
+    assert entries_of(files.read_bytes(files.join(published(out), "reindex.json"))) == entries_of(manifest)

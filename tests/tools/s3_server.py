@@ -1,0 +1,47 @@
+"""An S3 server on loopback (moto's), and the environment that leads to it. Programs of their own reach it, too."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import urllib.request
+from collections.abc import Iterator
+
+from moto.server import ThreadedMotoServer
+
+BUCKET = "logs"
+
+
+def environment(port: int) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test-secret",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+@contextlib.contextmanager
+def s3_server() -> Iterator[str]:
+    """``s3://BUCKET`` on a server of its own; the environment of this process leads to it meanwhile."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    wanted = environment(port)
+    before = {name: os.environ.get(name) for name in (*wanted, "AWS_ENDPOINT_URL_S3")}
+    os.environ.update(wanted)
+    os.environ.pop("AWS_ENDPOINT_URL_S3", None)
+    try:
+        with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/{BUCKET}", method="PUT")):
+            pass
+        # Systems are kept by URI: a server after this one has another port.
+        yield f"s3://{BUCKET}?endpoint_override=127.0.0.1%3A{port}&scheme=http&region=us-east-1"
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        server.stop()

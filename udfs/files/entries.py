@@ -1,0 +1,82 @@
+"""What stands at a path, and what lies in a folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from udfs.files.systems import System, resolve
+from udfs.files.uris import join
+
+if TYPE_CHECKING:
+    from pyarrow import fs as pafs
+
+FILE, FOLDER, OTHER, ABSENT = "file", "folder", "other", "absent"
+_KINDS: Final = {"File": FILE, "Directory": FOLDER, "NotFound": ABSENT, "Unknown": OTHER}
+"""by the name of ``pyarrow.fs.FileType``"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file or folder: size in bytes, modification time in nanoseconds since 1970."""
+
+    name: str
+    path: str
+    kind: str
+    size: int
+    modified: int
+
+
+def _entry(info: pafs.FileInfo, path: str) -> Entry:
+    return Entry(info.base_name, path, _KINDS[info.type.name], info.size or 0, info.mtime_ns or 0)
+
+
+def _local_entry(path: str) -> Entry:
+    """What stands at the end of all links."""
+    name = os.path.basename(path)
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return Entry(name, path, ABSENT, 0, 0)
+        raise
+    if stat.S_ISREG(found.st_mode):
+        return Entry(name, path, FILE, found.st_size, found.st_mtime_ns)
+    return Entry(name, path, FOLDER if stat.S_ISDIR(found.st_mode) else OTHER, 0, found.st_mtime_ns)
+
+
+def look(path: str) -> Entry:
+    """What stands at ``path``."""
+    system, inner = resolve(path)
+    return _local_entry(path) if system is None else _entry(system.fs.get_file_info(inner), path)
+
+
+def modified(path: str) -> int:
+    """When a file was last written, by the clock of where it lies: nanoseconds since 1970, 0 when there is none."""
+    entry = look(path)
+    return entry.modified if entry.kind == FILE else 0
+
+
+def _infos(system: System, inner: str) -> list[pafs.FileInfo]:
+    from pyarrow import fs as pafs
+
+    # In a bucket a folder with nothing in it is not there.
+    found = system.fs.get_file_info(pafs.FileSelector(inner, allow_not_found=system.flat))
+    return [info for info in found if info.base_name]
+
+
+def listing(folder: str) -> list[Entry]:
+    """The entries of a folder by name."""
+    system, inner = resolve(folder)
+    if system is None:
+        return [_local_entry(join(folder, name)) for name in sorted(os.listdir(inner))]
+    return sorted((_entry(info, join(folder, info.base_name)) for info in _infos(system, inner)), key=lambda e: e.name)
+
+
+def names(folder: str) -> list[str]:
+    """The names of a folder's entries, in no order: nothing is asked of each of them."""
+    system, inner = resolve(folder)
+    return os.listdir(inner) if system is None else [info.base_name for info in _infos(system, inner)]

@@ -1,0 +1,121 @@
+"""Make, remove, rename and secure: what is done to folders and files as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import shutil
+from typing import Final
+
+from udfs.files.entries import ABSENT, FOLDER, look
+from udfs.files.systems import System, no_rename, resolve
+
+_REMOVE_ATTEMPTS: Final = 3
+
+
+def make_folder(path: str, below: str = "") -> None:
+    """A folder and those it lies in, but for ``below`` and what that lies in: FileNotFoundError when ``below`` is not there.
+
+    Elsewhere than on local disks ``below`` is not asked for, and a bucket has no folders to make.
+    """
+    system, inner = resolve(path)
+    if system is not None:
+        if not system.flat:
+            system.fs.create_dir(inner, recursive=True)
+        return
+    base = os.path.abspath(below) if below else os.path.sep
+    missing = []
+    while inner != base and not os.path.isdir(inner):
+        missing.append(inner)
+        inner = os.path.dirname(inner)
+    for folder in reversed(missing):
+        # Another task may make the same one.
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder or file; nothing happens when there is none. Symbolic links are not followed. Raises nothing."""
+    system, inner = resolve(path)
+    if system is not None:
+        # What cannot be asked raises OSError, and what another is removing at the same time, too.
+        with contextlib.suppress(OSError):
+            kind = look(path).kind
+            if kind == FOLDER:
+                system.fs.delete_dir(inner)
+            elif kind != ABSENT:
+                system.fs.delete_file(inner)
+        return
+    for _ in range(_REMOVE_ATTEMPTS):
+        if os.path.isdir(inner) and not os.path.islink(inner):
+            shutil.rmtree(inner, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                os.unlink(inner)
+        if not os.path.lexists(inner):
+            return
+
+
+def rename(source: str, target: str) -> None:
+    """Rename within one file system; a file at ``target`` is replaced as a whole. In a bucket that is a copy: avoid it."""
+    system, inner = resolve(source)
+    if system is None:
+        os.replace(inner, os.path.abspath(target))
+    else:
+        replace(system, inner, resolve(target)[1])
+
+
+def replace(system: System, source: str, target: str) -> None:
+    """Rename a file of ``system``. HDFS renames onto no other file, and by its web interface says nothing then."""
+    try:
+        system.fs.move(source, target)
+        if system.flat or system.fs.get_file_info(source).type.name == "NotFound":
+            return
+    except OSError as error:
+        if system.fs.get_file_info(target).type.name == "NotFound":
+            _copy(system, source, target, error)
+            return
+    # Two attempts of a task write the same bytes: whichever comes last may take the place.
+    system.fs.delete_file(target)
+    system.fs.move(source, target)
+
+
+def _copy(system: System, source: str, target: str, error: OSError) -> None:
+    """Some mounts of object stores rename no file. Raises ``error``, of the renaming, where no copy can be made either."""
+    try:
+        system.fs.copy_file(source, target)
+    except (OSError, NotImplementedError):
+        raise error from None
+    system.fs.delete_file(source)
+
+
+def sync(folder: str) -> None:
+    """Make all that was written on the file system of ``folder`` durable (local file systems only)."""
+    system, inner = resolve(folder)
+    if system is not None:
+        return
+    handle = os.open(inner, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # It tells of every write that failed in the background, of all files of the run.
+        syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+        if syncfs is None:
+            os.sync()
+        elif syncfs(handle) != 0:
+            code = ctypes.get_errno()
+            if code in (errno.ENOSYS, errno.ENOTSUP):
+                os.sync()
+                return
+            raise OSError(code, os.strerror(code), inner)
+    finally:
+        os.close(handle)
+
+
+def free_bytes(folder: str) -> int | None:
+    """Free bytes on the file system of ``folder``; None where that cannot be known."""
+    if no_rename(folder):
+        return None
+    inner = os.path.abspath(folder)
+    found = os.statvfs(inner)
+    return found.f_bavail * found.f_frsize

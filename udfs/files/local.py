@@ -1,0 +1,26 @@
+"""What only local files have."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from storage_format.errors import InputError
+from storage_format.names import escape
+from udfs.files.systems import naming
+
+
+def open_regular(path: str) -> int:
+    """A handle to read a file. Raises InputError for what is none: opening a FIFO may wait for ever, a device never end."""
+    # Twice: opening a device can do things by itself, and what was looked at may be another by now.
+    regular = stat.S_ISREG(os.stat(path).st_mode)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC) if regular else -1
+    try:
+        with naming(path):
+            if regular and stat.S_ISREG(os.fstat(handle).st_mode):
+                return handle
+        raise InputError(f"{escape(path)}: is no regular file: give a file")
+    except BaseException:
+        if handle >= 0:
+            os.close(handle)
+        raise

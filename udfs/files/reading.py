@@ -1,0 +1,125 @@
+"""Read ranges of files: local ones by the system's own calls, mapped where that can be."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from storage_format.errors import InputError
+from storage_format.names import escape
+from udfs.files.local import open_regular
+from udfs.files.parts import PART_BYTES, read_parts
+from udfs.files.systems import naming, resolve
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_MADV_POPULATE_READ: Final = 22
+"""Linux 5.14 and later; Python has no name for it."""
+_LINES_BYTES: Final = 64 << 10
+
+
+class Reader:
+    """Reads ranges of one file into arrays that the caller owns."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        system, inner = resolve(path)
+        self._file = None if system is None else system.fs.open_input_file(inner)
+        self._handle = open_regular(inner) if system is None else -1
+        self._parts = system is not None and system.flat
+        """whether several requests at once pay"""
+
+    def read_into(self, at: int, out: npt.NDArray[np.uint8]) -> None:
+        """Fill ``out`` from byte ``at`` on. Raises InputError when the file ends before."""
+        self._fill(at, out.data)
+
+    def _fill(self, at: int, view: memoryview) -> None:
+        while len(view):
+            got = self._read_some(at, view)
+            if not got:
+                raise InputError(f"{escape(self.path)}: ends at byte {at}, shorter than when the run began: input changed")
+            view = view[got:]
+            at += got
+
+    def _read_some(self, at: int, view: memoryview) -> int:
+        if self._file is not None:
+            if self._parts and len(view) > PART_BYTES:
+                return read_parts(self._file, at, view)
+            self._file.seek(at)
+            return int(self._file.readinto(view))
+        with naming(self.path):
+            return os.preadv(self._handle, [view], at)
+
+    def view(self, at: int, count: int) -> npt.NDArray[np.uint8] | None:
+        """Bytes from ``at`` on, mapped instead of copied; None where that cannot be: then they are read.
+
+        The pages are asked for at once, so that a file that has become shorter, or a bad disk, is an error here and not a
+        signal that kills the process.
+        """
+        if self._handle < 0 or count <= 0:
+            return None
+        low = at - at % mmap.ALLOCATIONGRANULARITY
+        try:
+            # A private mapping, never written to: arrays that may not be written are another type to compiled loops.
+            mapped = mmap.mmap(self._handle, at + count - low, access=mmap.ACCESS_COPY, offset=low)
+            mapped.madvise(_MADV_POPULATE_READ)
+        except (OSError, ValueError):
+            return None
+        import numpy as np
+
+        return np.frombuffer(mapped, np.uint8)[at - low :]
+
+    def size(self) -> int:
+        if self._file is not None:
+            return int(self._file.size())
+        with naming(self.path):
+            return os.fstat(self._handle).st_size
+
+    def next_data(self, at: int) -> int:
+        """The first byte from ``at`` on that may not be zero: behind a hole, where there are any; at most the size."""
+        size = self.size()
+        if self._handle < 0 or at >= size:
+            return min(at, size)
+        try:
+            return min(os.lseek(self._handle, at, os.SEEK_DATA), size)
+        except OSError as error:
+            # ENXIO: a hole up to the end. A file system that cannot tell has no holes.
+            return size if error.errno == errno.ENXIO else at
+
+    def read(self, at: int, count: int) -> bytes:
+        out = bytearray(count)
+        self._fill(at, memoryview(out))
+        return bytes(out)
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._file is not None:
+            self._file.close()
+        else:
+            with naming(self.path):
+                os.close(self._handle)
+
+
+def read_bytes(path: str) -> bytes:
+    """A whole small file, as long as it is when it is opened."""
+    with Reader(path) as reader:
+        return reader.read(0, reader.size())
+
+
+def lines(path: str) -> Iterator[bytes]:
+    """The lines of a text file that ends with one, without their ends; little of it is held at once."""
+    with Reader(path) as reader:
+        at, size, rest = 0, reader.size(), b""
+        while at < size:
+            piece = reader.read(at, min(_LINES_BYTES, size - at))
+            at += len(piece)
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from whole

@@ -1,0 +1,110 @@
+"""Send a file to a store behind a URI so that nobody ever sees half of it.
+
+pyarrow's streams put what they have in its place when they are closed, or only forgotten: after a failure, too. So a file is
+either sent under a name that nobody looks at and renamed (HDFS), or held here and handed over in one call (buckets), or sent
+under a name of this attempt alone and removed again (large files in buckets).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import tempfile
+import uuid
+from typing import IO, Any, Final, Protocol
+
+from udfs.files.folders import replace
+from udfs.files.systems import System
+
+HELD_BYTES: Final = 32 << 20
+"""More of a file than this is held on the local disk."""
+_FLUSH_BYTES: Final = 64 << 20
+"""pyarrow sends in the background: waiting for it now and then bounds what it holds."""
+_ZEROS: Final = bytes(1 << 20)
+
+
+class Sending(Protocol):
+    """One file on its way."""
+
+    def write(self, view: memoryview) -> None: ...
+    def zeros(self, count: int) -> None: ...
+    def finish(self) -> None: ...
+    def abandon(self) -> None: ...
+
+
+def open_sending(system: System, temporary_folder: str, target: str, own: bool) -> Sending:
+    """``own``: no other attempt writes ``target``."""
+    if not system.flat:
+        return Streamed(system, f"{temporary_folder.rstrip('/')}/{uuid.uuid4().hex}", target)
+    return Streamed(system, target, target) if own else Held(system, target)
+
+
+class Streamed:
+    """Sent at once, under ``name``; renamed to ``target`` at the end when that is another."""
+
+    def __init__(self, system: System, name: str, target: str) -> None:
+        self._system, self._name, self._target = system, name, target
+        self._stream = system.fs.open_output_stream(name)
+        self._since = 0
+
+    def write(self, view: memoryview) -> None:
+        self._stream.write(view)
+        self._since += len(view)
+        if self._since >= _FLUSH_BYTES:
+            self._stream.flush()
+            self._since = 0
+
+    def zeros(self, count: int) -> None:
+        for low in range(0, count, len(_ZEROS)):
+            self.write(memoryview(_ZEROS)[: count - low])
+
+    def finish(self) -> None:
+        self._stream.close()
+        if self._name != self._target:
+            replace(self._system, self._name, self._target)
+
+    def abandon(self) -> None:
+        # Python's errors of fsspec's streams are of any kind.
+        with contextlib.suppress(Exception):
+            self._stream.close()
+        with contextlib.suppress(Exception):
+            self._system.fs.delete_file(self._name)
+
+
+class Held:
+    """Held until it is whole, and then given away in a single call: nothing that fails before can put it in its place."""
+
+    def __init__(self, system: System, target: str) -> None:
+        self._system, self._target = system, target
+        self._held = bytearray()
+        self._spooled: IO[bytes] | None = None
+
+    def write(self, view: memoryview) -> None:
+        if self._spooled is None and len(self._held) + len(view) > HELD_BYTES:
+            self._spooled = tempfile.TemporaryFile(prefix="rmq-reindex-")  # noqa: SIM115  it lives as long as this
+            self._spooled.write(self._held)
+            self._held = bytearray()
+        if self._spooled is not None:
+            self._spooled.write(view)
+        else:
+            self._held += view
+
+    def zeros(self, count: int) -> None:
+        for low in range(0, count, len(_ZEROS)):
+            self.write(memoryview(_ZEROS)[: count - low])
+
+    def finish(self) -> None:
+        data: Any = self._held
+        if self._spooled is not None:
+            self._spooled.flush()
+            data = mmap.mmap(self._spooled.fileno(), 0, access=mmap.ACCESS_READ)
+        stream = self._system.fs.open_output_stream(self._target)
+        stream.write(data)
+        stream.close()
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._held = bytearray()
+        if self._spooled is not None:
+            self._spooled.close()
+            self._spooled = None

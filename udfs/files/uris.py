@@ -1,0 +1,135 @@
+"""Paths and URIs as text: what they name, put together and taken apart. Nothing is opened here.
+
+In a URI names are percent-encoded and options stand behind ``?``; a plain path is taken as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+from storage_format.errors import InputError
+from storage_format.names import escape
+
+SCHEMES: Final = ("s3", "gs", "abfss", "abfs", "hdfs", "webhdfs", "swebhdfs", "file")
+_HDFS: Final = ("hdfs", "webhdfs", "swebhdfs")
+_SAME: Final = {"webhdfs": "hdfs", "swebhdfs": "hdfs", "abfs": "abfss"}
+"""other schemes of the same store"""
+_DBFS: Final = re.compile(r"dbfs:/+")
+
+
+class Uri(NamedTuple):
+    """``authority`` is as it was given: it may hold a password. ``segments`` are decoded."""
+
+    scheme: str
+    authority: str
+    segments: tuple[str, ...]
+    query: str
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is a URI."""
+    return "://" in path
+
+
+def plain(path: str) -> str:
+    """``dbfs:/X`` as the folder where Databricks mounts it; anything else as it is."""
+    found = _DBFS.match(path)
+    if not found:
+        return path
+    rest = path[found.end() :]
+    return f"/{rest}" if rest == "Volumes" or rest.startswith("Volumes/") else f"/dbfs/{rest}"
+
+
+def split(uri: str) -> Uri:
+    """A URI in its parts. Raises InputError for what is none of those known, or leads out of its folder."""
+    shown = escape(uri)
+    try:
+        found = urlsplit(uri)
+    except ValueError:
+        raise InputError(f"{shown}: is no URI") from None
+    if found.scheme not in SCHEMES:
+        raise InputError(f"{shown}: is a URI of an unknown kind: take {', '.join(f'{name}://' for name in SCHEMES)}, or a path")
+    if found.fragment or uri.endswith("#"):
+        raise InputError(f"{shown}: has a # in it: write it as %23")
+    if not found.netloc and found.scheme != "file":
+        raise InputError(f"{shown}: names no {'host' if found.scheme in _HDFS else 'bucket'}")
+    host, colon, port = found.netloc.rpartition("@")[2].rpartition(":")
+    if colon and not port.isdigit() and "]" not in port and host:
+        raise InputError(
+            f"{shown}: has {escape(found.scheme)}://HOST:PORT with a port that is no number: write / in a password as %2F"
+        )
+    segments = tuple(unquote(part) for part in found.path.split("/") if part)
+    if any(part in (".", "..") or "/" in part or "\0" in part for part in segments):
+        raise InputError(f"{shown}: has . or .. or an encoded / in it: name the place itself")
+    return Uri(found.scheme, found.netloc, segments, found.query)
+
+
+def _cut(uri: str) -> tuple[str, str]:
+    """A URI before its options, and these with their ``?``."""
+    head, mark, query = uri.partition("?")
+    return head, mark + query
+
+
+def join(folder: str, *names: str) -> str:
+    """A path below ``folder``; ``names`` are validated components, or several of them with slashes between."""
+    if "://" not in folder:
+        return "/".join([folder.rstrip("/"), *names])
+    head, query = _cut(folder)
+    return "/".join([head.rstrip("/"), *(quote(name, safe="/") for name in names)]) + query
+
+
+def beside(path: str, ending: str) -> str:
+    """The path of a neighbour, whose name goes on with ``ending``."""
+    head, query = _cut(path) if is_remote(path) else (path, "")
+    return f"{head}{ending}{query}"
+
+
+def parent(path: str) -> str:
+    """The folder that something lies in; of what lies in none, itself."""
+    if not is_remote(path):
+        return path.rstrip("/").rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+    head, query = _cut(path)
+    scheme, _, rest = head.partition("://")
+    above, slash, _ = rest.rstrip("/").rpartition("/")
+    return f"{scheme}://{above}{query}" if slash else path
+
+
+def base(path: str) -> str:
+    """The last name of a path, decoded."""
+    if not is_remote(path):
+        return path.rstrip("/").rpartition("/")[2]
+    _, _, rest = _cut(path)[0].partition("://")
+    _, slash, name = rest.rstrip("/").rpartition("/")
+    return unquote(name) if slash else ""
+
+
+def absolute(path: str) -> str:
+    """The same place whatever the working folder: executors have some of their own."""
+    return path if is_remote(path) else os.path.abspath(path)
+
+
+def canonical(path: str) -> tuple[str, ...]:
+    """What tells whether two paths are the same place, or one lies in the other: equal beginnings.
+
+    Options, credentials and ports do not count: rather one place taken for another than the other way round.
+    """
+    if is_remote(path):
+        uri = split(path)
+        if uri.scheme != "file":
+            # abfss://container@account has no password there.
+            host = uri.authority if uri.scheme in ("abfss", "abfs") else uri.authority.rpartition("@")[2]
+            if uri.scheme in _HDFS:
+                host = re.sub(r":\d+$", "", host)
+            return (_SAME.get(uri.scheme, uri.scheme), host.lower(), *uri.segments)
+        path = "/" + "/".join(uri.segments)
+    return ("", *(part for part in os.path.realpath(path).split("/") if part))
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two places are the same, or one lies in the other."""
+    a, b = canonical(one), canonical(other)
+    shorter = min(len(a), len(b))
+    return a[:shorter] == b[:shorter]
