@@ -17,6 +17,7 @@ from jobs.settings import (
     parse_time,
     parse_window,
 )
+from jobs.watch_options import add_watch_options, watch_environment
 from storage_format.errors import InputError, UsageError
 from storage_format.names import escape
 from storage_format.topics import batch_topics
@@ -106,6 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--master", metavar="URL", help="Spark master, when there is no session yet (local[*])")
     add("--dry-run", action="store_true", help="say what would be read and written, and do nothing")
     add("--json", action="store_true", help="the summary on stdout as one JSON object")
+    add_watch_options(parser)
     return parser
 
 
@@ -132,6 +134,7 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
             values.pop("commitlogs", None)
     if topics is not None:
         values["batch_topics"] = read_batch_topics(topics)
+    values |= watch_environment()
     values |= {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     values.setdefault("store", "")
     return values

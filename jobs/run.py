@@ -132,13 +132,14 @@ class Build:
                         check_unchanged(log, settings.roots)
                         raise
                     check_unchanged(log, settings.roots)
-                    tree = output.identity(stage.tree)
-                    try:
-                        output.publish(stage, target, settings.overwrite)
-                    finally:
-                        # An interrupt may come behind the rename, before anything else is done.
-                        self.published = tree is not None and output.identity(target) == tree
-                    output.settle(target)
+                    with self.reporter.step("publish"):
+                        tree = output.identity(stage.tree)
+                        try:
+                            output.publish(stage, target, settings.overwrite)
+                        finally:
+                            # An interrupt may come behind the rename, before anything else is done.
+                            self.published = tree is not None and output.identity(target) == tree
+                        output.settle(target)
                 finally:
                     self.summary.seconds["build"] = time.monotonic() - opened
 
@@ -149,18 +150,21 @@ class Build:
         scan.first(log.segments, size, settings.until_offset)
         chain = scan.settle(log.segments)
         notices.unmarked_batches(settings, chain.accepted, summary)
-        accepted, order = decisions.decide(scan, settings, log.segments, chain, summary)
+        with self.reporter.step("decide"):
+            accepted, order = decisions.decide(scan, settings, log.segments, chain, summary)
         notices.broker_cuts(settings, log.segments, chain.holes, summary)
         self._count(accepted, log)
         plans = plan_index_files(accepted, settings.index_items)
         check_free(settings, scan_settings(settings), log, stage, accepted, plans, order.extra_units)
-        with self.reporter.stage("write", "buckets and IndexFiles", *self._to_write(scan, plans)):
+        with self.reporter.stage("write", "buckets and IndexFiles", *self._to_write(scan, plans)) as shown:
             written = writing.write_both(scan, settings, accepted, order, plans)
+            shown.count(units=written.units, items=sum(word["items"] for word in written.index))
         summary.units = written.units
         summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX
         more = [drafting.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
-        self._finish(stage, log, scan, accepted, plans, written, until, more)
+        with self.reporter.step("finish"):
+            self._finish(stage, log, scan, accepted, plans, written, until, more)
         if summary.lost:
             summary.exit = 3
 

@@ -55,6 +55,11 @@ class BuildSettings:
     json: bool = False
     protected: tuple[str, ...] = ()
     """more folders that DIR must lie apart from"""
+    progress: str = "lines"
+    log_format: str = "text"
+    metrics: str = ""
+    store_name: str = ""
+    """what the store is called in logs and metrics"""
 
     @property
     def roots(self) -> tuple[str, ...]:
