@@ -11,7 +11,8 @@ from jobs import output
 from jobs.build_options import parse_settings
 from jobs.failures import Interrupts, outcome
 from jobs.segments import list_segments
-from jobs.summary import WARNING_LINES_MAX, Summary
+from jobs.summary import Summary
+from jobs.watching import Watch
 
 if TYPE_CHECKING:
     from jobs.run import Build
@@ -22,11 +23,13 @@ _UNPUBLISHED = ": nothing was published"
 def build(arguments: Sequence[str]) -> int:
     """One build; returns the exit status."""
     summary, text = Summary(), ""
+    watch = Watch("build", arguments)
     interrupts = Interrupts()
     job: Build | None = None
     try:
         settings = parse_settings(arguments)
         with interrupts:
+            watch.begun(settings, (*settings.inputs, settings.out))
             # A wrong path is told before a JVM is started.
             output.check_places(list(settings.inputs), settings.out, settings.overwrite)
             log = list_segments(settings.roots, settings.segment_size)
@@ -36,13 +39,13 @@ def build(arguments: Sequence[str]) -> int:
                 # numba alone takes a second, and the session starts meanwhile.
                 from jobs.daemon import daemon_ahead
                 from jobs.engine import SparkEngines
-                from jobs.progress import Reporter
                 from jobs.run import Build
 
-                with daemon_ahead(), Reporter() as reporter:
-                    job = Build(settings, reporter, SparkEngines(settings.master))
+                with daemon_ahead(), watch.reporter() as reporter:
+                    job = Build(settings, reporter, SparkEngines(settings.master, watch.observer()))
                     summary = job.summary
                     job.run(log)
+                    watch.compare(summary)
         text = "" if settings.dry_run else summary.to_text()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
         summary.exit, summary.error = outcome(error, interrupts, "input or output", _UNPUBLISHED)
@@ -50,12 +53,7 @@ def build(arguments: Sequence[str]) -> int:
         # What went wrong after the rename takes nothing back.
         summary.warnings.append(f"published all the same: {summary.error.removesuffix(_UNPUBLISHED)}")
         summary.exit, summary.error = 3 if summary.lost else 0, None
-    for warning in summary.warnings[:WARNING_LINES_MAX]:
-        print(f"warning: {warning}", file=sys.stderr)
-    if len(summary.warnings) > WARNING_LINES_MAX:
-        print(f"warning: {len(summary.warnings) - WARNING_LINES_MAX} more, see the summary", file=sys.stderr)
-    if summary.error:
-        print(f"error: {summary.error}", file=sys.stderr)
+    watch.ended(summary, lines=True, published=job is not None and job.published)
     if "--json" in arguments:
         print(summary.to_json())
     elif text and not summary.error:

@@ -17,6 +17,7 @@ from jobs.settings import (
     parse_time,
     parse_window,
 )
+from jobs.watch_options import add_watch_options, watch_environment
 from storage_format.errors import InputError, UsageError
 from storage_format.names import escape
 from storage_format.topics import batch_topics
@@ -110,6 +111,7 @@ def build_parser() -> argparse.ArgumentParser:
     stores.add_argument(
         "--keep-zeros", action="store_true", help="store files behind a URI with the zeros at their end, which fetch restores"
     )
+    add_watch_options(parser)
     return parser
 
 
@@ -136,6 +138,7 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
             values.pop("commitlogs", None)
     if topics is not None:
         values["batch_topics"] = read_batch_topics(topics)
+    values |= watch_environment()
     values |= {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     values.setdefault("store", "")
     return values

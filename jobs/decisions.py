@@ -77,8 +77,7 @@ def decide(
     _report(summary, holes, lost, torn)
     if holes and stop:
         summary.warnings.append(f"built up to offset {holes[0].offset}; what follows is left out")
-    summary.decisions += verdict.told.decisions
-    summary.warnings += verdict.told.warnings
+    summary.take_order(verdict.told)
     if lost.first and settings.on_damage == "fail":
         raise RefusedError(
             f"segment {lost.first[0].segment}: damage at offset {lost.first[0].offset}: {lost.first[0].reason}"

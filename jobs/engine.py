@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +13,9 @@ from pyspark.sql import functions as F
 from jobs import session
 from udfs import schemas, worker
 from udfs.worker import Batches
+
+if TYPE_CHECKING:
+    from jobs.observing import Observer
 
 
 class Engine(Protocol):
@@ -40,10 +43,10 @@ class Engine(Protocol):
 
 
 class SparkEngine:
-    """DataFrames only, so that it runs wherever DataFrames do."""
+    """DataFrames only, so that it runs wherever DataFrames do. ``observer``: Spark counts along."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+    def __init__(self, spark: SparkSession, observer: Observer | None = None) -> None:
+        self._spark, self._observer = spark, observer
         self._frames: list[DataFrame] = []
         self.cores = session.cores(spark)
         self._partitions = 1
@@ -64,7 +67,8 @@ class SparkEngine:
         with contextlib.suppress(NotImplementedError):
             frame = frame.persist(StorageLevel.DISK_ONLY)
         self._frames.append(frame)
-        rows = frame.filter(F.col("kind") == schemas.SUMMARY).select("data").collect()
+        summaries = frame.filter(F.col("kind") == schemas.SUMMARY).select("data")
+        rows = self._observer.scan(summaries).collect() if self._observer else summaries.collect()
         return [bytes(row.data) for row in rows]
 
     def _rows(self, kind: int, left_out: list[int]) -> DataFrame:
@@ -84,11 +88,15 @@ class SparkEngine:
         if before is not None:
             rows = rows.mapInArrow(lambda batches: worker.run(before, batches), schemas.ROWS_DDL)
         rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "place")
-        words = rows.mapInArrow(lambda batches: worker.run(reducer, batches), schemas.RESULT_DDL).collect()
-        return [str(word.data) for word in words]
+        words = rows.mapInArrow(lambda batches: worker.run(reducer, batches), schemas.RESULT_DDL)
+        return self._said(words, kind in (schemas.UNITS, schemas.BATCHES))
 
     def numbers(self, function: Batches, count: int) -> list[str]:
-        return [str(word.data) for word in self._over(function, count, schemas.RESULT_DDL).collect()]
+        return self._said(self._over(function, count, schemas.RESULT_DDL), True)
+
+    def _said(self, words: DataFrame, of_files: bool) -> list[str]:
+        rows = self._observer.write(words).collect() if self._observer and of_files else words.collect()
+        return [str(row.data) for row in rows]
 
     def forget(self) -> None:
         for frame in self._frames:
@@ -99,13 +107,13 @@ class SparkEngine:
 class SparkEngines:
     """Opens the engine of a run, and closes what it opened."""
 
-    def __init__(self, master: str) -> None:
-        self._master = master
+    def __init__(self, master: str, observer: Observer | None = None) -> None:
+        self._master, self._observer = master, observer
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[Engine]:
         spark, own = session.get_session(self._master)
-        engine = SparkEngine(spark)
+        engine = SparkEngine(spark, self._observer)
         try:
             with session.run_settings(spark):
                 try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -92,7 +92,7 @@ class Build:
         self.engines = engines
         self.reporter = reporter
         self.summary = Summary()
-        self._tree: tuple[int, int] | None = None
+        self._tree: Hashable | None = None
         self._target = ""
 
     @property
@@ -138,9 +138,10 @@ class Build:
                         check_unchanged(log, settings.roots)
                         raise
                     check_unchanged(log, settings.roots)
-                    self._tree, self._target = output.identity(stage.tree), target
-                    output.publish(stage, target, settings.overwrite)
-                    output.settle(target)
+                    with self.reporter.step("publish"):
+                        self._tree, self._target = output.identity(stage.tree), target
+                        output.publish(stage, target, settings.overwrite)
+                        output.settle(target)
                 finally:
                     self.summary.seconds["build"] = time.monotonic() - opened
 
@@ -151,18 +152,21 @@ class Build:
         scan.first(log.segments, size, settings.until_offset)
         chain = scan.settle(log.segments)
         notices.unmarked_batches(settings, chain.accepted, summary)
-        accepted, order = decisions.decide(scan, settings, log.segments, chain, summary)
+        with self.reporter.step("decide"):
+            accepted, order = decisions.decide(scan, settings, log.segments, chain, summary)
         notices.broker_cuts(settings, log.segments, chain.holes, summary)
         self._count(accepted, log)
         plans = plan_index_files(accepted, settings.index_items)
         check_free(settings, scan_settings(settings), log, stage, accepted, plans, order.extra_units)
-        with self.reporter.stage("write", "buckets and IndexFiles", *self._to_write(scan, plans)):
+        with self.reporter.stage("write", "buckets and IndexFiles", *self._to_write(scan, plans)) as shown:
             written = writing.write_both(scan, settings, accepted, order, plans)
+            shown.count(units=written.units, items=sum(word["items"] for word in written.index))
         summary.units = written.units
         summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX
         more = [drafting.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
-        self._finish(stage, log, scan, accepted, plans, written, until, more)
+        with self.reporter.step("finish"):
+            self._finish(stage, log, scan, accepted, plans, written, until, more)
         if summary.lost:
             summary.exit = 3
 

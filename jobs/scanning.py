@@ -49,10 +49,17 @@ class Scan:
             return len(done), sum(done)
 
         name = "scan" if self.rounds == 1 else f"scan again ({self.rounds})"
-        with self.reporter.stage(name, "ranges", len(specs), sum(size.values()), probe):
-            for data in self.engine.scan(task, tasks):
-                summary = RangeSummary.from_json(data.decode())
-                self.summaries[summary.number] = summary
+        with self.reporter.stage(name, "ranges", len(specs), sum(size.values()), probe) as stage:
+            found = [RangeSummary.from_json(data.decode()) for data in self.engine.scan(task, tasks)]
+            self.summaries.update({summary.number: summary for summary in found})
+            stage.count(
+                ranges=len(found),
+                bytes=sum(s.high - s.low for s in found),
+                records=sum(s.records for s in found),
+                units=sum(s.units + s.batch_units for s in found),
+                items=sum(s.items for s in found),
+                damaged=sum(len(s.holes) for s in found),
+            )
 
     def first(self, segments: list[Segment], range_size: int, until: int) -> None:
         """Scan everything below ``until`` for the first time."""

@@ -57,6 +57,11 @@ class BuildSettings:
     """more folders that DIR must lie apart from"""
     keep_zeros: bool = False
     """in object stores files have their full size, too; else they end with their last byte used"""
+    progress: str = "lines"
+    log_format: str = "text"
+    metrics: str = ""
+    store_name: str = ""
+    """what the store is called in logs and metrics"""
 
     @property
     def roots(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,10 @@ class Summary:
     warnings: list[str] = field(default_factory=list)
     error: str | None = None
 
+    def __post_init__(self) -> None:
+        self.about: dict[str, tuple[str, dict[str, Any]]] = {}
+        """what a warning tells of: damage or decision, and its entry; no part of the JSON object"""
+
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
 
@@ -45,9 +49,36 @@ class Summary:
 
     def add_damage(self, segment: str, offset: int, length: int, reason: str, *, lost: bool = True) -> None:
         """One damaged place, with its warning; ``lost`` False for a torn tail, which every crash leaves."""
-        self.damage.append({"segment": segment, "offset": offset, "length": length, "reason": reason})
+        entry = {"segment": segment, "offset": offset, "length": length, "reason": reason}
+        self.damage.append(entry)
         what = "damage" if lost else "cut"
-        self.warnings.append(f"{what}: segment {segment}, offset {offset}, {length} bytes: {reason}")
+        self._tell(f"{what}: segment {segment}, offset {offset}, {length} bytes: {reason}", "damage", entry)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def _tell(self, text: str, event: str, entry: dict[str, Any]) -> None:
+        self.warnings.append(text)
+        if len(self.about) < WARNING_LINES_MAX:
+            self.about[text] = (event, entry)
+
+    def take_order(self, told: Summary) -> None:
+        """The decisions that another summary tells of, with its warnings."""
+        self.decisions += told.decisions
+        self.warnings += told.warnings
+        self.about |= told.about
+
+    def events(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """(event, text, entry) of the first warnings, and how many more there are."""
+        for text in self.warnings[:WARNING_LINES_MAX]:
+            event, entry = self.about.get(text, ("warning", {}))
+            yield event, text, entry
+        if len(self.warnings) > WARNING_LINES_MAX:
+            yield "warning", f"{len(self.warnings) - WARNING_LINES_MAX} more, see the summary", {}
+
+    def counts(self) -> dict[str, int]:
+        """How many entries the lists have."""
+        return {"damaged_places": len(self.damage), "decisions": len(self.decisions), "warnings": len(self.warnings)}
 
     def add_decisions(self, decisions: Iterable[tuple[str, str, int, int, int]]) -> None:
         """What was done to queues' order, as (kind, topic, queue id, queue offset, units), each with its warning."""
@@ -65,10 +96,11 @@ class Summary:
 
     def add_decision(self, kind: str, topic: str, queue: int, offset: int, count: int) -> None:
         """One thing done to a queue's order, with its warning."""
-        self.decisions.append({"kind": kind, "topic": escape(topic), "queue": queue, "offset": offset, "count": count})
+        entry = {"kind": kind, "topic": escape(topic), "queue": queue, "offset": offset, "count": count}
+        self.decisions.append(entry)
         bare = kind.removeprefix("more ")
         told = _DECISIONS.get(bare, bare) + (", more of them" if bare != kind else "")
-        self.warnings.append(f"queue {escape(topic)}/{queue}: {told}: offset {offset}, units {count}")
+        self._tell(f"queue {escape(topic)}/{queue}: {told}: offset {offset}, units {count}", "decision", entry)
 
     def to_text(self) -> str:
         """What a person reads at the end of a run that published."""

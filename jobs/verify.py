@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from jobs.failures import Interrupts, outcome
 from jobs.verify_options import parse_verify
 from jobs.verify_summary import VerifySummary
+from jobs.watching import Watch
 from jobs.whole_file import write_whole
 
 
 def verify(arguments: Sequence[str]) -> int:
     """One verify; returns the exit status: 0 clean, 4 differences, 1 an error, 2 wrong usage."""
     summary, interrupts = VerifySummary(), Interrupts()
+    watch = Watch("verify", arguments)
     try:
         settings = parse_verify(arguments)
         with interrupts:
+            watch.begun(settings.build, settings.stores)
             # A wrong path is told before a JVM is started.
             logs = settings.logs()
             from jobs.session import starting
@@ -24,11 +27,10 @@ def verify(arguments: Sequence[str]) -> int:
             with starting(settings.build.master):
                 from jobs.daemon import daemon_ahead
                 from jobs.engine import SparkEngines
-                from jobs.progress import Reporter
                 from jobs.verify_against import Against
                 from jobs.verify_run import Verify
 
-                with daemon_ahead(), Reporter() as reporter:
+                with daemon_ahead(), watch.reporter() as reporter:
                     engines = SparkEngines(settings.build.master)
                     job = Against(settings, reporter, engines) if settings.against else Verify(settings, reporter, engines)
                     summary = job.summary
@@ -37,8 +39,7 @@ def verify(arguments: Sequence[str]) -> int:
                         write_whole(settings.report, summary.to_json() + "\n")
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
         summary.exit, summary.error = outcome(error, interrupts, "input")
-    if summary.error:
-        print(f"error: {summary.error}", file=sys.stderr)
+    watch.ended(summary)
     if "--json" in arguments:
         print(summary.to_json())
     elif not summary.error:

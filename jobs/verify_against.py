@@ -49,9 +49,9 @@ class Against:
             self.summary.seconds["session"] = time.monotonic() - begin
             opened = time.monotonic()
             for part, compare in (("log", self._logs), ("consumequeue", self._queues), ("index", self._index)):
-                begin = time.monotonic()
-                compare(engine, stage, logs)
-                self.summary.seconds[part] = time.monotonic() - begin
+                with self.reporter.step(f"compare {part}") as step:
+                    compare(engine, stage, logs)
+                    self.summary.seconds[part] = step.seconds
                 self.reporter.line(f"compare: {part}: done after {self.summary.seconds[part]:.1f} s")
             self.summary.seconds["verify"] = time.monotonic() - opened
             for log, store in zip(logs, (self.a, self.b), strict=True):

@@ -10,6 +10,7 @@ from jobs.build_options import build_parser, merged
 from jobs.options import Parser, wide_help
 from jobs.settings import BuildSettings
 from jobs.verify_settings import SIZES, VerifySettings, parse_only
+from jobs.watch_options import add_watch_options
 from storage_format.errors import UsageError
 
 _OF_BUILD: Final = frozenset({
@@ -38,6 +39,7 @@ def verify_parser() -> argparse.ArgumentParser:
     for action in build_parser()._actions:
         if action.dest in _OF_BUILD:
             parser._add_action(action)
+    add_watch_options(parser)
     return parser
 
 

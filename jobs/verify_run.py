@@ -118,11 +118,10 @@ class Verify:
             self._judge_checkpoint(log, accepted, index)
 
     def _part(self, name: str, compare: Callable[[], Any]) -> Any:
-        with self._timed(name):
-            begin = time.monotonic()
+        with self._timed(name), self.reporter.step(f"compare {name}") as step:
             self.reporter.line(f"compare: {name}")
             result = compare()
-            self.reporter.line(f"compare: {name}: done after {time.monotonic() - begin:.1f} s")
+            self.reporter.line(f"compare: {name}: done after {step.seconds:.1f} s")
             return result
 
     def _scan_settings(self) -> ScanSettings:

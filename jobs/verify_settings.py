@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,24 +40,31 @@ class VerifySettings:
             raise UsageError("--work: name a folder that all executors share: the run keeps index items there for a while")
         for option, place in (("--report", self.report), ("--work", self.work)):
             if place:
-                self._check_apart(option, place)
+                check_apart(option, place, self.stores)
         return self
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """all folders that are only read"""
+        return (*self.build.inputs, *([self.against] if self.against else []))
 
     def logs(self) -> list[Commitlog]:
         """The log of the store and, with --against, of the other. Raises InputError for what is none."""
-        stores = [os.path.abspath(store) for store in (self.build.store, self.against) if store]
+        stores = [files.absolute(store) for store in (self.build.store, self.against) if store]
         for store in stores:
             if files.look(store).kind != files.FOLDER:
                 raise InputError(f"{escape(store)}: is not a folder: name a store")
         roots = [self.build.roots, *((files.join(store, "commitlog"),) for store in stores[1:])]
         return [list_segments(root, self.build.segment_size) for root in roots]
 
-    def _check_apart(self, option: str, place: str) -> None:
-        real = files.canonical(place)
-        for store in (*self.build.inputs, *([self.against] if self.against else [])):
-            root = files.canonical(store)
-            if real[: len(root)] == root:
-                raise InputError(f"{option} {escape(place)}: lies inside {escape(store)}, where nothing is written")
+
+def check_apart(option: str, place: str, stores: Iterable[str]) -> None:
+    """Raises InputError for a place inside of a store."""
+    real = files.canonical(place)
+    for store in stores:
+        root = files.canonical(store)
+        if real[: len(root)] == root:
+            raise InputError(f"{option} {escape(place)}: lies inside {escape(store)}, where nothing is written")
 
 
 def at_its_place(build: BuildSettings) -> BuildSettings:

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import json
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -60,6 +61,22 @@ class VerifySummary:
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
+
+    def warn(self, text: str) -> None:
+        self.notes.append(text)
+
+    def events(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """(event, text, entry) of each kind of difference, and of each note."""
+        for finding in self.findings:
+            first = finding["examples"][0]["where"] if finding["examples"] else None
+            entry = {"kind": finding["kind"], "part": finding["part"], "count": finding["count"], "first": first}
+            yield "difference", f"{finding['kind']}: {finding['count']}: {finding['text']}", entry
+        for note in self.notes:
+            yield "note", note, {}
+
+    def counts(self) -> dict[str, int]:
+        """How many differences and damaged places there are."""
+        return {"differences": sum(finding["count"] for finding in self.findings), "damaged_places": len(self.damage)}
 
     def take(self, tally: Tally, build: BuildSettings) -> None:
         """The findings of a tally, by part and kind, and what mends them."""

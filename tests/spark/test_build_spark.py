@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from pyspark.logger import SPARK_LOG_SCHEMA
 from pyspark.sql import SparkSession
 
 from jobs.cli import main
 from jobs.engine import SparkEngines
+from jobs.observing import Observer
 from jobs.settings import BuildSettings
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore, read_files
@@ -17,7 +22,7 @@ from tests.golden.test_build import assert_is_rebuilt
 from tests.reference.build import reference_build
 from tests.tools import spoil
 from tests.tools.compare import SMALL, compare, project_settings
-from tests.tools.local_engine import local_build, run_build
+from tests.tools.local_engine import QuietReporter, local_build, run_build
 from tests.tools.make_log import FEATURES, random_log
 
 Stores = Callable[[str], GoldenStore]
@@ -47,10 +52,17 @@ def test_a_damaged_and_disordered_log(policy: str, order: str, seed: int, spark:
         spoil.garbage(store, record, seed)
     settings = {**SMALL, "on_damage": policy, "queue_order": order, "lmq": True}
     words = BuildSettings(store=str(store), out=str(out), range_size=3000, **project_settings(settings))
+    observer, reporter = Observer(), QuietReporter()
     with guarded(store, out):
-        summary = run_build(words, SparkEngines(""))
+        summary = run_build(words, SparkEngines("", observer), reporter)
     assert compare(summary, out, reference_build(store, **settings)) == []
     assert summary.exit == 3
+    assert observer.differences(reporter.counts) == [], "what Spark counted is what the summaries say"
+    assert observer.counts["write"] == {"units": summary.units, "items": summary.items}
+    assert observer.counts["scan"]["records"] >= summary.records > 0
+    reporter.counts["scan"]["records"] += 1
+    (told,) = observer.differences(reporter.counts)
+    assert told.startswith("scan: Spark saw records ")
 
 
 def test_no_segments(spark: SparkSession, tmp_path: Path) -> None:
@@ -64,14 +76,25 @@ def test_no_segments(spark: SparkSession, tmp_path: Path) -> None:
 def test_the_command_line_takes_the_active_session(
     golden_store: Stores, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
-    """As in a notebook, or under spark-submit: the session is used and not stopped; an error in a task is one line."""
+    """As in a notebook, or under spark-submit: the session is used and not stopped; an error in a task is one line.
+
+    All that can be watched is: each line on stderr is JSON, and the figures agree.
+    """
     store = golden_store("trimmed-head")
     sizes = [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
     out = tmp_path / "out"
-    assert main(["build", str(store.path), "--out", str(out), *sizes, "--queue-order", "broker", "--checkpoint", "broker"]) == 0
+    watched = ["--log-format", "json", "--progress", "json", "--metrics", str(tmp_path / "m.prom"), "--store-name", "trimmed"]
+    capfd.readouterr()
+    words = ["--queue-order", "broker", "--checkpoint", "broker", "--json", *watched]
+    assert main(["build", str(store.path), "--out", str(out), *sizes, *words]) == 0
+    printed = capfd.readouterr()
     assert_is_rebuilt(out, store)
     assert spark.range(3).count() == 3
-    capfd.readouterr()
+    assert_is_watched(json.loads(printed.out), [json.loads(line) for line in printed.err.splitlines()], tmp_path / "m.prom")
+    (tmp_path / "log.json").write_text(printed.err)
+    log = spark.read.schema(SPARK_LOG_SCHEMA).json(str(tmp_path / "log.json"))
+    (ended,) = log.where("context.event = 'run-ended'").select("level", "context").collect()
+    assert (ended.level, ended.context["exit"]) == ("INFO", "0"), "as the README has it read"
     assert main(["build", str(store.path), "--out", str(out), *sizes]) == 1
     error = capfd.readouterr().err.splitlines()
     assert [line for line in error if line.startswith("error: ")] == [
@@ -80,3 +103,28 @@ def test_the_command_line_takes_the_active_session(
     assert_is_rebuilt(out, store)
     assert main(["build", str(store.path), "--out", str(out), *sizes, "--overwrite", "--only", "index"]) == 0
     assert sorted(path.name for path in out.iterdir()) == ["index", "reindex.json"]
+
+
+def assert_is_watched(summary: dict[str, Any], lines: list[dict[str, Any]], metrics: Path) -> None:
+    """The same figures in the summary, the log's last line, the stages and the file of metrics; no warning about them."""
+    assert not any("Spark" in text for text in summary["warnings"])
+    stages = [line for line in lines if "stage" in line]
+    log = [line["context"] for line in lines if "context" in line]
+    assert len(stages) + len(log) == len(lines)
+    assert [(line["stage"], line["done"]) for line in stages if line["state"] == "done"] == [
+        (line["stage"], line["total"]) for line in stages if line["done"] and line["state"] == "done"
+    ]
+    assert [c["stage"] for c in log if c["event"] == "stage-ended"] == ["scan", "decide", "write", "finish", "publish"]
+    (scanned,) = (c for c in log if c["event"] == "stage-ended" and c["stage"] == "scan")
+    assert (scanned["records"], scanned["bytes"]) == (summary["records"], summary["bytes"])
+    assert [c["event"] for c in log][-2:] == ["published", "run-ended"]
+    samples = {
+        (sample.name.removeprefix("rmq_reindex_"), sample.labels.get("kind") or sample.labels.get("stage")): sample.value
+        for family in text_string_to_metric_families(metrics.read_text())
+        for sample in family.samples
+    }
+    assert samples["exit_status", None] == log[-1]["exit"] == summary["exit"]
+    for name, key in (("records", "records"), ("consumequeue_units", "units"), ("index_items", "items")):
+        assert samples[name, None] == log[-1][key] == summary[key]
+    assert samples["files", "index"] == summary["files"]["index"]
+    assert samples["stage_seconds", "build"] == summary["seconds"]["build"] >= samples["stage_seconds", "scan"] > 0

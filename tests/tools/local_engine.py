@@ -77,8 +77,8 @@ class LocalEngine:
 class QuietReporter(Reporter):
     """Says nothing."""
 
-    def line(self, text: str) -> None:
-        pass
+    def __init__(self) -> None:
+        super().__init__([])
 
 
 Engines = Callable[[], contextlib.AbstractContextManager[Engine]]
@@ -99,9 +99,9 @@ def single(engine: Engine) -> Engines:
     return engines
 
 
-def run_build(settings: BuildSettings, engines: Engines) -> Summary:
+def run_build(settings: BuildSettings, engines: Engines, reporter: Reporter | None = None) -> Summary:
     """A whole build on whatever engine ``engines`` opens."""
-    job = Build(settings, QuietReporter(), engines)
+    job = Build(settings, reporter or QuietReporter(), engines)
     try:
         job.run()
     except ReindexError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_wrong_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert line.startswith("error: ")
     summary = json.loads(printed.out)
     assert (summary["exit"], summary["error"]) == (2, line.removeprefix("error: "))
-    assert list(summary) == list(vars(Summary()))
+    assert list(summary) == [field.name for field in dataclasses.fields(Summary)]
 
 
 @pytest.mark.parametrize("words", [[], ["frobnicate"], ["--frobnicate"], ["build\nx"]])

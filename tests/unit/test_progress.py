@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from jobs import progress
+from jobs import progress, progress_shown
 from jobs.progress import Reporter
+from jobs.progress_shown import usual
 from jobs.summary import Summary
 
 
@@ -20,7 +21,7 @@ def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_stage_begins_and_ends_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with Reporter() as reporter, reporter.stage("scan", "ranges", 3, 5_000_000, lambda: (0, 0)):
+    with Reporter([usual()]) as reporter, reporter.stage("scan", "ranges", 3, 5_000_000, lambda: (0, 0)):
         pass
     printed = capsys.readouterr()
     first, last = printed.err.splitlines()
@@ -30,7 +31,11 @@ def test_a_stage_begins_and_ends_with_a_line(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_stage_that_fails_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(OSError, match="gone"), Reporter() as reporter, reporter.stage("write", "files", 2, 0, lambda: (0, 0)):
+    with (
+        pytest.raises(OSError, match="gone"),
+        Reporter([usual()]) as reporter,
+        reporter.stage("write", "files", 2, 0, lambda: (0, 0)),
+    ):
         raise OSError("gone")
     first, last = capsys.readouterr().err.splitlines()
     assert first == "write: 2 files"
@@ -40,7 +45,7 @@ def test_a_stage_that_fails_says_so(capsys: pytest.CaptureFixture[str]) -> None:
 def test_lines_between_say_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A probe that cannot look just now is asked again; the time left follows from the bytes done."""
     monkeypatch.setattr(progress, "INTERVAL", 0.01)
-    monkeypatch.setattr(progress, "LINE_INTERVAL", 0.03)
+    monkeypatch.setattr(progress_shown, "LINE_INTERVAL", 0.03)
     asked: list[int] = []
 
     def probe() -> tuple[int, int]:
@@ -49,7 +54,7 @@ def test_lines_between_say_how_far_it_is(capsys: pytest.CaptureFixture[str], mon
             raise FileNotFoundError("not yet")
         return 1, 4_000_000
 
-    with Reporter() as reporter, reporter.stage("scan", "ranges", 4, 16_000_000, probe):
+    with Reporter([usual()]) as reporter, reporter.stage("scan", "ranges", 4, 16_000_000, probe):
         end = time.monotonic() + 5
         while len(asked) < 12 and time.monotonic() < end:
             time.sleep(0.01)
@@ -60,7 +65,7 @@ def test_lines_between_say_how_far_it_is(capsys: pytest.CaptureFixture[str], mon
 
 
 def test_no_escape_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    with Reporter() as reporter:
+    with Reporter([usual()]) as reporter:
         reporter.line("[bold]a topic named like markup[/bold]")
     assert capsys.readouterr().err == "[bold]a topic named like markup[/bold]\n"
 

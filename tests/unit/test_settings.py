@@ -103,5 +103,6 @@ def test_what_decides_the_bytes_is_in_the_manifest() -> None:
     told = BuildSettings("store", "out").for_manifest()
     fields = {field.name for field in dataclasses.fields(BuildSettings)}
     elsewhere = {"store", "out", "commitlogs", "overwrite", "range_size", "master", "dry_run", "json", "protected"}
+    elsewhere |= {"progress", "log_format", "metrics", "store_name"}
     assert set(told) == fields - elsewhere
     assert (told["until_offset"], told["until_time"]) == (None, None)

@@ -1,0 +1,83 @@
+"""Figures of the last run as a text file that Prometheus' node_exporter (or any scraper of files) collects."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+from prometheus_client.parser import text_string_to_metric_families
+
+PREFIX: Final = "rmq_reindex_"
+_SUCCESS: Final = "last_success_timestamp_seconds"
+
+
+class Figures(Protocol):
+    """What the summaries of build and verify share."""
+
+    exit: int
+    version: str
+    seconds: dict[str, float]
+    bytes: int
+    records: int
+    units: int
+    items: int
+    files: dict[str, int]
+
+
+def write_metrics(
+    path: str, labels: Mapping[str, str], summary: Figures, seconds: Mapping[str, float], counts: Mapping[str, int]
+) -> None:
+    """Replace ``path``, whole or not at all. ``seconds`` by stage and ``counts`` by name go beside those of the summary.
+
+    The time of the last run that ended well outlives runs that do not. Raises OSError.
+    """
+    registry, now = CollectorRegistry(), time.time()
+    gauges: dict[str, Gauge] = {}
+
+    def gauge(name: str, text: str, value: float, **more: str) -> None:
+        known = gauges.get(name)
+        if known is None:
+            known = gauges[name] = Gauge(PREFIX + name, text, [*labels, *more], registry=registry)
+        known.labels(*labels.values(), *more.values()).set(value)
+
+    gauge("info", "Version of the last run.", 1, version=summary.version)
+    gauge("exit_status", "Exit status of the last run.", summary.exit)
+    gauge("last_run_timestamp_seconds", "When the last run ended.", now)
+    gauge(_SUCCESS, "When a run last ended with status 0; 0: never.", now if summary.exit == 0 else _last_success(path, labels))
+    for stage, took in {**seconds, **summary.seconds}.items():
+        gauge("stage_seconds", "Seconds that the last run spent, by stage.", took, stage=stage)
+    gauge("commitlog_bytes", "Bytes of the commitlog that were read.", summary.bytes)
+    gauge("records", "Records in them.", summary.records)
+    gauge("consumequeue_units", "Units of ConsumeQueues that were written or compared.", summary.units)
+    gauge("index_items", "Items of IndexFiles that were written or compared.", summary.items)
+    for kind, number in summary.files.items():
+        gauge("files", "Files that were written or compared, by kind.", number, kind=kind)
+    for name, number in counts.items():
+        gauge(name, _TEXTS[name], number)
+    write_to_textfile(path, registry)
+
+
+_TEXTS: Final = {
+    "damaged_places": "Damaged places of the commitlog, a torn tail included.",
+    "decisions": "What was done to the order of queues.",
+    "warnings": "Warnings of the last run.",
+    "differences": "Differences that the last verify found.",
+}
+
+
+def _last_success(path: str, labels: Mapping[str, str]) -> float:
+    """What the file that stands there says; 0 where there is none, or it is of something else."""
+    if not os.path.isfile(path):
+        return 0.0
+    try:
+        with open(path, encoding="utf-8") as file:
+            for family in text_string_to_metric_families(file.read(1 << 20)):
+                for sample in family.samples:
+                    if sample.name == PREFIX + _SUCCESS and sample.labels == dict(labels):
+                        return float(sample.value)
+    except (OSError, ValueError, KeyError, IndexError):
+        pass
+    return 0.0

@@ -1,0 +1,46 @@
+"""Options of how a run is watched, of build and verify alike; each has a variable of the environment beside it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from storage_format.errors import UsageError
+
+PROGRESS: Final = ("lines", "json")
+LOG_FORMATS: Final = ("text", "json")
+_CHOICES: Final = {"progress": PROGRESS, "log_format": LOG_FORMATS, "metrics": (), "store_name": ()}
+
+
+def add_watch_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("watching a run", "also as RMQ_REINDEX_PROGRESS, _LOG_FORMAT, _METRICS, _STORE_NAME")
+    add = group.add_argument
+    add("--progress", choices=PROGRESS, help="on stderr: lines, a bar on a terminal; or JSON for schedulers (lines)")
+    add("--log-format", choices=LOG_FORMATS, help="of messages on stderr; json takes the place of progress lines, too (text)")
+    add("--metrics", metavar="FILE", help="write figures of this run to FILE, as Prometheus' node_exporter collects them")
+    add("--store-name", metavar="NAME", help="what the store is called in logs and metrics (STORE)")
+
+
+def variable(name: str) -> str:
+    return f"RMQ_REINDEX_{name.upper()}"
+
+
+def watch_environment() -> dict[str, str]:
+    """What the environment says, by names of settings. Raises UsageError."""
+    found = {name: os.environ[variable(name)] for name in _CHOICES if os.environ.get(variable(name))}
+    for name, value in found.items():
+        if _CHOICES[name] and value not in _CHOICES[name]:
+            raise UsageError(f"{variable(name)} {value!a}: take {' or '.join(_CHOICES[name])}")
+    return found
+
+
+def wants_json_log(arguments: Sequence[str]) -> bool:
+    """Whether the words ask for it: also those that no parser takes, since their error is to be logged as well."""
+    asked = os.environ.get(variable("log_format"))
+    for word, after in zip(arguments, [*arguments, ""][1:], strict=True):
+        name, equals, value = word.partition("=")
+        if name == "--log-format":
+            asked = value if equals else after
+    return asked == "json"

@@ -1,0 +1,258 @@
+"""Watching a run: progress and messages as JSON, figures for Prometheus; whatever is watched, the run goes on as it does."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from jobs import progress, progress_json
+from jobs.build_options import parse_settings
+from jobs.cli import main
+from jobs.observing import Observer
+from jobs.progress import Reporter
+from jobs.progress_json import JsonLines
+from jobs.run import Build
+from jobs.settings import BuildSettings
+from jobs.summary import Summary
+from jobs.verify_summary import VerifySummary
+from jobs.watching import Watch
+from storage_format.differences import Tally
+from storage_format.errors import UsageError
+from tests.tools import spoil
+from tests.tools.compare import SMALL, project_settings
+from tests.tools.local_engine import LocalEngine, single
+from tests.tools.make_log import FEATURES, random_log
+
+HOSTILE = 'or"ders\\\n# HELP x\x1b[31m'
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    """Each line as JSON; a hostile name never gets as far as a raw control character."""
+    assert text.isascii()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def samples(path: Path) -> dict[tuple[str, str], float]:
+    """{(name without prefix, label that only this metric has): value}"""
+    return {
+        (s.name.removeprefix("rmq_reindex_"), s.labels.get("stage") or s.labels.get("kind") or ""): s.value
+        for family in text_string_to_metric_families(path.read_text())
+        for s in family.samples
+    }
+
+
+def watched(settings: BuildSettings, *words: str) -> Summary:
+    """A build in this process, watched as the command line has it watched."""
+    watch = Watch("build", words)
+    watch.begun(settings, (*settings.inputs, settings.out))
+    with watch.reporter() as reporter:
+        job = Build(settings, reporter, single(LocalEngine()))
+        job.run()
+    watch.ended(job.summary, lines=True, published=job.published)
+    return job.summary
+
+
+def test_stages_for_schedulers(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.01)
+    monkeypatch.setattr(progress_json, "LINE_INTERVAL", 0.03)
+    with Reporter([JsonLines()]) as reporter:
+        with reporter.stage("scan", "ranges", 4, 16_000_000, lambda: (1, 4_000_000)):
+            time.sleep(0.3)
+        with contextlib.suppress(OSError), reporter.stage("write", "files", 2, 0, lambda: (1, 0)):
+            time.sleep(0.1)
+            raise OSError("gone")
+        with reporter.step("publish"):
+            reporter.line("no JSON")
+    lines = objects(capsys.readouterr().err)
+    for line in lines:
+        assert list(line) == ["stage", "state", "done", "total", "things", "bytes", "total_bytes", "seconds", "eta"]
+    scan = [line for line in lines if line["stage"] == "scan"]
+    assert [line["state"] for line in scan] == ["running"] * (len(scan) - 1) + ["done"]
+    assert (scan[0]["done"], scan[0]["eta"]) == (0, None)
+    assert {(line["done"], line["bytes"]) for line in scan[1:-1]} == {(1, 4_000_000)}
+    assert all(0 <= line["eta"] <= 3 * line["seconds"] + 0.2 for line in scan[1:])
+    assert (scan[-1]["done"], scan[-1]["bytes"], scan[-1]["eta"]) == (4, 16_000_000, 0)
+    write = [line for line in lines if line["stage"] == "write"]
+    assert (write[-1]["state"], write[-1]["done"]) == ("failed", 1)
+    assert {line["stage"] for line in lines} == {"scan", "write"}
+
+
+def test_a_build_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stages with their counts, each damaged place and each decision with its fields, what was published, the figures."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    random_log(store / "commitlog", 11, records=300, features=FEATURES)
+    spoil.garbage(store, 150, 1)
+    settings = BuildSettings(
+        str(store), str(out), metrics=str(tmp_path / "m.prom"), **project_settings({**SMALL, "on_damage": "salvage"})
+    )
+    summary = watched(settings, "--log-format", "json")
+    lines = objects(capsys.readouterr().err)
+    assert all(list(line) == ["ts", "level", "logger", "msg", "context"] for line in lines)
+    told = [line["context"] for line in lines]
+    assert len({(c["build"], c["command"]) for c in told}) == 1
+    assert re.fullmatch("[0-9a-f]{32}", told[0]["build"])
+    events = [c["event"] for c in told]
+    assert (events[0], events[-2:]) == ("run-begun", ["published", "run-ended"])
+    stages = [(c["event"], c["stage"]) for c in told if "stage" in c]
+    names = [name for event, name in stages if event == "stage-ended"]
+    assert stages == [(event, name) for name in names for event in ("stage-begun", "stage-ended")]
+    assert {"scan", "decide", "write", "finish", "publish"} <= set(names)
+    write = next(c for c in told if c["event"] == "stage-ended" and c["stage"] == "write")
+    assert (write["units"], write["items"]) == (summary.units, summary.items)
+    damage = [{k: c[k] for k in ("segment", "offset", "length", "reason")} for c in told if c["event"] == "damage"]
+    decided = [{k: c[k] for k in ("kind", "topic", "queue", "offset", "count")} for c in told if c["event"] == "decision"]
+    assert damage == summary.damage != []
+    assert decided == summary.decisions
+    assert [line["msg"] for line in lines if line["level"] == "WARNING"] == summary.warnings
+    assert {k: told[-1][k] for k in ("exit", "bytes", "records", "units", "items", "damaged_places")} == {
+        "exit": 3, "bytes": summary.bytes, "records": summary.records, "units": summary.units, "items": summary.items,
+        "damaged_places": len(summary.damage),
+    }  # fmt: skip
+    figures = samples(tmp_path / "m.prom")
+    assert figures["exit_status", ""] == 3
+    assert figures["last_success_timestamp_seconds", ""] == 0, "damaged parts are missing: that is no success"
+    assert figures["damaged_places", ""] == len(summary.damage)
+    assert figures["stage_seconds", "build"] == summary.seconds["build"]
+    assert figures["files", "consumequeue"] == summary.files["consumequeue"]
+
+
+def test_the_last_success_outlives_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, path = tmp_path / "store", tmp_path / "m.prom"
+    random_log(store / "commitlog", 12, records=50)
+    words = ["--metrics", str(path), "--store-name", HOSTILE]
+    began = time.time()
+    settings = dataclasses.replace(
+        parse_settings([str(store), "--out", str(tmp_path / "out"), *words]), **project_settings({**SMALL})
+    )
+    watched(settings)
+    before = samples(path)
+    assert before["exit_status", ""] == 0
+    assert began <= before["last_success_timestamp_seconds", ""] == before["last_run_timestamp_seconds", ""]
+    assert main(["build", str(tmp_path / "none"), "--out", str(tmp_path / "new"), *words]) == 1
+    after = samples(path)
+    assert (after["exit_status", ""], after["records", ""]) == (1, 0)
+    assert after["last_success_timestamp_seconds", ""] == pytest.approx(before["last_success_timestamp_seconds", ""])
+    assert after["last_run_timestamp_seconds", ""] >= before["last_run_timestamp_seconds", ""]
+    main(["build", str(tmp_path / "none"), "--out", str(tmp_path / "new"), *words[:2], "--store-name", "another"])
+    assert samples(path)["last_success_timestamp_seconds", ""] == 0
+    labels = [s.labels for family in text_string_to_metric_families(path.read_text()) for s in family.samples]
+    assert {label["store"] for label in labels} == {"another"}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.prom", "out", "store"], "nothing half is left"
+    assert "none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["no/such/folder/m.prom", "folder"])
+def test_figures_that_cannot_be_written_are_a_warning(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "store"
+    random_log(store / "commitlog", 13, records=20)
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / name
+    settings = BuildSettings(str(store), str(tmp_path / "out"), metrics=str(path), **project_settings({**SMALL}))
+    summary = watched(settings)
+    assert (summary.exit, summary.error) == (0, None)
+    assert (tmp_path / "out" / "reindex.json").exists()
+    assert summary.warnings[-1].startswith(f"--metrics {path}: not written: ")
+    assert capsys.readouterr().err.splitlines()[-1] == f"warning: {summary.warnings[-1]}"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "out", "store"]
+
+
+@pytest.mark.parametrize("inside", ["store/m.prom", "store/commitlog/m.prom", "out/m.prom"])
+def test_figures_stay_out_of_the_store_and_the_result(inside: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    words = [str(tmp_path / "store"), "--metrics", str(tmp_path / inside)]
+    assert main(["build", *words, "--out", str(tmp_path / "out")]) == 1
+    assert "--metrics" in capsys.readouterr().err
+    if inside.startswith("store"):
+        assert main(["verify", *words]) == 1
+        assert "where nothing is written" in capsys.readouterr().err
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["commitlog", "store"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "event"),
+    [
+        (["build", "/s", "--out", "/o", "--crc", f"x{HOSTILE}"], 2, "no such choice"),
+        (["build", f"/none/{HOSTILE}", "--out", "/o"], 1, "no such store"),
+        (["verify", f"/none/{HOSTILE}"], 1, "no such store"),
+    ],
+)
+def test_errors_are_logged_too(words: list[str], status: int, event: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for more in (["--log-format", "json"], ["--log-format=json"]):
+        assert main([*words, *more]) == status, event
+        lines = objects(capsys.readouterr().err)
+        assert [line["context"]["event"] for line in lines][-2:] == ["error", "run-ended"]
+        assert (lines[-2]["level"], lines[-2]["context"]["exit"]) == ("ERROR", status)
+        assert lines[-2]["msg"].isprintable()
+
+
+def test_the_environment_stands_for_options(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("RMQ_REINDEX_LOG_FORMAT", "json")
+    monkeypatch.setenv("RMQ_REINDEX_METRICS", "/m.prom")
+    monkeypatch.setenv("RMQ_REINDEX_STORE_NAME", "")
+    settings = parse_settings(["/s", "--out", "/o", "--metrics", "/n.prom"])
+    assert (settings.log_format, settings.metrics, settings.progress, settings.store_name) == ("json", "/n.prom", "lines", "")
+    assert main(["build", "/none", "--out", "/o", "--log-format", "text", "--metrics", "/no/m"]) == 1
+    assert capsys.readouterr().err.splitlines()[0].startswith("warning: --metrics /no/m: not written")
+    monkeypatch.setenv("RMQ_REINDEX_PROGRESS", "loud")
+    with pytest.raises(UsageError, match="RMQ_REINDEX_PROGRESS 'loud': take lines or json"):
+        parse_settings(["/s", "--out", "/o"])
+
+
+def test_very_many_warnings_are_not_all_logged() -> None:
+    summary = Summary()
+    for number in range(1500):
+        summary.add_damage(f"{number:020d}", number, 1, "bad magic code")
+    events = list(summary.events())
+    assert len(events) == 1001
+    assert events[0][0] == "damage"
+    assert events[-1] == ("warning", "500 more, see the summary", {})
+    assert "about" not in json.loads(summary.to_json())
+
+
+def test_a_verify_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.prom"
+    watch, summary, tally = Watch("verify", ["--log-format", "json"]), VerifySummary(), Tally()
+    tally.add("queue-unit-missing", 7, "consumequeue/T/0/0", 3, "gone")
+    settings = BuildSettings("/s", ".", metrics=str(path))
+    watch.begun(settings, ())
+    summary.take(tally, settings)
+    summary.warn("a sample")
+    watch.ended(summary)
+    lines = objects(capsys.readouterr().err)
+    assert [(line["level"], line["context"]["event"]) for line in lines] == [
+        ("INFO", "run-begun"), ("WARNING", "difference"), ("INFO", "note"), ("INFO", "run-ended"),
+    ]  # fmt: skip
+    assert lines[1]["context"]["kind"] == "queue-unit-missing"
+    assert (lines[-1]["context"]["exit"], lines[-1]["context"]["differences"]) == (4, 7)
+    assert (samples(path)["exit_status", ""], samples(path)["differences", ""]) == (4, 7)
+
+
+def test_counts_that_spark_does_not_give_are_a_warning() -> None:
+    observer = Observer()
+    observer.take("scan", {"ranges": 1, "bytes": 7, "records": 2, "units": None, "items": 0, "damaged": 0})
+    told = defaultdict(Counter, {"scan": Counter(ranges=1, bytes=4), "scan again": Counter(bytes=3, records=2)})
+    assert observer.differences(told) == []
+    observer.take("write", None)
+    (text,) = observer.differences(told)
+    assert text.startswith("Spark told nothing of 1 of its jobs")
+
+
+def test_what_nobody_asks_for_is_not_imported() -> None:
+    code = (
+        "import sys; from jobs.cli import main; status = main(['build', '/none', '--out', '/o']);"
+        "print(status, [name for name in sys.modules if name in ('jobs.logs', 'jobs.metrics', 'jobs.observing', 'pyspark')"
+        " or name.startswith('prometheus')])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout == "1 []\n"
