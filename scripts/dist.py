@@ -6,6 +6,7 @@
     environment.tar.gz                           for --archives: the third-party packages of uv.lock without pyspark
     spark-defaults.conf, log4j2.properties       for --properties-file and -Dlog4j2.configurationFile
     jars/                                        Delta Lake, for --jars where --tables is wanted
+    databricks/                                  the bundle of conf/databricks with its wheel, and the notebooks
 
 The same sources give the same bytes. The environment fits this Python's minor version and this kind of machine.
 """
@@ -88,7 +89,14 @@ def main() -> int:
     for name in ("spark-defaults.conf", "log4j2.properties"):
         shutil.copyfile(ROOT / "conf" / name, DIST / name)
     shutil.rmtree(DIST / "jars", ignore_errors=True)
-    shutil.copytree(ROOT / "jars", DIST / "jars", ignore=lambda _, names: [name for name in names if not name.endswith(".jar")])
+    (DIST / "jars").mkdir()
+    for path in (ROOT / "jars").glob("*.jar"):
+        shutil.copyfile(path, DIST / "jars" / path.name)
+    databricks = DIST / "databricks"
+    shutil.rmtree(databricks, ignore_errors=True)
+    shutil.copytree(ROOT / "notebooks", databricks / "notebooks", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (ROOT / "conf" / "databricks" / "databricks.yml", *DIST.glob("*.whl")):
+        shutil.copyfile(path, databricks / path.name)
     archive = DIST / "environment.tar.gz"
     # Made anew where a package or this file has changed, or another Python has made it: it takes half a minute.
     made_by = DIST / ".environment"

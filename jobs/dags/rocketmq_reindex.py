@@ -45,9 +45,7 @@ PARAMS = {
     "store": Param("", type="string", description="STORE, with commitlog/ in it: it is only read"),
     "out": Param("", type="string", description="DIR for the build, apart from STORE"),
     "publish_to": Param("", type="string", description="the broker's store that takes the build; empty: it stays in DIR"),
-    "tables": Param(
-        "", type="string", description="URI of the Delta tables, for incremental builds; empty: full ones"
-    ),
+    "tables": Param("", type="string", description="URI of the Delta tables, for incremental builds; empty: full ones"),
     "on_damage": Param("fail", enum=["fail", "salvage"], description="salvage: build and publish what damage leaves"),
     "build_options": Param("", type="string", description="more of `build`, as on the command line"),
     "verify_options": Param("", type="string", description="more of `verify`, such as --broker-conf FILE or --sample 0.1"),

@@ -36,9 +36,13 @@ class AirflowHome:
         }
 
     def ask(self, *words: str, more: Mapping[str, str] | None = None) -> Any:
-        """What in_airflow.py says to these words, and its log."""
+        """What in_airflow.py says to these words."""
+        return self.says(SCRIPT, *words, more=more)
+
+    def says(self, script: Path, *words: str, more: Mapping[str, str] | None = None) -> Any:
+        """The JSON on the last line of a script that Airflow's Python runs."""
         # -P: the folder of the script, and so the tests' tree, is not on Airflow's path.
-        done = self._run(PYTHON, "-P", SCRIPT, *words, more=more or {})
+        done = self._run(PYTHON, "-P", script, *words, more=more or {})
         return json.loads(done.splitlines()[-1])
 
     def migrate(self) -> None:

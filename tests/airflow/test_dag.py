@@ -13,12 +13,15 @@ import pytest
 from jobs.build_options import build_parser
 from jobs.cli import COMMANDS
 from tests.airflow.airflow_home import AirflowHome, airflow_home
+from tests.airflow.workspace import JOB_ID, workspace
+from tests.airflow.workspace import NAME as NAME_OF_JOB
 from tests.golden.stores import GoldenStore, read_files
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
 from tests.tools.distributed import DIST
 from tests.tools.faulty_cluster import spark_home
 from tests.tools.local_engine import local_build
+from tests.unit.test_bundle import JOB
 
 Stores = Callable[[str], GoldenStore]
 NAME = "v2-ipv6-batch"
@@ -44,11 +47,19 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> AirflowHome:
     return airflow_home(tmp_path_factory.mktemp("airflow") / "home", {"site": site, "stores": STORES})
 
 
+@pytest.fixture(scope="module")
+def migrated(airflow: AirflowHome) -> AirflowHome:
+    """With its database."""
+    airflow.migrate()
+    return airflow
+
+
 def test_the_dags_load_clean(airflow: AirflowHome) -> None:
-    """Without pyspark and this project, for which there is no Python package in Airflow's environment but the client."""
+    """Without a word of pyspark or of this project."""
     found = airflow.ask("load")
     assert (found["errors"], found["modules"]) == ({}, [])
-    assert {"rocketmq_reindex", "rocketmq_reindex_orders"} <= set(found["dags"])
+    assert set(found["dags"]) == {"rocketmq_reindex", "rocketmq_reindex_orders", "rocketmq_reindex_databricks"}
+    assert found["dags"]["rocketmq_reindex_databricks"]["max_active_runs"] == 1
     for name in ("rocketmq_reindex", "rocketmq_reindex_orders"):
         dag = found["dags"][name]
         assert dag["tasks"] == {"build": ["verify"], "verify": ["publish"], "publish": []}
@@ -60,11 +71,36 @@ def test_the_dags_load_clean(airflow: AirflowHome) -> None:
     }
 
 
+def test_the_databricks_variant_starts_the_bundles_job(migrated: AirflowHome) -> None:
+    """Through the provider's own client; the workspace is a few lines on loopback."""
+    conf = {"store": "/Volumes/s", "out": "/Volumes/o", "tables": "/Volumes/t t", "build_options": "--lmq"}
+    expected = {"store": "/Volumes/s", "out": "/Volumes/o", "publish_to": "", "verify_options": ""}
+    with workspace() as there:
+        connection = {"conn_type": "databricks", "host": "127.0.0.1", "schema": "http", "port": there.port, "password": "token"}
+        more = {"AIRFLOW_CONN_DATABRICKS_DEFAULT": json.dumps(connection)}
+        runs = [{"conf": conf}, {"conf": conf | {"tables": ""}}]
+        told = migrated.ask("run", "rocketmq_reindex_databricks", json.dumps(runs), more=more)
+        assert [run["state"] for run in told] == ["success", "success"]
+        started = [given for _, path, given in there.asked if path.endswith("/run-now")]
+    assert [given["job_id"] for given in started] == [JOB_ID, JOB_ID]
+    assert [given["job_parameters"] for given in started] == [
+        expected | {"build_options": "--incremental '--tables=/Volumes/t t' --lmq"},
+        expected | {"build_options": "--lmq"},
+    ]
+    assert set(started[0]["job_parameters"]) == {parameter["name"] for parameter in JOB["parameters"]}
+    assert JOB["name"] == NAME_OF_JOB
+
+
+def test_databricks_own_classes_take_the_job(airflow: AirflowHome) -> None:
+    """Each field by its name and type: `databricks-bundles` refuses any other."""
+    assert airflow.says(Path(__file__).with_name("in_bundles.py"), json.dumps(JOB)) == JOB
+
+
 def sizes(store: GoldenStore) -> str:
     return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in store.sizes().items())
 
 
-def test_runs(airflow: AirflowHome, golden_store: Stores, tmp_path: Path) -> None:
+def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> None:
     """A run to its end; a spoilt build is not published; what a retry cannot mend is not tried again, the rest is."""
     store = golden_store(NAME)
     options = f"--queue-order broker --checkpoint broker {sizes(store)}"
@@ -93,8 +129,7 @@ def test_runs(airflow: AirflowHome, golden_store: Stores, tmp_path: Path) -> Non
         "absent": {"conf": conf(store=tmp_path / "nowhere", out=tmp_path / "absent")},
     }
     before = read_files(to)
-    airflow.migrate()
-    told = dict(zip(runs, airflow.ask("run", "rocketmq_reindex", json.dumps(list(runs.values()))), strict=True))
+    told = dict(zip(runs, migrated.ask("run", "rocketmq_reindex", json.dumps(list(runs.values()))), strict=True))
     ended = {name: [run["state"], *(run["tasks"][task] for task in TASKS)] for name, run in told.items()}
     never = ["upstream_failed", 0]
     assert ended == {
@@ -105,7 +140,7 @@ def test_runs(airflow: AirflowHome, golden_store: Stores, tmp_path: Path) -> Non
         "absent": ["failed", ["failed", 2], never, never],
     }
     assert_is_rebuilt(out, store)
-    log = (airflow.folder / "log").read_text(errors="replace")
+    log = (migrated.folder / "log").read_text(errors="replace")
     assert "the build differs from its log (exit 4)" in log
     assert "refused: damage, or queues out of order (exit 5)" in log
     if PUBLISHES:
