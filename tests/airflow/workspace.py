@@ -1,4 +1,4 @@
-"""What the Databricks operator asks a workspace's Jobs API, on loopback. There is no workspace here: the answers are made up."""
+"""A stand-in on loopback for a Databricks workspace's Jobs API, as far as the operator asks it: its answers are made up."""
 
 from __future__ import annotations
 
