@@ -124,6 +124,7 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
     runs = {
         "whole": {"conf": conf(tables=tables if INCREMENTS else "")},
         "spoilt": {"conf": conf(out=spoilt), "done": "^build$"},
+        "salvaged": {"conf": conf(store=damaged, out=tmp_path / "salvaged", publish_to="", on_damage="salvage")},
         "refused": {"conf": conf(store=damaged, out=tmp_path / "refused")},
         "wrong": {"conf": conf(build_options="--no-such-option")},
         "absent": {"conf": conf(store=tmp_path / "nowhere", out=tmp_path / "absent")},
@@ -135,12 +136,14 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
     assert ended == {
         "whole": ["success", ["success", 1], ["success", 1], ["success" if PUBLISHES else "skipped", 1]],
         "spoilt": ["failed", ["success", 1], ["failed", 1], never],
+        "salvaged": ["success", ["success", 1], ["success", 1], ["skipped", 1]],
         "refused": ["failed", ["failed", 1], never, never],
         "wrong": ["failed", ["failed", 1], never, never],
         "absent": ["failed", ["failed", 2], never, never],
     }
     assert_is_rebuilt(out, store)
     log = (migrated.folder / "log").read_text(errors="replace")
+    assert "built, but damaged parts of the log are missing" in log
     assert "the build differs from its log (exit 4)" in log
     assert "refused: damage, or queues out of order (exit 5)" in log
     if PUBLISHES:
