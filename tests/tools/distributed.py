@@ -51,6 +51,8 @@ class Place:
     def submit(self, master: str, settings: Mapping[str, str], *words: str | Path) -> Submitted:
         """``spark-submit ... rmq_reindex.py WORDS`` as the README has it."""
         submit = [str(spark_home() / "bin" / "spark-submit"), "--master", master, "--properties-file", "spark-defaults.conf"]
+        # Else Spark tells all that it does.
+        submit += ["--driver-java-options", f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.properties').as_uri()}"]
         submit += ["--py-files", "rocketmq_reindex.zip", "--archives", "environment.tar.gz#environment"]
         submit += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         done = subprocess.run(
