@@ -63,7 +63,17 @@ def test_build_and_verify(plain: str, submitter: Place, standalone: Cluster, gol
     submitter = Place(submitter.folder, {"NUMBA_DISABLE_JIT": plain})
     settings = one_core_a_worker(submitter)
     with guarded(store.path, out):
-        words = ["build", store.path, "--out", out, "--queue-order", "broker", "--checkpoint", "broker", *sizes(store)]
+        words: list[str | Path] = [
+            "build",
+            store.path,
+            "--out",
+            out,
+            "--queue-order",
+            "broker",
+            "--checkpoint",
+            "broker",
+            *sizes(store),
+        ]
         built = submitter.submit(standalone.url, settings, *words, "--range-size", str(1 << 18), "--json")
         assert built.status == 0, built.out[-3000:] + built.err[-3000:]
         summary = json.loads(built.out.splitlines()[-1])
