@@ -1,5 +1,4 @@
 # Databricks notebook source
-# ruff: noqa: F821  (dbutils and spark are the notebook's)
 # MAGIC %md
 # MAGIC # Look into a RocketMQ store by SQL
 # MAGIC Log, ConsumeQueues and IndexFiles of **STORE** as tables; the README has all columns. The store is only read.

@@ -1,5 +1,4 @@
 # Databricks notebook source
-# ruff: noqa: F821  (dbutils, display and spark are the notebook's)
 # MAGIC %md
 # MAGIC # Verify a RocketMQ store
 # MAGIC Is the store what its commitlog says? ConsumeQueues, IndexFiles and checkpoint are compared with the log, both ways.

@@ -12,7 +12,7 @@ from tests.tools.faulty_processes import ROOT
 FOLDER = ROOT / "notebooks"
 HEAD = "# Databricks notebook source\n"
 CELL = "# COMMAND ----------"
-MAGIC = "# MAGIC "
+MAGIC = "# MAGIC"
 
 
 @dataclass
@@ -57,12 +57,12 @@ def cells(name: str) -> list[str]:
 
 def magic(cell: str) -> tuple[str, str]:
     """(``md``, ``sql``, ...; what follows) of a cell all of whose lines are magic; ("", cell) of one of Python."""
-    lines = [line for line in cell.splitlines() if not line.startswith("# ruff: ")]
-    if not lines or not lines[0].startswith(f"{MAGIC}%"):
+    lines = cell.splitlines()
+    if not cell.startswith(f"{MAGIC} %"):
         assert MAGIC not in cell
         return "", cell
-    assert all(line.startswith(MAGIC) for line in lines), cell
-    kind, _, rest = "\n".join(line.removeprefix(MAGIC) for line in lines).partition("\n")
+    assert all(line == MAGIC or line.startswith(f"{MAGIC} ") for line in lines), cell
+    kind, _, rest = "\n".join(line.removeprefix(MAGIC).removeprefix(" ") for line in lines).partition("\n")
     return kind.removeprefix("%").strip(), rest
 
 
