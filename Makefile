@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup oracle-setup demo test oracle fault fuzz bench scale latency spoilt segment lint format matrix clean distclean
+.PHONY: help setup oracle-setup airflow-setup dist demo test oracle fault fuzz bench scale latency spoilt segment lint format matrix clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -20,10 +20,16 @@ oracle-setup: setup  # RocketMQ's own jars for tests/oracle, an HDFS for tests/s
 	@$(ENV) tests/hdfs/run build
 	@scripts/browser >/dev/null
 
+airflow-setup: setup  # Airflow in an environment of its own, .venv-airflow, for tests/airflow
+	@scripts/airflow
+
+dist: setup ## dist/: wheel, zip and packages for a Spark cluster or Databricks
+	@$(PY) scripts/dist.py
+
 demo: setup ## rebuild a small real store and compare it with what RocketMQ wrote, byte for byte
 	@$(ENV) $(PY) -m jobs.demo
 
-test: oracle-setup ## every test but the slow ones and the full matrix
+test: oracle-setup airflow-setup dist ## every test but the slow ones and the full matrix
 	$(ENV) $(PY) -m pytest -n 2 --dist loadfile -m "not slow and not matrix" tests/
 
 matrix: setup ## the same bytes from every range size, shuffle, adaptive setting and master
@@ -72,4 +78,4 @@ clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	find storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove what set-up made, too, and the logs of bench and fuzz
-	rm -rf .venv .venv-tools jars .java-home .maven .fuzz .bench
+	rm -rf .venv .venv-tools .venv-airflow jars .java-home .maven .fuzz .bench

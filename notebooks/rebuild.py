@@ -1,5 +1,4 @@
 # Databricks notebook source
-# ruff: noqa: F821  (dbutils, display and spark are the notebook's)
 # MAGIC %md
 # MAGIC # Rebuild a RocketMQ store
 # MAGIC ConsumeQueue, IndexFiles and checkpoint from raw commitlog segments. The store is only read.

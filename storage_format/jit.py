@@ -14,7 +14,9 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
 import numba
-from numba.core.caching import FunctionCache
+from numba import config
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.misc.appdirs import AppDirs
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -36,13 +38,49 @@ class _StampedCache(FunctionCache):  # type: ignore[misc]  # numba ships no type
         return (*super()._index_key(sig, codegen), STAMP)
 
 
+class _ZipLocator(_CacheLocator):  # type: ignore[misc]  # numba ships no types
+    """A folder for the code of modules in a zip, which lies at another path on every executor of every application.
+
+    numba's own locator goes by that path, and so finds nothing again; nor does it ask whether its folder can be written to.
+    """
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._line = function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        folder = config.CACHE_DIR or AppDirs(appname="numba", appauthor=False).user_cache_dir
+        return f"{folder}/rmq-reindex-{STAMP:08x}"
+
+    def get_source_stamp(self) -> int:
+        return STAMP
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, function: Callable[..., object], _path: str) -> _ZipLocator | None:
+        found = cls(function)
+        with contextlib.suppress(OSError):
+            found.ensure_cache_path()
+            return found
+        return None
+
+
+class _ZipImpl(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes: Final = [_ZipLocator]
+
+
+class _ZipCache(_StampedCache):
+    _impl_class = _ZipImpl
+
+
 def _compile(function: F, **options: bool) -> F:
     # error_model: no test for a zero divisor at each division.
     compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
     if hasattr(compiled, "enable_caching"):
         # Where there is no folder to cache in (a package that may not be written to), each process compiles anew.
         with contextlib.suppress(RuntimeError):
-            compiled._cache = _StampedCache(function)
+            compiled._cache = (_ZipCache if ".zip/" in function.__code__.co_filename else _StampedCache)(function)
     return cast(F, compiled)
 
 

@@ -1,0 +1,146 @@
+"""Airflow 3: build a store's derived files aside, verify what was built, then publish it into the store.
+
+A copy of this file in Airflow's DAG folder is all that Airflow needs: it imports neither pyspark nor this project. What runs is
+``rmq_reindex.py`` of `make dist`, by the ``spark-submit`` of the worker. ``rocketmq_reindex.json`` beside it may say where that
+lies ("site": see SITE) and name stores, each of which becomes a DAG with a schedule and with parameters of its own:
+
+    {"site": {"dist": "/opt/rocketmq-reindex", "connection": "spark_default"},
+     "stores": {"orders": {"schedule": "@hourly", "store": "/data/orders", "out": "/data/built", "publish_to": "/data/orders"}}}
+
+One run at a time for each DAG, and so for each store; a second build into the same DIR is refused by the build itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG, Param
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+SITE: dict[str, Any] = {
+    # What `make dist` made, on every worker of Airflow, with environment.tar.gz unpacked in it as environment/.
+    "dist": "/opt/rocketmq-reindex",
+    # Airflow's connection of type Spark: the master.
+    "connection": "spark_default",
+    # Not that of Airflow's own environment, which has none: pyspark-client alone.
+    "spark_submit": "spark-submit",
+    # Python of the driver (in dist, if relative) and of the executors, and what these are sent from dist. Where the wheel is
+    # installed on all hosts, name the Python that has it, and "" for the other two.
+    "python": "environment/bin/python",
+    "archives": "environment.tar.gz#environment",
+    "py_files": "rocketmq_reindex.zip",
+    "conf": {},
+    "retries": 2,
+    "retry_delay": 300,
+}
+PARAMS = {
+    "store": Param("", type="string", description="STORE, with commitlog/ in it: it is only read"),
+    "out": Param("", type="string", description="DIR for the build, apart from STORE"),
+    "publish_to": Param("", type="string", description="the broker's store that takes the build; empty: it stays in DIR"),
+    "tables": Param("", type="string", description="URI of the Delta tables, for incremental builds; empty: full ones"),
+    "on_damage": Param("fail", enum=["fail", "salvage"], description="salvage: build and publish what damage leaves"),
+    "build_options": Param("", type="string", description="more of `build`, as on the command line"),
+    "verify_options": Param("", type="string", description="more of `verify`, such as --broker-conf FILE or --sample 0.1"),
+}
+PUBLISHED_WITH_LOSS = 3
+FINAL = {2: "wrong usage", 4: "the build differs from its log", 5: "refused: damage, or queues out of order"}
+"""exit statuses after which a retry would end the same"""
+
+Params = Mapping[str, Any]
+
+
+def build_words(params: Params) -> list[str]:
+    words = ["build", params["store"], "--out", params["out"], "--overwrite", "--on-damage", params["on_damage"], "--json"]
+    words += ["--incremental", "--tables", params["tables"]] if params["tables"] else []
+    return [*words, *shlex.split(params["build_options"])]
+
+
+def verify_words(params: Params) -> list[str]:
+    words = ["verify", params["out"], "--commitlog", os.path.join(params["store"], "commitlog"), "--json"]
+    # Items are kept there for a while: executors share it, as they share DIR.
+    words += ["--work", os.path.dirname(params["out"].rstrip("/"))]
+    # The build has said where the log itself is damaged.
+    words += ["--only", "consumequeue,index,checkpoint"] if params["on_damage"] == "salvage" else []
+    return [*words, *shlex.split(params["verify_options"])]
+
+
+def publish_words(params: Params) -> list[str]:
+    if not params["publish_to"]:
+        raise AirflowSkipException(f"publish_to is empty: the build stays in {params['out']}")
+    return ["fetch", params["out"], "--to", params["publish_to"], "--json"]
+
+
+class RmqReindex(SparkSubmitOperator):
+    """spark-submit of one command. Its exit status decides whether a retry makes sense."""
+
+    def __init__(self, *, words: Callable[[Params], list[str]], **more: Any) -> None:
+        super().__init__(**more)
+        self.words = words
+
+    def execute(self, context: Any) -> None:
+        self.application_args = self.words(context["params"])
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            # The hook tells the exit status nowhere else. In cluster deploy mode it is not the command's: then all is retried.
+            told = re.search(r"Error code is: (\d+)", str(error))
+            status = int(told[1]) if told else 1
+            if status == PUBLISHED_WITH_LOSS and self.application_args[0] == "build":
+                self.log.warning("built, but damaged parts of the log are missing: see the summary above")
+            elif status in FINAL:
+                raise AirflowFailException(f"{FINAL[status]} (exit {status}): see the log of this task") from error
+            else:
+                raise
+
+
+def reindex_dag(name: str, site: Mapping[str, Any], schedule: str | None = None, **defaults: Any) -> DAG:
+    """A DAG whose parameters have these defaults."""
+    dist = Path(site["dist"])
+    spark = {
+        "conn_id": site["connection"],
+        "spark_binary": site["spark_submit"],
+        "application": str(dist / "rmq_reindex.py"),
+        "py_files": site["py_files"] and str(dist / site["py_files"]),
+        "archives": site["archives"] and str(dist / site["archives"]),
+        "properties_file": str(dist / "spark-defaults.conf"),
+        "conf": dict(site["conf"]),
+        "env_vars": {"PYSPARK_PYTHON": site["python"], "PYSPARK_DRIVER_PYTHON": str(dist / site["python"])},
+        "name": name,
+    }
+    unknown = ", ".join(defaults.keys() - PARAMS.keys())
+    if unknown:
+        raise ValueError(f"{name}: no such parameter: {unknown}")
+    params = {key: Param(defaults.get(key, it.value), it.description, **it.schema) for key, it in PARAMS.items()}
+    dag = DAG(
+        name,
+        description="Rebuild ConsumeQueue, IndexFiles and checkpoint, verify them, publish them",
+        schedule=schedule,
+        start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+        catchup=False,
+        max_active_runs=1,
+        params=params,
+        default_args={"retries": site["retries"], "retry_delay": timedelta(seconds=site["retry_delay"])},
+        tags=["rocketmq"],
+    )
+    with dag:
+        build = RmqReindex(task_id="build", words=build_words, **spark)
+        verify = RmqReindex(task_id="verify", words=verify_words, **spark)
+        publish = RmqReindex(task_id="publish", words=publish_words, **spark)
+        build >> verify >> publish
+    return dag
+
+
+_beside = Path(__file__).with_name("rocketmq_reindex.json")
+_given = json.loads(_beside.read_text(encoding="utf-8")) if _beside.exists() else {}
+_site = SITE | _given.get("site", {})
+reindex_dag("rocketmq_reindex", _site)
+for _name, _store in _given.get("stores", {}).items():
+    reindex_dag(f"rocketmq_reindex_{_name}", _site, **_store)

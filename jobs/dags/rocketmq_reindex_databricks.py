@@ -1,0 +1,44 @@
+"""Airflow 3: the same on Databricks, as one run of the job in ``conf/databricks``, whose tasks build, verify and publish.
+
+Airflow's connection ``databricks_default`` names workspace and token; the bundle is deployed there. What a refused build or a
+failed verify means for the tasks behind it is the job's to say, and so are its retries.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from airflow.providers.databricks.operators.databricks import DatabricksRunNowOperator
+from airflow.sdk import DAG, Param
+
+CONNECTION = "databricks_default"
+JOB = "rocketmq-reindex"
+PARAMS = {
+    "store": Param("", type="string", description="STORE, with commitlog/ in it: it is only read"),
+    "out": Param("", type="string", description="DIR for the build, apart from STORE"),
+    "publish_to": Param("", type="string", description="the broker's store that takes the build; empty: it stays in DIR"),
+    "tables": Param("", type="string", description="URI of the Delta tables, for incremental builds; empty: full ones"),
+    "build_options": Param("", type="string", description="more of `build`, as on the command line"),
+    "verify_options": Param("", type="string", description="more of `verify`, such as --broker-conf FILE or --sample 0.1"),
+}
+TABLES = "{% if params.tables %}--incremental '--tables={{ params.tables }}' {% endif %}"
+
+with DAG(
+    "rocketmq_reindex_databricks",
+    description="Rebuild ConsumeQueue, IndexFiles and checkpoint on Databricks, verify them, publish them",
+    schedule=None,
+    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    catchup=False,
+    max_active_runs=1,
+    params=PARAMS,
+    tags=["rocketmq"],
+) as dag:
+    DatabricksRunNowOperator(
+        task_id="run",
+        databricks_conn_id=CONNECTION,
+        job_name=JOB,
+        job_parameters={
+            **{name: f"{{{{ params.{name} }}}}" for name in ("store", "out", "publish_to", "verify_options")},
+            "build_options": TABLES + "{{ params.build_options }}",
+        },
+    )

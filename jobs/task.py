@@ -1,0 +1,33 @@
+"""The entry point of a Databricks wheel task: the command line, with parameters of a job that may be empty."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+
+from jobs.cli import main
+
+DONE = (0, 3)
+"""exit statuses of a run that did what it was asked to: 3 is a build without the damaged parts of its log"""
+
+
+def words(given: Sequence[str]) -> list[str]:
+    """The words of the command line.
+
+    ``--name=`` is left out: a job's parameter that is empty. ``options=TEXT`` is more words, split as a shell does.
+    """
+    found: list[str] = []
+    for word in given:
+        if word.startswith("options="):
+            found += shlex.split(word.removeprefix("options="))
+        elif not (word.startswith("--") and word.endswith("=")):
+            found.append(word)
+    return found
+
+
+def task() -> None:
+    """Return when the command has done its work, which is success there. Raises SystemExit with its status otherwise."""
+    status = main(words(sys.argv[1:]))
+    if status not in DONE:
+        raise SystemExit(status)

@@ -1,0 +1,56 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Look into a RocketMQ store by SQL
+# MAGIC Log, ConsumeQueues and IndexFiles of **STORE** as tables; the README has all columns. The store is only read.
+# MAGIC The wheel `rocketmq-reindex` is installed on the cluster.
+
+# COMMAND ----------
+
+from udfs import functions, sources
+
+dbutils.widgets.text("store", "", "STORE")
+dbutils.widgets.text("topic", "*", "Topics: globs, separated by commas")
+sources.register(spark)
+functions.register(spark)
+store, topic = dbutils.widgets.get("store"), dbutils.widgets.get("topic")
+# Only these columns are read from the log.
+columns = "topic,queueId,consumeQueueOffset,commitLogOffset,msgSize,storeTimestamp,uniqKey,storeHost"
+spark.read.format("rocketmq-commitlog").options(columns=columns, topic=topic).load(store).createOrReplaceTempView("log")
+spark.read.format("rocketmq-consumequeue").options(topic=topic).load(store).createOrReplaceTempView("units")
+spark.read.format("rocketmq-index").load(store).createOrReplaceTempView("items")
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## What is in the log
+
+# COMMAND ----------
+
+# MAGIC %sql
+# MAGIC SELECT topic, count(DISTINCT queueId) AS queues, count(*) AS messages, sum(msgSize) AS bytes,
+# MAGIC        timestamp_millis(min(storeTimestamp)) AS first, timestamp_millis(max(storeTimestamp)) AS last
+# MAGIC FROM log GROUP BY topic ORDER BY bytes DESC
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Messages that no consumer gets: their queue has no unit for them
+
+# COMMAND ----------
+
+# MAGIC %sql
+# MAGIC SELECT topic, queueId, consumeQueueOffset, commitLogOffset
+# MAGIC FROM log LEFT ANTI JOIN units USING (commitLogOffset) LIMIT 100
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Messages that no key query finds: the index has no item for them
+
+# COMMAND ----------
+
+# MAGIC %sql
+# MAGIC SELECT l.topic, l.uniqKey, message_id(l.storeHost, l.commitLogOffset) AS id
+# MAGIC FROM log l LEFT ANTI JOIN items i
+# MAGIC   ON index_hash(l.topic, l.uniqKey) = i.keyHash AND l.commitLogOffset = i.commitLogOffset
+# MAGIC WHERE l.uniqKey IS NOT NULL LIMIT 100

@@ -1,0 +1,114 @@
+"""What a cluster needs that has no checkout and no package of this project, in ``dist/``: ``make dist``.
+
+    rocketmq_reindex-VERSION-py3-none-any.whl    to install, on Databricks for one
+    rocketmq_reindex.zip                         the same bytes, for --py-files: executors pass over a .whl there
+    rmq_reindex.py                               what spark-submit runs: the command line
+    environment.tar.gz                           for --archives: the third-party packages of uv.lock without pyspark
+    spark-defaults.conf, log4j2.properties       for --properties-file and -Dlog4j2.configurationFile
+    jars/                                        Delta Lake, for --jars where --tables is wanted
+    databricks/                                  the bundle of conf/databricks with its wheel, and the notebooks
+
+The same sources give the same bytes. The environment fits this Python's minor version and this kind of machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DIST = ROOT / "dist"
+PYTHON = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+BROUGHT_BY_SPARK = ("pyspark", "py4j")
+LEFT_OUT = ("numba/tests/", "pandas/tests/", "pyarrow/tests/", "pyarrow/include/", "bin/")
+"""nobody imports it; and scripts name the folder that they were installed in"""
+OF_INSTALLER = ("RECORD", "INSTALLER", "REQUESTED", ".lock")
+LAUNCHER = f"""#!/bin/sh
+# {PYTHON} with the packages beside this folder, for PYSPARK_PYTHON: wherever it is unpacked.
+here=$(cd "$(dirname "$0")/.." && pwd)
+PYTHONPATH=$here/lib${{PYTHONPATH:+:$PYTHONPATH}}
+export PYTHONPATH
+exec {PYTHON} "$@"
+"""
+
+
+def uv(*words: str | Path) -> str:
+    return subprocess.run([ROOT / "scripts" / "uv", *words], check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout
+
+
+def wanted(name: str) -> bool:
+    """Whether a file of the installed packages goes into the archive."""
+    return not name.startswith(LEFT_OUT) and "__pycache__" not in name and name.rpartition("/")[2] not in OF_INSTALLER
+
+
+def pack(archive: Path, members: dict[str, tuple[bytes, int]]) -> None:
+    """A tar.gz of {name: (bytes, mode)} that says nothing of when, where and by whom it was made."""
+    aside = archive.with_name(archive.name + ".part")
+    # Level 1: twice as fast as the default, and a tenth larger.
+    with contextlib.ExitStack() as stack:
+        packed = stack.enter_context(gzip.GzipFile("", "wb", 1, stack.enter_context(open(aside, "wb")), mtime=0))
+        tar = stack.enter_context(tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT))
+        for name, (content, mode) in sorted(members.items()):
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(content), mode
+            tar.addfile(member, io.BytesIO(content))
+    aside.replace(archive)
+
+
+def environment(archive: Path) -> None:
+    """Install what uv.lock names aside, and pack it."""
+    words = [word for name in BROUGHT_BY_SPARK for word in ("--no-emit-package", name)]
+    words += ["--no-emit-project", "--no-default-groups", "--extra", "hdfs", "--frozen", "--quiet"]
+    with tempfile.TemporaryDirectory() as aside:
+        listed, packages = Path(aside) / "requirements.txt", Path(aside) / "packages"
+        listed.write_text(uv("export", *words), encoding="utf-8")
+        uv("pip", "install", "-q", "--no-deps", "--python", sys.executable, "--target", packages, "-r", listed)
+        found = {path.relative_to(packages).as_posix(): path for path in packages.rglob("*") if path.is_file()}
+        members = {f"lib/{name}": (path.read_bytes(), 0o644) for name, path in found.items() if wanted(name)}
+    pack(archive, members | {"bin/python": (LAUNCHER.encode(), 0o755)})
+
+
+def is_older(made: Path, *sources: Path) -> bool:
+    return not made.exists() or made.stat().st_mtime <= max(source.stat().st_mtime for source in sources)
+
+
+def main() -> int:
+    DIST.mkdir(exist_ok=True)
+    for wheel in DIST.glob("*.whl"):
+        wheel.unlink()
+    uv("build", "-q", "--wheel", "--no-create-gitignore", "-o", DIST)
+    shutil.copyfile(next(DIST.glob("*.whl")), DIST / "rocketmq_reindex.zip")
+    shutil.copyfile(ROOT / "jobs" / "cli.py", DIST / "rmq_reindex.py")
+    for name in ("spark-defaults.conf", "log4j2.properties"):
+        shutil.copyfile(ROOT / "conf" / name, DIST / name)
+    shutil.rmtree(DIST / "jars", ignore_errors=True)
+    (DIST / "jars").mkdir()
+    for path in (ROOT / "jars").glob("*.jar"):
+        shutil.copyfile(path, DIST / "jars" / path.name)
+    databricks = DIST / "databricks"
+    shutil.rmtree(databricks, ignore_errors=True)
+    shutil.copytree(ROOT / "notebooks", databricks / "notebooks", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (ROOT / "conf" / "databricks" / "databricks.yml", *DIST.glob("*.whl")):
+        shutil.copyfile(path, databricks / path.name)
+    archive = DIST / "environment.tar.gz"
+    # Made anew where a package or this file has changed, or another Python has made it: it takes half a minute.
+    made_by = DIST / ".environment"
+    said = f"{PYTHON}\n"
+    if is_older(archive, ROOT / "uv.lock", Path(__file__)) or not made_by.exists() or made_by.read_text() != said:
+        environment(archive)
+        made_by.write_text(said)
+    for path in sorted(DIST.rglob("*.*")):
+        if path.is_file() and not path.name.startswith("."):
+            print(f"{path.stat().st_size:>12,}  {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""Runs in .venv-airflow, not in the tests' own environment: what Airflow makes of a folder of DAGs, as JSON on the last line.
+
+    python in_airflow.py load              the DAGs, and what could not be imported
+    python in_airflow.py run DAG RUNS      dag.test() for each of RUNS, a list of {"conf": ..., "done": pattern of task ids}
+
+AIRFLOW_HOME and the folder of DAGs are those of the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any
+
+from airflow.dag_processing.dagbag import DagBag
+
+
+def load() -> dict[str, Any]:
+    bag = DagBag()
+    loaded = {name for name in sys.modules if name.partition(".")[0] in ("pyspark", "jobs", "storage_format", "udfs")}
+    dags = {}
+    for name, dag in bag.dags.items():
+        dags[name] = {
+            "tasks": {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks},
+            "max_active_runs": dag.max_active_runs,
+            "schedule": str(dag.schedule),
+            "params": dag.params.dump(),
+            "retries": [task.retries for task in dag.tasks],
+        }
+    return {"dags": dags, "errors": bag.import_errors, "modules": sorted(loaded)}
+
+
+def run(name: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    told = []
+    for wanted in runs:
+        # Loaded anew: dag.test() leaves a run's parameters in its DAG.
+        dag = DagBag().dags[name]
+        done = re.compile(wanted["done"]) if wanted.get("done") else None
+        ended = dag.test(run_conf=wanted["conf"], mark_success_pattern=done)
+        tasks = {found.task_id: [str(found.state), found.try_number] for found in ended.get_task_instances()}
+        told.append({"state": str(ended.state), "tasks": tasks})
+    return told
+
+
+if __name__ == "__main__":
+    found = load() if sys.argv[1] == "load" else run(sys.argv[2], json.loads(sys.argv[3]))
+    print(json.dumps(found))

@@ -1,0 +1,152 @@
+"""The DAG in a real Airflow: it loads clean, and dag.test() runs it through a real spark-submit."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.build_options import build_parser
+from jobs.cli import COMMANDS
+from tests.airflow.airflow_home import AirflowHome, airflow_home
+from tests.airflow.workspace import JOB_ID, workspace
+from tests.airflow.workspace import NAME as NAME_OF_JOB
+from tests.golden.stores import GoldenStore, read_files
+from tests.golden.test_build import assert_is_rebuilt
+from tests.tools import spoil
+from tests.tools.distributed import DIST
+from tests.tools.faulty_cluster import spark_home
+from tests.tools.local_engine import local_build
+from tests.unit.test_bundle import JOB
+
+Stores = Callable[[str], GoldenStore]
+NAME = "v2-ipv6-batch"
+TASKS = ("build", "verify", "publish")
+PUBLISHES = "fetch" in COMMANDS
+INCREMENTS = any("--incremental" in action.option_strings for action in build_parser()._actions)
+STORES = {"orders": {"schedule": "@hourly", "store": "/data/orders", "out": "/data/built", "publish_to": "/data/orders"}}
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> AirflowHome:
+    site = {
+        "dist": str(DIST),
+        "spark_submit": str(spark_home() / "bin" / "spark-submit"),
+        # Where the wheel is installed nothing is sent to the executors: tests/cluster sends it.
+        "python": sys.executable,
+        "archives": "",
+        "py_files": "",
+        "conf": {"spark.driver.host": "127.0.0.1"},
+        "retries": 1,
+        "retry_delay": 0,
+    }
+    return airflow_home(tmp_path_factory.mktemp("airflow") / "home", {"site": site, "stores": STORES})
+
+
+@pytest.fixture(scope="module")
+def migrated(airflow: AirflowHome) -> AirflowHome:
+    """With its database."""
+    airflow.migrate()
+    return airflow
+
+
+def test_the_dags_load_clean(airflow: AirflowHome) -> None:
+    """Without a word of pyspark or of this project."""
+    found = airflow.ask("load")
+    assert (found["errors"], found["modules"]) == ({}, [])
+    assert set(found["dags"]) == {"rocketmq_reindex", "rocketmq_reindex_orders", "rocketmq_reindex_databricks"}
+    assert found["dags"]["rocketmq_reindex_databricks"]["max_active_runs"] == 1
+    for name in ("rocketmq_reindex", "rocketmq_reindex_orders"):
+        dag = found["dags"][name]
+        assert dag["tasks"] == {"build": ["verify"], "verify": ["publish"], "publish": []}
+        assert (dag["max_active_runs"], dag["retries"]) == (1, [1, 1, 1])
+    orders = found["dags"]["rocketmq_reindex_orders"]
+    assert orders["schedule"] == "@hourly"
+    assert {name: orders["params"][name] for name in ("store", "out", "publish_to")} == {
+        name: value for name, value in STORES["orders"].items() if name != "schedule"
+    }
+
+
+def test_the_databricks_variant_starts_the_bundles_job(migrated: AirflowHome) -> None:
+    """Through the provider's own client; the workspace is a few lines on loopback."""
+    conf = {"store": "/Volumes/s", "out": "/Volumes/o", "tables": "/Volumes/t t", "build_options": "--lmq"}
+    expected = {"store": "/Volumes/s", "out": "/Volumes/o", "publish_to": "", "verify_options": ""}
+    with workspace() as there:
+        connection = {"conn_type": "databricks", "host": "127.0.0.1", "schema": "http", "port": there.port, "password": "token"}
+        more = {"AIRFLOW_CONN_DATABRICKS_DEFAULT": json.dumps(connection)}
+        runs = [{"conf": conf}, {"conf": conf | {"tables": ""}}]
+        told = migrated.ask("run", "rocketmq_reindex_databricks", json.dumps(runs), more=more)
+        assert [run["state"] for run in told] == ["success", "success"]
+        started = [given for _, path, given in there.asked if path.endswith("/run-now")]
+    assert [given["job_id"] for given in started] == [JOB_ID, JOB_ID]
+    assert [given["job_parameters"] for given in started] == [
+        expected | {"build_options": "--incremental '--tables=/Volumes/t t' --lmq"},
+        expected | {"build_options": "--lmq"},
+    ]
+    assert set(started[0]["job_parameters"]) == {parameter["name"] for parameter in JOB["parameters"]}
+    assert JOB["name"] == NAME_OF_JOB
+
+
+def test_databricks_own_classes_take_the_job(airflow: AirflowHome) -> None:
+    """Each field by its name and type: `databricks-bundles` refuses any other."""
+    assert airflow.says(Path(__file__).with_name("in_bundles.py"), json.dumps(JOB)) == JOB
+
+
+def sizes(store: GoldenStore) -> str:
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in store.sizes().items())
+
+
+def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> None:
+    """A run to its end; a spoilt build is not published; what a retry cannot mend is not tried again, the rest is."""
+    store = golden_store(NAME)
+    options = f"--queue-order broker --checkpoint broker {sizes(store)}"
+    out, spoilt, to, tables = (tmp_path / name for name in ("out", "spoilt", "to", "tables"))
+    damaged = spoil.copy_store(store.path, tmp_path / "damaged")
+    spoil.flip_body(damaged, 700)
+    assert local_build(store.path, spoilt, **store.broker_settings()).exit == 0
+    unit = min(path for path in (spoilt / "consumequeue").rglob("*") if path.is_file())
+    unit.write_bytes(bytes([unit.read_bytes()[0] ^ 1]) + unit.read_bytes()[1:])
+    spoil.copy_store(store.path, to)
+
+    def conf(**more: object) -> dict[str, Any]:
+        common = {
+            "store": str(store.path),
+            "out": str(out),
+            "build_options": options,
+            "publish_to": str(to) if PUBLISHES else "",
+        }
+        return common | {name: str(value) for name, value in more.items()}
+
+    runs = {
+        "whole": {"conf": conf(tables=tables if INCREMENTS else "")},
+        "spoilt": {"conf": conf(out=spoilt), "done": "^build$"},
+        "salvaged": {"conf": conf(store=damaged, out=tmp_path / "salvaged", publish_to="", on_damage="salvage")},
+        "refused": {"conf": conf(store=damaged, out=tmp_path / "refused")},
+        "wrong": {"conf": conf(build_options="--no-such-option")},
+        "absent": {"conf": conf(store=tmp_path / "nowhere", out=tmp_path / "absent")},
+    }
+    before = read_files(to)
+    told = dict(zip(runs, migrated.ask("run", "rocketmq_reindex", json.dumps(list(runs.values()))), strict=True))
+    ended = {name: [run["state"], *(run["tasks"][task] for task in TASKS)] for name, run in told.items()}
+    never = ["upstream_failed", 0]
+    assert ended == {
+        "whole": ["success", ["success", 1], ["success", 1], ["success" if PUBLISHES else "skipped", 1]],
+        "spoilt": ["failed", ["success", 1], ["failed", 1], never],
+        "salvaged": ["success", ["success", 1], ["success", 1], ["skipped", 1]],
+        "refused": ["failed", ["failed", 1], never, never],
+        "wrong": ["failed", ["failed", 1], never, never],
+        "absent": ["failed", ["failed", 2], never, never],
+    }
+    assert_is_rebuilt(out, store)
+    log = (migrated.folder / "log").read_text(errors="replace")
+    assert "built, but damaged parts of the log are missing" in log
+    assert "the build differs from its log (exit 4)" in log
+    assert "refused: damage, or queues out of order (exit 5)" in log
+    if PUBLISHES:
+        assert_is_rebuilt(to, store)
+    else:
+        assert read_files(to) == before

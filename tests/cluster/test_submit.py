@@ -1,0 +1,95 @@
+"""spark-submit on a standalone cluster, from a folder without a checkout: what ``make dist`` made is all there is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.golden.guard import guarded
+from tests.golden.stores import GoldenStore
+from tests.golden.test_build import assert_is_rebuilt
+from tests.tools.distributed import Place, place
+from tests.tools.faulty_cluster import HOSTS, Cluster, cluster
+
+Stores = Callable[[str], GoldenStore]
+NAME = "v2-ipv6-batch"
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster") / "spark") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def submitter(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return place(tmp_path_factory.mktemp("user") / "place")
+
+
+def one_core_a_worker(submitter: Place) -> dict[str, str]:
+    """Settings of an application: its executors' Python is as bare as the driver's."""
+    bare = submitter.environment
+    return {
+        "spark.cores.max": str(len(HOSTS)),
+        "spark.executor.cores": "1",
+        "spark.executorEnv.PYTHONPATH": "",
+        **{f"spark.executorEnv.{name}": bare[name] for name in ("PATH", "HOME", "NUMBA_DISABLE_JIT")},
+    }
+
+
+def sizes(store: GoldenStore) -> list[str]:
+    return [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def test_the_python_is_bare(submitter: Place) -> None:
+    for module in ("jobs", "numpy", "pyarrow", "pyspark"):
+        words = ["python3", "-c", f"import {module}"]
+        done = subprocess.run(
+            words, cwd=submitter.folder, env=submitter.environment, capture_output=True, text=True, check=False
+        )
+        assert f"No module named '{module}'" in done.stderr
+
+
+@pytest.mark.parametrize("plain", ["1", pytest.param("0", marks=pytest.mark.slow)], ids=["plain", "compiled"])
+def test_build_and_verify(plain: str, submitter: Place, standalone: Cluster, golden_store: Stores, tmp_path: Path) -> None:
+    """``plain``: the record loops as Python. To compile them on two executors and the driver takes longer than all the rest."""
+    store, out = golden_store(NAME), tmp_path / "place" / "out"
+    out.parent.mkdir()
+    (tmp_path / "work").mkdir()
+    submitter = Place(submitter.folder, {"NUMBA_DISABLE_JIT": plain})
+    settings = one_core_a_worker(submitter)
+    with guarded(store.path, out):
+        words: list[str | Path] = [
+            "build",
+            store.path,
+            "--out",
+            out,
+            "--queue-order",
+            "broker",
+            "--checkpoint",
+            "broker",
+            *sizes(store),
+        ]
+        built = submitter.submit(standalone.url, settings, *words, "--range-size", str(1 << 18), "--json")
+        assert built.status == 0, built.out[-3000:] + built.err[-3000:]
+        summary = json.loads(built.out.splitlines()[-1])
+        assert (summary["exit"], summary["error"], summary["records"]) == (0, None, 1885)
+        assert_is_rebuilt(out, store)
+        # Both workers fetched and unpacked what was submitted: nothing of the tree is on their path.
+        for host in HOSTS:
+            for executor in (standalone.folder / f"work-{host}").glob("app-*/*/"):
+                assert (executor / "rocketmq_reindex.zip").is_file()
+                assert (executor / "environment" / "bin" / "python").is_file()
+
+        words = ["verify", out, "--commitlog", store.path / "commitlog", "--work", tmp_path / "work", "--json"]
+        verified = submitter.submit(standalone.url, settings, *words)
+        assert verified.status == 0, verified.out[-3000:] + verified.err[-3000:]
+        assert json.loads(verified.out.splitlines()[-1])["exit"] == 0
+    if plain == "0":
+        # Where the next application finds what this one compiled.
+        (cache,) = (submitter.folder / "home" / ".cache" / "numba").iterdir()
+        assert cache.name.startswith("rmq-reindex-")

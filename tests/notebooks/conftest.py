@@ -1,0 +1,3 @@
+"""The session of tests/spark: a notebook works in one that is there already."""
+
+from tests.spark.conftest import spark as spark

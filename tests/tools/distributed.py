@@ -1,0 +1,80 @@
+"""What ``make dist`` made, in a folder that has no checkout, for a Python that has no packages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.tools.faulty_cluster import spark_home
+from tests.tools.faulty_processes import ROOT, java
+
+DIST = ROOT / "dist"
+PATIENCE = 400
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A spark-submit that has ended; it joins what Python says on stderr into stdout."""
+
+    status: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder from which a user submits, and the only Python on PATH."""
+
+    folder: Path
+    more: Mapping[str, str] = field(default_factory=dict)
+    """of the environment"""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Nothing of the shell that runs the tests."""
+        return {
+            **java(),
+            "PATH": f"{self.folder / 'python' / 'bin'}:/usr/bin:/bin",
+            "HOME": str(self.folder / "home"),
+            "PYSPARK_PYTHON": "./environment/bin/python",
+            # Where executors find the driver, whatever the host's name leads to.
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            **self.more,
+        }
+
+    def submit(self, master: str, settings: Mapping[str, str], *words: str | Path) -> Submitted:
+        """``spark-submit ... rmq_reindex.py WORDS`` as the README has it."""
+        submit = [str(spark_home() / "bin" / "spark-submit"), "--master", master, "--properties-file", "spark-defaults.conf"]
+        # Else Spark tells all that it does.
+        submit += ["--driver-java-options", f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.properties').as_uri()}"]
+        submit += ["--py-files", "rocketmq_reindex.zip", "--archives", "environment.tar.gz#environment"]
+        submit += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        done = subprocess.run(
+            [*submit, "rmq_reindex.py", *map(str, words)],
+            cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", check=False, timeout=PATIENCE,
+        )  # fmt: skip
+        return Submitted(done.returncode, done.stdout, done.stderr)
+
+
+def place(folder: Path) -> Place:
+    """A new folder with what a user copies there, the environment unpacked."""
+    assert (DIST / "environment.tar.gz").exists(), "make dist has not run"
+    folder.mkdir(parents=True)
+    (folder / "home").mkdir()
+    for path in DIST.iterdir():
+        if path.is_file():
+            os.symlink(path, folder / path.name)
+    with tarfile.open(DIST / "environment.tar.gz") as archive:
+        archive.extractall(folder / "environment", filter="data")
+    venv.create(folder / "python", symlinks=True)
+    # Named as this Python is.
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    assert (folder / "python" / "bin" / name).exists()
+    return Place(folder)
