@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from jobs import output
 from jobs.build_options import parse_settings
-from jobs.failures import JVM_GONE, Interrupts, one_line
+from jobs.failures import Interrupts, told
 from jobs.segments import list_segments
 from jobs.summary import WARNING_LINES_MAX, Summary
-from storage_format.errors import ReindexError
-from storage_format.names import escape
+from jobs.tables_place import check_place
 
 if TYPE_CHECKING:
     from jobs.run import Build
@@ -30,31 +29,24 @@ def build(arguments: Sequence[str]) -> int:
             # A wrong path is told before a JVM is started.
             output.check_places(list(settings.inputs), settings.out, settings.overwrite)
             list_segments(settings.roots, settings.segment_size)
+            check_place(settings)
             from jobs.session import starting
 
-            with contextlib.nullcontext() if settings.dry_run else starting(settings.master):
+            with contextlib.nullcontext() if settings.dry_run else starting(settings.master, bool(settings.tables)):
                 # numba alone takes a second, and the JVM starts meanwhile.
                 from jobs.engine import SparkEngines
                 from jobs.progress import Reporter
                 from jobs.run import Build
 
                 with Reporter() as reporter:
-                    job = Build(settings, reporter, SparkEngines(settings.master))
+                    job = Build(settings, reporter, SparkEngines(settings.master, bool(settings.tables)))
                     summary = job.summary
                     job.run()
         text = "" if settings.dry_run else summary.to_text()
-    except ReindexError as error:
-        summary.exit, summary.error = error.exit_status, str(error)
     except KeyboardInterrupt:
         summary.exit, summary.error = 1, "interrupted: nothing was published"
-    except OSError as error:
-        where = escape(str(error.filename)) if error.filename else "input or output"
-        summary.exit, summary.error = 1, f"{where}: {error.strerror or escape(str(error))}: nothing was published"
-        if isinstance(error, ConnectionError) and not error.filename:
-            # A file's error, on a mounted share for one, has its name.
-            summary.error = JVM_GONE
     except Exception as error:  # noqa: BLE001  whatever Spark or a task raises: one line, nothing published
-        summary.exit, summary.error = 1, one_line(error)
+        summary.exit, summary.error = told(error)
     if interrupts.seen and summary.error:
         summary.exit, summary.error = 1, "interrupted: nothing was published"
     if job is not None and job.published and summary.error:

@@ -106,6 +106,10 @@ def build_parser() -> argparse.ArgumentParser:
     add("--master", metavar="URL", help="Spark master, when there is no session yet (local[*])")
     add("--dry-run", action="store_true", help="say what would be read and written, and do nothing")
     add("--json", action="store_true", help="the summary on stdout as one JSON object")
+    tables = parser.add_argument_group("Delta tables").add_argument
+    tables("--tables", metavar="URI", help="record the run in Delta tables below URI, a folder or what Spark can reach")
+    tables("--messages-table", action="store_true", help="with --tables: also a row a message, without its body")
+    tables("--build-id", metavar="ID", help="with --tables: the run's name; a retry with the same one replaces its rows")
     return parser
 
 

@@ -7,6 +7,7 @@ import signal
 import threading
 from types import FrameType
 
+from storage_format.errors import ReindexError
 from storage_format.names import escape
 
 JVM_GONE = "Spark's JVM is gone (killed, or out of memory): nothing was published"
@@ -33,6 +34,19 @@ class Interrupts:
         # What py4j logs of a call cut short is no news.
         logging.disable(logging.CRITICAL)
         raise KeyboardInterrupt
+
+
+def told(error: Exception) -> tuple[int, str]:
+    """Exit status and the one line for a run that ends by ``error``, nothing published."""
+    if isinstance(error, ReindexError):
+        return error.exit_status, str(error)
+    if isinstance(error, ConnectionError) and not error.filename:
+        # A file's error, on a mounted share for one, has its name.
+        return 1, JVM_GONE
+    if isinstance(error, OSError):
+        where = escape(str(error.filename)) if error.filename else "input or output"
+        return 1, f"{where}: {error.strerror or escape(str(error))}: nothing was published"
+    return 1, one_line(error)
 
 
 def one_line(error: Exception) -> str:

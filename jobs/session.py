@@ -26,6 +26,12 @@ TASKS_PER_CORE = 4
 # the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
 _LOCAL_JAVA = "-XX:TieredStopAtLevel=1"
 _PACKAGE = Path(__file__).resolve().parent
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # A table's state is a few rows here: not the 50 partitions of its default.
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
 _RUN_SETTINGS = {
     # A row may be a cell of 1 MiB: batches are counted in rows first.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
@@ -61,21 +67,27 @@ def _is_there() -> bool:
     return SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None
 
 
-def _own(master: str) -> dict[str, str]:
-    """All settings of a session of our own that spark-submit does not start."""
+def _with_delta() -> dict[str, str]:
+    """Delta Lake, by the jars that set-up fetched; without these Spark must have been given some."""
+    jars = sorted((_PACKAGE.parent / "jars").glob("delta-*.jar"))
+    return _DELTA | ({"spark.jars": ",".join(str(jar.resolve()) for jar in jars)} if jars else {})
+
+
+def _own(master: str, delta: bool = False) -> dict[str, str]:
+    """All settings of a session of our own that spark-submit does not start. Delta Lake costs it a second: only where asked."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     choose_java()
     master = master or "local[*]"
-    return {"spark.master": master, **_configuration(master)}
+    return {"spark.master": master, **_configuration(master), **(_with_delta() if delta else {})}
 
 
 @contextlib.contextmanager
-def starting(master: str) -> Iterator[None]:
+def starting(master: str, delta: bool = False) -> Iterator[None]:
     """The JVM of the session that is to come starts meanwhile, where it is our own to start."""
     if _is_there() or "PYSPARK_GATEWAY_PORT" in os.environ:
         yield
         return
-    launching = launch_early(_own(master))
+    launching = launch_early(_own(master, delta))
     try:
         yield
     finally:
@@ -83,13 +95,13 @@ def starting(master: str) -> Iterator[None]:
         launching.join()
 
 
-def get_session(master: str) -> tuple[SparkSession, bool]:
+def get_session(master: str, delta: bool = False) -> tuple[SparkSession, bool]:
     """The session to work in, and whether it is our own to stop."""
     if _is_there():
         return SparkSession.builder.getOrCreate(), False
     builder = SparkSession.builder.appName("rocketmq-reindex")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        for name, value in _own(master).items():
+        for name, value in _own(master, delta).items():
             builder = builder.config(name, value)
     elif master:
         # Under spark-submit, which brings its own settings.

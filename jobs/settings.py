@@ -55,6 +55,9 @@ class BuildSettings:
     json: bool = False
     protected: tuple[str, ...] = ()
     """more folders that DIR must lie apart from"""
+    tables: str = ""
+    messages_table: bool = False
+    build_id: str = ""
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -105,6 +108,10 @@ class BuildSettings:
         for place in (self.store, self.out, *self.commitlogs):
             if "://" in place:
                 raise UsageError(f"{place!a}: is a URI: only local or mounted folders can be read and written so far")
+        if not self.tables and (self.messages_table or self.build_id):
+            raise UsageError("--messages-table and --build-id go with --tables: name where the tables are")
+        if self.build_id and not re.fullmatch(r"[A-Za-z0-9_.:+@/=-]{1,200}", self.build_id):
+            raise UsageError(f"--build-id {self.build_id!a}: take up to 200 of A-Z a-z 0-9 _ . : + @ / = -")
         if self.segment_size > INT32_MAX:
             raise UsageError(f"--segment-size {self.segment_size}: a segment has at most 2 GiB")
         for name, value in (("segment-size", self.segment_size), ("range-size", self.range_size)):
