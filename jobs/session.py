@@ -7,6 +7,7 @@ import os
 import signal
 import struct
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,6 +32,8 @@ _DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # A table's state is a few rows here: not the 50 partitions of its default.
     "spark.databricks.delta.snapshotPartitions": "2",
+    # Delta's catalog makes the default database's folder, which nothing is ever written to: one that is there already.
+    "spark.sql.warehouse.dir": tempfile.gettempdir(),
 }
 _RUN_SETTINGS = {
     # A row may be a cell of 1 MiB: batches are counted in rows first.

@@ -175,8 +175,8 @@ class Recorder:
         size = sum(spec.high - spec.low for spec in known)
         tasks = max(1, min(len(known), max(self._engine.cores, -(-size // _MESSAGE_BYTES))))
         settings = dataclasses.replace(
-            built.scan.task.settings, want_units=False, want_items=False, want_topics=False, want_messages=True, want_digests=False,
-            window=0, block_rows=BLOCK_ROWS,
+            built.scan.task.settings, want_units=False, want_items=False, want_topics=False, want_messages=True,
+            want_digests=False, window=0, block_rows=BLOCK_ROWS,
         )  # fmt: skip
         return self._engine.over(MessageRows(known, tasks, settings, self.settings.build_id), tasks, MESSAGES.ddl)
 
