@@ -142,7 +142,7 @@ class Recorder:
         made = rows.build_row(
             self.settings, summary or self._summary, self._log, state, self._attempt, self._started, ended
         )  # fmt: skip
-        return self._frame(made)
+        return self._frame(made).coalesce(1)
 
     def _rows(self, table: Table, manifest: str) -> DataFrame:
         if table is FILES:
@@ -153,12 +153,10 @@ class Recorder:
         built = self.built
         if table is MESSAGES:
             return self._messages(built)
-        return self._frame(
-            rows.segment_rows(
-                self.settings.build_id, self._log, built.scan.summaries.values(), built.accepted, built.until,
-                self._summary.damage,
-            )
-        )  # fmt: skip
+        made = rows.segment_rows(
+            self.settings.build_id, self._log, built.scan.summaries.values(), built.accepted, built.until, self._summary.damage
+        )
+        return self._frame(made).coalesce(1)
 
     def _files(self, manifest: str) -> DataFrame:
         size = files.look(manifest).size
