@@ -189,6 +189,8 @@ class Recorder:
     def _write(self, table: Table, frame: DataFrame, step: int) -> None:
         # The row of a run that ends takes the place of the one it began with.
         again = self._attempt > 1 or (table is BUILDS and step == _ENDED)
+        if table is QUARANTINE and not again and not self._summary.damage:
+            return
         write(frame, self._path(table), self.settings.build_id, self._attempt, step, replace=again)
 
     @contextmanager
