@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -75,19 +76,17 @@ class Recorder:
     def began(self) -> None:
         """Make the tables, and the row of a run that has started. Raises InputError: then nothing may be published."""
         where = escape(self.settings.tables)
-        with self._stage(len(self._asked)) as done:
-            try:
-                for table in self._asked:
-                    ensure(self._spark, table, self._path(table))
-                    done()
+        try:
+            with self._stage(len(self._asked)) as done:
+                self._each(self._asked, lambda table: ensure(self._spark, table, self._path(table)), done)
                 if self._given:
                     self._look_back()
                 if not self._kept:
                     self._write(BUILDS, self._row("started", None), _STARTED)
-            except ReindexError:
-                raise
-            except Exception as error:
-                raise InputError(f"--tables {where}: {reason(error)}: nothing was published") from error
+        except ReindexError:
+            raise
+        except Exception as error:
+            raise InputError(f"--tables {where}: {reason(error)}: nothing was published") from error
         self._reporter.line(f"tables: build {self.settings.build_id}, attempt {self._attempt}")
 
     def _look_back(self) -> None:
@@ -110,9 +109,7 @@ class Recorder:
             self._warned("the build is published, not all of its rows are in the tables"),
             self._stage(len(tables) + 1) as done,
         ):
-            for table in tables:
-                self._write(table, self._rows(table, manifest), _ENDED)
-                done()
+            self._each(tables, lambda table: self._write(table, self._rows(table, manifest), _ENDED), done)
             self._write(BUILDS, self._row("published", _now()), _ENDED)
 
     def failed(self, error: Exception) -> None:
@@ -193,8 +190,16 @@ class Recorder:
             return
         write(frame, self._path(table), self.settings.build_id, self._attempt, step, replace=again)
 
+    @staticmethod
+    def _each(tables: list[Table], call: Callable[[Table], None], done: Callable[[], None]) -> None:
+        """The same for several tables, side by side: a commit is mostly waiting. Raises what the first one raised."""
+        with ThreadPoolExecutor(len(tables), thread_name_prefix="tables") as pool:
+            for one in [pool.submit(call, table) for table in tables]:
+                one.result()
+                done()
+
     @contextmanager
-    def _stage(self, total: int) -> Iterator[Any]:
+    def _stage(self, total: int) -> Iterator[Callable[[], None]]:
         count = [0]
 
         def done() -> None:
