@@ -68,8 +68,9 @@ def versions(place: Path) -> dict[str, int]:
     return found
 
 
-def words(store: GoldenStore, out: Path, place: Path, **more: Any) -> BuildSettings:
-    return BuildSettings(store=str(store.path), out=str(out), tables=str(place), **store.sizes(), **more).check()
+def words(golden: GoldenStore, out: Path, place: Path | str, **more: Any) -> BuildSettings:
+    given: dict[str, Any] = {"store": str(golden.path), "out": str(out), "tables": str(place), **golden.sizes(), **more}
+    return BuildSettings(**given).check()
 
 
 def of(spark: SparkSession, place: Path, table: Table, build: str) -> DataFrame:
@@ -260,8 +261,7 @@ def test_a_table_that_fails_after_publishing(
     # A third run that publishes nothing leaves the rows of what is published.
     spoilt, at = spoil.copy_store(store.path, tmp_path / "store"), versions(place)
     spoil.bad_magic(spoilt, 20)
-    again = BuildSettings(str(spoilt), str(out), tables=str(place), build_id="b1", overwrite=True, **store.sizes())
-    summary = run_build(again, SparkEngines(""))
+    summary = run_build(words(store, out, place, store=str(spoilt), build_id="b1", overwrite=True), SparkEngines(""))
     assert summary.exit == 5
     assert "build b1 was published before: this run is not recorded" in summary.warnings[-1]
     assert versions(place) == at
@@ -308,12 +308,11 @@ def test_refused_and_salvaged(
 ) -> None:  # fmt: skip
     """Damage is listed with its first bytes, of a build that was refused as well."""
     _, _, place = recorded
-    store = spoil.copy_store(golden_store("trimmed-head").path, tmp_path / "store")
+    sound = golden_store("trimmed-head")
+    store = spoil.copy_store(sound.path, tmp_path / "store")
     spoil.bad_magic(store, 20)
     spoil.garbage(store, 40, 7)
-    sizes = golden_store("trimmed-head").sizes()
-    settings = BuildSettings(str(store), str(tmp_path / "refused"), tables=str(place), **sizes)
-    refused = run_build(settings, SparkEngines(""))
+    refused = run_build(words(sound, tmp_path / "refused", place, store=str(store)), SparkEngines(""))
     assert refused.exit == 5
     assert not (tmp_path / "refused").exists()
     build = only(read(delta, place, BUILDS).where("state = 'refused'").collect())
@@ -321,8 +320,8 @@ def test_refused_and_salvaged(
     _quarantined(of(delta, place, QUARANTINE, build.build), refused)
     assert of(delta, place, SEGMENTS, build.build).count() == of(delta, place, FILES, build.build).count() == 0
 
-    more = BuildSettings(str(store), str(tmp_path / "out"), tables=str(place), on_damage="salvage", build_id="s", **sizes)
-    salvaged = run_build(more, SparkEngines(""))
+    settings = words(sound, tmp_path / "out", place, store=str(store), on_damage="salvage", build_id="s")
+    salvaged = run_build(settings, SparkEngines(""))
     assert (salvaged.exit, salvaged.error) == (3, None)
     as_told(only(of(delta, place, BUILDS, "s").collect()), salvaged)
     _quarantined(of(delta, place, QUARANTINE, "s"), salvaged)
@@ -355,8 +354,7 @@ def test_what_is_refused_at_the_start(golden_store: Stores, delta: SparkSession,
     wrong = run_build(words(store, out, place), SparkEngines(""))
     assert wrong.exit == 1
     assert "is a table with other columns" in str(wrong.error)
-    nowhere = BuildSettings(str(store.path), str(out), tables="nosuchscheme://bucket/tables", **store.sizes())
-    unknown = run_build(nowhere, SparkEngines(""))
+    unknown = run_build(words(store, out, "nosuchscheme://bucket/tables"), SparkEngines(""))
     assert unknown.exit == 1
     assert str(unknown.error).startswith("--tables nosuchscheme://bucket/tables: ")
     assert "\n" not in str(unknown.error)

@@ -19,6 +19,7 @@ from jobs.tables_place import check_place, quoted, spark_path, table_path
 from jobs.tables_rows import quarantine_rows, text
 from storage_format.errors import InputError, UsageError
 from tests.reference import java
+from tests.reference.index_file import key_hash
 from tests.tools.local_engine import local_build
 from tests.tools.make_log import random_log
 from udfs.message_batches import fields
@@ -93,10 +94,10 @@ def records(rows: list[tuple[str, str | None, str | None]]) -> pa.RecordBatch:
 
 def expected(topic: str, unique: str | None, keys: str | None) -> dict[str, Any]:
     first = [] if unique is None else [unique]
-    rest = [key for key in java.split(keys or "", " ") if key]
+    rest = [key for key in (keys or "").split(" ") if key]
     prints = [mmh3.hash64(f"{topic}#{key}")[0] for key in first + rest]
     return {
-        "keyHashes": [0 if (h := java.hash_code(f"{topic}#{key}")) == -(2**31) else abs(h) for key in first + rest],
+        "keyHashes": [key_hash(java.java_text(f"{topic}#{key}")) for key in first + rest],
         "keyFingerprints": prints,
         "uniqFingerprint": prints[0] if first else None,
         "keyFingerprint": prints[len(first)] if rest else None,
