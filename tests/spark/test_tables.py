@@ -47,6 +47,8 @@ def delta() -> Iterator[SparkSession]:
     assert own, "a session was left by another test"
     # Of Delta's own shuffles; Spark's default of 200 costs these small tables minutes.
     found.conf.set("spark.sql.shuffle.partitions", "2")
+    # VACUUM lists folders by so many tasks: 10,000 by default.
+    found.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
     yield found
     session.stop(found)
 
@@ -379,10 +381,10 @@ def test_runs_at_the_same_time(delta: SparkSession, recorded: tuple[Build, Path,
         except Exception as error:  # noqa: BLE001  a thread's error would be lost
             failed.append(error)
 
-    threads = [threading.Thread(target=runs, args=(name,)) for name in "abc"]
+    threads = [threading.Thread(target=runs, args=(name,)) for name in "ab"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert failed == []
-    assert rows(read(delta, tmp_path, BUILDS), "build", "attempt") == [("a", 2), ("b", 2), ("c", 2)]
+    assert rows(read(delta, tmp_path, BUILDS), "build", "attempt") == [("a", 2), ("b", 2)]
