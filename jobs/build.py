@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from jobs import output
 from jobs.build_options import parse_settings
-from jobs.failures import Interrupts, outcome
+from jobs.failures import PLACE, UNPUBLISHED, Interrupts, outcome
 from jobs.segments import list_segments
 from jobs.summary import Summary
+from jobs.tables_place import check_place
 from jobs.watching import Watch
 
 if TYPE_CHECKING:
     from jobs.run import Build
-
-_UNPUBLISHED = ": nothing was published"
 
 
 def build(arguments: Sequence[str]) -> int:
@@ -33,25 +32,27 @@ def build(arguments: Sequence[str]) -> int:
             # A wrong path is told before a JVM is started.
             output.check_places(list(settings.inputs), settings.out, settings.overwrite)
             log = list_segments(settings.roots, settings.segment_size)
+            check_place(settings)
             from jobs.session import starting
 
-            with contextlib.nullcontext() if settings.dry_run else starting(settings.master):
+            with contextlib.nullcontext() if settings.dry_run else starting(settings.master, bool(settings.tables)):
                 # numba alone takes a second, and the session starts meanwhile.
                 from jobs.daemon import daemon_ahead
                 from jobs.engine import SparkEngines
                 from jobs.run import Build
 
                 with daemon_ahead(), watch.reporter() as reporter:
-                    job = Build(settings, reporter, SparkEngines(settings.master, watch.observer()))
+                    engines = SparkEngines(settings.master, watch.observer(), delta=bool(settings.tables))
+                    job = Build(settings, reporter, engines)
                     summary = job.summary
                     job.run(log)
                     watch.compare(summary)
         text = "" if settings.dry_run else summary.to_text()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
-        summary.exit, summary.error = outcome(error, interrupts, "input or output", _UNPUBLISHED)
+        summary.exit, summary.error = outcome(error, interrupts, PLACE, UNPUBLISHED)
     if job is not None and job.published and summary.error:
         # What went wrong after the rename takes nothing back.
-        summary.warnings.append(f"published all the same: {summary.error.removesuffix(_UNPUBLISHED)}")
+        summary.warnings.append(f"published all the same: {summary.error.removesuffix(UNPUBLISHED)}")
         summary.exit, summary.error = 3 if summary.lost else 0, None
     watch.ended(summary, lines=True, published=job is not None and job.published)
     if "--json" in arguments:

@@ -112,6 +112,10 @@ def build_parser() -> argparse.ArgumentParser:
         "--keep-zeros", action="store_true", help="store files behind a URI with the zeros at their end, which fetch restores"
     )
     add_watch_options(parser)
+    tables = parser.add_argument_group("Delta tables").add_argument
+    tables("--tables", metavar="URI", help="record the run in Delta tables below URI, a folder or what Spark can reach")
+    tables("--messages-table", action="store_true", help="with --tables: also a row a message, without its body")
+    tables("--build-id", metavar="ID", help="with --tables: the run's name; a retry with the same one replaces its rows")
     return parser
 
 

@@ -46,23 +46,24 @@ class SparkEngine:
     """DataFrames only, so that it runs wherever DataFrames do. ``observer``: Spark counts along."""
 
     def __init__(self, spark: SparkSession, observer: Observer | None = None) -> None:
-        self._spark, self._observer = spark, observer
+        self.spark, self._observer = spark, observer
         self._frames: list[DataFrame] = []
         self.cores = session.cores(spark)
         self._partitions = 1
 
     def buckets(self, wanted: int) -> tuple[int, ...]:
-        asked = int(self._spark.conf.get("spark.reindex.buckets", None) or 0)
+        asked = int(self.spark.conf.get("spark.reindex.buckets", None) or 0)
         self._partitions, count = session.plan_shuffle(
-            asked or max(self.cores, wanted), self.cores, session.asked_partitions(self._spark)
+            asked or max(self.cores, wanted), self.cores, session.asked_partitions(self.spark)
         )
         return session.bucket_keys(asked or count, self._partitions)
 
-    def _over(self, function: Batches, count: int, ddl: str) -> DataFrame:
-        return self._spark.range(0, count, 1, count).mapInArrow(lambda batches: worker.run(function, batches), ddl)
+    def over(self, function: Batches, count: int, ddl: str) -> DataFrame:
+        """What a function makes of the numbers below ``count``, a task each."""
+        return self.spark.range(0, count, 1, count).mapInArrow(lambda batches: worker.run(function, batches), ddl)
 
     def scan(self, function: Batches, tasks: int) -> list[bytes]:
-        frame = self._over(function, tasks, schemas.ROWS_DDL)
+        frame = self.over(function, tasks, schemas.ROWS_DDL)
         # Kept on disk, not in the heap. A platform that cannot keep rows scans again when they are asked for.
         with contextlib.suppress(NotImplementedError):
             frame = frame.persist(StorageLevel.DISK_ONLY)
@@ -92,7 +93,7 @@ class SparkEngine:
         return self._said(words, kind in (schemas.UNITS, schemas.BATCHES))
 
     def numbers(self, function: Batches, count: int) -> list[str]:
-        return self._said(self._over(function, count, schemas.RESULT_DDL), True)
+        return self._said(self.over(function, count, schemas.RESULT_DDL), True)
 
     def _said(self, words: DataFrame, of_files: bool) -> list[str]:
         rows = self._observer.write(words).collect() if self._observer and of_files else words.collect()
@@ -107,12 +108,12 @@ class SparkEngine:
 class SparkEngines:
     """Opens the engine of a run, and closes what it opened."""
 
-    def __init__(self, master: str, observer: Observer | None = None) -> None:
-        self._master, self._observer = master, observer
+    def __init__(self, master: str, observer: Observer | None = None, delta: bool = False) -> None:
+        self._master, self._observer, self._delta = master, observer, delta
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[Engine]:
-        spark, own = session.get_session(self._master)
+        spark, own = session.get_session(self._master, self._delta)
         engine = SparkEngine(spark, self._observer)
         try:
             with session.run_settings(spark):

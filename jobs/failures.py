@@ -36,10 +36,14 @@ class Interrupts:
         raise KeyboardInterrupt
 
 
-def outcome(error: BaseException, interrupts: Interrupts, place: str, more: str = "") -> tuple[int, str]:
+PLACE, UNPUBLISHED = "input or output", ": nothing was published"
+"""what the line of a build says"""
+
+
+def outcome(error: BaseException, interrupts: Interrupts | None, place: str, more: str = "") -> tuple[int, str]:
     """The exit status and the one line that an error stands for; ``place`` for one of a file that has no name, ``more`` is what
     the line ends with. What Spark or a task raises comes here as well."""
-    if isinstance(error, KeyboardInterrupt) or interrupts.seen:
+    if isinstance(error, KeyboardInterrupt) or (interrupts is not None and interrupts.seen):
         return 1, f"interrupted{more}"
     if isinstance(error, ReindexError):
         return error.exit_status, str(error)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobs import decisions, drafting, manifest, notices, output, writing
 from jobs.engine import Engine
@@ -17,6 +18,7 @@ from jobs.scanning import Scan
 from jobs.segments import Commitlog, check_unchanged, list_segments
 from jobs.settings import CRC_MODES, BuildSettings
 from jobs.summary import Summary
+from jobs.tables_place import check_place
 from storage_format.checkpoint import Checkpoint
 from storage_format.consume_queue import UNIT_SIZE
 from storage_format.digest import CHUNK, new_digest
@@ -29,6 +31,9 @@ from udfs.scan import ScanTask
 from udfs.stage import Stage
 from udfs.write_index import ends as ends_of
 from udfs.write_index import staged_items
+
+if TYPE_CHECKING:
+    from jobs.tables_run import Recorder
 
 BUCKET_BYTES = 512 << 20
 """Commitlog bytes whose units one bucket takes: bounds what a writing task holds at once."""
@@ -94,6 +99,7 @@ class Build:
         self.summary = Summary()
         self._tree: Hashable | None = None
         self._target = ""
+        self.recorder: Recorder | None = None
 
     @property
     def published(self) -> bool:
@@ -104,6 +110,7 @@ class Build:
         """``log`` is what was listed just before, where it was. Raises ReindexError; nothing is published then."""
         settings = self.settings
         target = output.check_places(list(settings.inputs), settings.out, settings.overwrite)
+        check_place(settings)
         log = log or list_segments(settings.roots, settings.segment_size)
         self.summary.warnings += log.warnings
         if "index" in settings.only and "checkpoint" not in settings.only:
@@ -124,26 +131,53 @@ class Build:
             check_free(settings, scan_settings(settings), log, stage)
             begin = time.monotonic()
             with self.engines() as engine:
-                opened = time.monotonic()
-                self.summary.seconds["session"] = opened - begin
-                try:
-                    keys = engine.buckets(-(-log.size // BUCKET_BYTES))
-                    units_per_file = settings.cq_file_size // UNIT_SIZE
-                    task = ScanTask(stage, "", 0, scan_settings(settings), units_per_file, keys, settings.write_topics)
+                self.summary.seconds["session"] = time.monotonic() - begin
+                with self._recorded(engine, log, target):
+                    opened = time.monotonic()
                     try:
-                        self._build(Scan(engine, stage, task, self.reporter), log)
-                    except Exception:
-                        # What looked like damage, and would be refused for good, may be a broker at work; and a segment that
-                        # is cut while it is mapped ends the worker.
-                        check_unchanged(log, settings.roots)
-                        raise
-                    check_unchanged(log, settings.roots)
-                    with self.reporter.step("publish"):
-                        self._tree, self._target = output.identity(stage.tree), target
-                        output.publish(stage, target, settings.overwrite)
-                        output.settle(target)
-                finally:
-                    self.summary.seconds["build"] = time.monotonic() - opened
+                        self._make(engine, stage, log, target)
+                    finally:
+                        self.summary.seconds["build"] = time.monotonic() - opened
+
+    @contextlib.contextmanager
+    def _recorded(self, engine: Engine, log: Commitlog, target: str) -> Iterator[None]:
+        """With --tables: rows of the run, at its start and at its end."""
+        if not self.settings.tables:
+            yield
+            return
+        from jobs.tables_run import Recorder
+
+        self.recorder = recorder = Recorder(self.settings, self.summary, self.reporter, engine, log)
+        recorder.began()
+        try:
+            yield
+        except Exception as error:
+            if not self.published:
+                recorder.failed(error)
+                raise
+            # What went wrong after the rename takes nothing back.
+            recorder.published(files.join(target, output.MANIFEST))
+            raise
+        recorder.published(files.join(target, output.MANIFEST))
+
+    def _make(self, engine: Engine, stage: Stage, log: Commitlog, target: str) -> None:
+        """Build and publish."""
+        settings = self.settings
+        keys = engine.buckets(-(-log.size // BUCKET_BYTES))
+        units_per_file = settings.cq_file_size // UNIT_SIZE
+        task = ScanTask(stage, "", 0, scan_settings(settings), units_per_file, keys, settings.write_topics)
+        try:
+            self._build(Scan(engine, stage, task, self.reporter), log)
+        except Exception:
+            # What looked like damage, and would be refused for good, may be a broker at work; and a segment that
+            # is cut while it is mapped ends the worker.
+            check_unchanged(log, settings.roots)
+            raise
+        check_unchanged(log, settings.roots)
+        with self.reporter.step("publish"):
+            self._tree, self._target = output.identity(stage.tree), target
+            output.publish(stage, target, settings.overwrite)
+            output.settle(target)
 
     def _build(self, scan: Scan, log: Commitlog) -> None:
         settings, summary, stage = self.settings, self.summary, scan.stage
@@ -193,6 +227,8 @@ class Build:
         written: writing.Written, until: int, more: list[dict[str, Any]],
     ) -> None:  # fmt: skip
         settings = self.settings
+        if self.recorder:
+            self.recorder.saw(scan, accepted, until)
         for part in ("consumequeue", "index"):
             if part in settings.only:
                 files.make_folder(files.join(stage.tree, part))

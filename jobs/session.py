@@ -7,6 +7,7 @@ import os
 import signal
 import struct
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,6 +28,14 @@ TASKS_PER_CORE = 4
 # the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
 _LOCAL_JAVA = "-XX:TieredStopAtLevel=1"
 _PACKAGE = Path(__file__).resolve().parent
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # A table's state is a few rows here: not the 50 partitions of its default.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    # Delta's catalog makes the default database's folder, which nothing is ever written to: one that is there already.
+    "spark.sql.warehouse.dir": tempfile.gettempdir(),
+}
 _RUN_SETTINGS = {
     # A row may be a cell of 1 MiB: batches are counted in rows first.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
@@ -66,20 +75,26 @@ def _is_there() -> bool:
     return SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None
 
 
-def _own(master: str) -> dict[str, str]:
-    """All settings of a session of our own that spark-submit does not start."""
+def _with_delta() -> dict[str, str]:
+    """Delta Lake, by the jars that set-up fetched; without these Spark must have been given some."""
+    jars = sorted((_PACKAGE.parent / "jars").glob("delta-*.jar"))
+    return _DELTA | ({"spark.jars": ",".join(str(jar.resolve()) for jar in jars)} if jars else {})
+
+
+def _own(master: str, delta: bool = False) -> dict[str, str]:
+    """All settings of a session of our own that spark-submit does not start. Delta Lake costs it a second: only where asked."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     choose_java()
     master = master or "local[*]"
-    return {"spark.master": master, **configuration(master)}
+    return {"spark.master": master, **configuration(master), **(_with_delta() if delta else {})}
 
 
 class _Start(threading.Thread):
     """A session of our own that starts in the background: seconds in which Python has imports to do."""
 
-    def __init__(self, master: str) -> None:
+    def __init__(self, master: str, delta: bool) -> None:
         super().__init__(name="start-session", daemon=True)
-        self._own = _own(master)
+        self._own = _own(master, delta)
         self._spark: SparkSession | None = None
         self._error: Exception | None = None
 
@@ -108,13 +123,13 @@ _starts: list[_Start] = []
 
 
 @contextlib.contextmanager
-def starting(master: str) -> Iterator[None]:
+def starting(master: str, delta: bool = False) -> Iterator[None]:
     """The session that is to come starts meanwhile, where it is our own to start."""
     if _is_there() or "PYSPARK_GATEWAY_PORT" in os.environ:
         yield
         return
     with name_daemon():
-        start = _Start(master)
+        start = _Start(master, delta)
         _starts.append(start)
         start.start()
         try:
@@ -141,14 +156,14 @@ def _new(settings: Mapping[str, str]) -> SparkSession:
         ) from error
 
 
-def get_session(master: str) -> tuple[SparkSession, bool]:
+def get_session(master: str, delta: bool = False) -> tuple[SparkSession, bool]:
     """The session to work in, and whether it is our own to stop."""
     if _starts:
         return _starts.pop().session(), True
     if _is_there():
         return SparkSession.builder.getOrCreate(), False
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        settings = _own(master)
+        settings = _own(master, delta)
     else:
         # Under spark-submit, which brings its own settings.
         settings = {"spark.master": master} if master else {}

@@ -62,6 +62,9 @@ class BuildSettings:
     metrics: str = ""
     store_name: str = ""
     """what the store is called in logs and metrics"""
+    tables: str = ""
+    messages_table: bool = False
+    build_id: str = ""
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -109,6 +112,10 @@ class BuildSettings:
                 f"--hash-slots {self.hash_slots} --index-items {self.index_items}: "
                 "take at least 1 slot and 2 items, and at most 2 GiB a file"
             )
+        if not self.tables and (self.messages_table or self.build_id):
+            raise UsageError("--messages-table and --build-id go with --tables: name where the tables are")
+        if self.build_id and not re.fullmatch(r"[A-Za-z0-9_.:+@/=-]{1,200}", self.build_id):
+            raise UsageError(f"--build-id {self.build_id!a}: take up to 200 of A-Z a-z 0-9 _ . : + @ / = -")
         if self.segment_size > INT32_MAX:
             raise UsageError(f"--segment-size {self.segment_size}: a segment has at most 2 GiB")
         for name, value in (("segment-size", self.segment_size), ("range-size", self.range_size)):

@@ -65,6 +65,18 @@ def test_a_damaged_and_disordered_log(policy: str, order: str, seed: int, spark:
     assert told.startswith("scan: Spark saw records ")
 
 
+def test_a_session_without_delta(golden_store: Stores, spark: SparkSession, tmp_path: Path) -> None:
+    """One line says what is missing, before anything is read."""
+    assert spark.conf.get("spark.sql.extensions", "") == ""
+    words = BuildSettings(str(golden_store("wide-keys").path), str(tmp_path / "out"), tables=str(tmp_path / "tables"))
+    summary = run_build(words, SparkEngines(""))
+    assert summary.exit == 1
+    assert summary.error is not None
+    assert summary.error.startswith(f"--tables {tmp_path / 'tables'}: this Spark session has no Delta Lake: ")
+    assert "\n" not in summary.error
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_segments(spark: SparkSession, tmp_path: Path) -> None:
     assert spark.sparkContext.defaultParallelism == 2
     (tmp_path / "store" / "commitlog").mkdir(parents=True)

@@ -34,7 +34,7 @@ def test_each_setting_has_its_reason_above_it() -> None:
 def test_a_session_of_our_own_has_all_of_them_and_contradicts_none() -> None:
     given = settings()
     for master in ("local[2]", "spark://host:7077"):
-        own = session._configuration(master)
+        own = session.configuration(master)
         assert {name: own[name] for name in given} == given
         added = set(own) - set(given)
         assert added <= {

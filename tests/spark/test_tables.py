@@ -1,0 +1,390 @@
+"""``--tables`` with the real Delta Lake: what a run leaves there, once and no twice, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import mmh3
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from jobs import session
+from jobs.engine import SparkEngines
+from jobs.run import Build
+from jobs.settings import BuildSettings
+from jobs.summary import Summary
+from jobs.tables_delta import ensure, write
+from jobs.tables_place import quoted, table_path
+from storage_format.digest import new_digest
+from tests.golden.guard import guarded
+from tests.golden.stores import GoldenStore
+from tests.tools import spoil
+from tests.tools.local_engine import QuietReporter, run_build
+from udfs import sources
+from udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, TABLES, Table
+
+Stores = Callable[[str], GoldenStore]
+NAME = "t`able's %41 #é"
+"""A folder that SQL, URIs and shells would each read in a way of their own"""
+RUN = "scheduled__2026-01-01T00:00:00+00:00"
+
+
+@pytest.fixture(scope="module")
+def delta() -> Iterator[SparkSession]:
+    found, own = session.get_session("local[2]", delta=True)
+    assert own, "a session was left by another test"
+    # Of Delta's own shuffles; Spark's default of 200 costs these small tables minutes.
+    found.conf.set("spark.sql.shuffle.partitions", "2")
+    # VACUUM lists folders by so many tasks: 10,000 by default.
+    found.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
+    yield found
+    session.stop(found)
+
+
+def read(spark: SparkSession, place: Path, table: Table) -> DataFrame:
+    return spark.read.format("delta").load(table_path(str(place), table.name))
+
+
+def rows(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in frame.select(*(columns or frame.columns)).collect())
+
+
+def versions(place: Path) -> dict[str, int]:
+    """The newest version of each table that is there."""
+    found = {}
+    for table in TABLES:
+        if (place / table.name / "_delta_log").is_dir():
+            found[table.name] = max(int(path.stem) for path in (place / table.name / "_delta_log").glob("*.json"))
+    return found
+
+
+def words(golden: GoldenStore, out: Path, place: Path | str, **more: Any) -> BuildSettings:
+    given: dict[str, Any] = {"store": str(golden.path), "out": str(out), "tables": str(place), **golden.sizes(), **more}
+    return BuildSettings(**given).check()
+
+
+def of(spark: SparkSession, place: Path, table: Table, build: str) -> DataFrame:
+    return read(spark, place, table).where(F.col("build") == build)
+
+
+def outcome(spark: SparkSession, place: Path, build: str) -> tuple[int, str]:
+    """Attempt and state of a build, of which there is one row."""
+    row = only(of(spark, place, BUILDS, build).collect())
+    return row.attempt, row.state
+
+
+def only(found: list[Row]) -> Row:
+    (row,) = found
+    return row
+
+
+def as_told(row: Row, summary: Summary) -> None:
+    """The row of a build says what its summary says."""
+    assert (row.exit, row.error, row.version) == (summary.exit, summary.error, summary.version)
+    assert (row.bytes, row.records, row.units, row.items) == (summary.bytes, summary.records, summary.units, summary.items)
+    assert (row.queueFiles, row.indexFiles) == (summary.files["consumequeue"], summary.files["index"])
+    assert (row.sessionSeconds, row.buildSeconds) == (summary.seconds["session"], summary.seconds["build"])
+    assert [decision.asDict() for decision in row.decisions] == summary.decisions
+    assert row.damagedPlaces == len(summary.damage)
+
+
+@pytest.fixture(scope="module")
+def recorded(golden_store: Stores, delta: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Build, Path, Path]:
+    """One build with all tables: its job, DIR and the tables' folder."""
+    root = tmp_path_factory.mktemp("recorded")
+    store, out, place = golden_store("transactions-delay"), root / "out", root / NAME
+    place.mkdir()
+    settings = words(store, out, place, messages_table=True, build_id=RUN, range_size=300_000)
+    job = Build(settings, QuietReporter(), SparkEngines(""))
+    warehouse = Path("spark-warehouse").exists()
+    with guarded(store.path, out):
+        job.run()
+    assert Path("spark-warehouse").exists() == warehouse, "nothing is left where the command runs"
+    assert delta.catalog.listTables() == []
+    return job, out, place
+
+
+def test_a_published_build(recorded: tuple[Build, Path, Path], golden_store: Stores, delta: SparkSession) -> None:
+    job, out, place = recorded
+    summary, manifest = job.summary, json.loads((out / "reindex.json").read_text())
+    assert (summary.exit, summary.error) == (0, None)
+    build = only(read(delta, place, BUILDS).collect())
+    as_told(build, summary)
+    assert (build.state, build.attempt, build.build) == ("published", 1, RUN)
+    assert build.startedAt < build.endedAt
+    assert json.loads(build.settings) == manifest["settings"]
+    assert build.inputs == [str(golden_store("transactions-delay").path / "commitlog")]
+
+    segments = sorted(read(delta, place, SEGMENTS).collect(), key=lambda row: row.startOffset)
+    assert [(s.segment, s.size, s.chunkDigests) for s in segments] == [
+        (entry["segment"], entry["size"], entry["digests"]) for entry in manifest["inputs"]
+    ]
+    assert sum(s.records for s in segments) == summary.records
+    assert sum(s.units for s in segments) == summary.units
+    assert sum(s.items for s in segments) == summary.items
+    for segment in segments:
+        content = Path(segment.path).read_bytes()
+        assert (len(content), int(segment.segment)) == (segment.size, segment.startOffset)
+        chunk = new_digest([content]).digest()
+        assert segment.chunkDigests == [chunk.hex()]
+        assert segment.digest == new_digest([chunk]).digest().hex()
+
+    listed = [(f["path"], f["path"].split("/")[0], f["size"], f["used"], f["digest"]) for f in manifest["files"]]
+    assert rows(read(delta, place, FILES), "path", "kind", "size", "used", "digest") == listed
+    assert read(delta, place, QUARANTINE).count() == 0
+
+
+def test_messages(recorded: tuple[Build, Path, Path], golden_store: Stores, delta: SparkSession) -> None:
+    """Every record as the data source gives it, and the hashes of the items that RocketMQ wrote."""
+    _, _, place = recorded
+    store = golden_store("transactions-delay").path
+    messages = read(delta, place, MESSAGES)
+    sources.register(delta)
+    log = delta.read.format("rocketmq-commitlog").load(str(store))
+    same = [name for name in MESSAGES.arrow.names if name in log.columns]
+    assert rows(messages, *same) == rows(log, *same) != []
+    items = delta.read.format("rocketmq-index").load(str(store / "rebuilt"))
+    hashes = messages.where("sysFlag & 12 <> 12").select(F.explode("keyHashes").alias("keyHash"), "commitLogOffset")
+    assert rows(hashes) == rows(items, "keyHash", "commitLogOffset")
+    first, *_ = stretches = [
+        (min(segment.minStoreTimestamp, 2**62), segment.maxStoreTimestamp, segment.records)
+        for segment in sorted(read(delta, place, SEGMENTS).collect(), key=lambda row: row.startOffset)
+        if segment.records
+    ]
+    assert len(stretches) > 1
+    assert messages.where(F.col("storeTimestamp").between(*first[:2])).count() >= first[2]
+    for row in messages.where("size(keyFingerprints) > 1").limit(5).collect():
+        keys = [*([row.uniqKey] if row.uniqKey is not None else []), *(key for key in (row["keys"] or "").split(" ") if key)]
+        prints = [mmh3.hash64(f"{row.topic}#{key}")[0] for key in keys]
+        assert row.keyFingerprints == prints
+        assert row.uniqFingerprint == (prints[0] if row.uniqKey is not None else None)
+        assert row.keyFingerprint == prints[1 if row.uniqKey is not None else 0]
+        assert messages.where(F.array_contains("keyFingerprints", prints[-1])).where(F.col("topic") == row.topic).count() > 0
+
+
+def test_the_tables_are_as_defined(recorded: tuple[Build, Path, Path], delta: SparkSession) -> None:
+    _, _, place = recorded
+    for table in TABLES:
+        path = table_path(str(place), table.name)
+        found = delta.read.format("delta").load(path).schema
+        told = [(f.name, f.dataType.simpleString(), f.metadata.get("comment")) for f in found]
+        assert told == [(c.name, re.sub(r"(?<=[,:]) | (?=[,:])", "", c.sql).lower(), c.comment) for c in table.columns]
+        # Spark shows a table's columns as nullable: the log's own schema says what Delta holds to.
+        first = (Path(path.removeprefix("file:")) / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
+        schema = json.loads(next(json.loads(line)["metaData"]["schemaString"] for line in first if "metaData" in line))
+        assert {f["name"] for f in schema["fields"] if not f["nullable"]} == {c.name for c in table.columns if c.required}
+        detail = only(delta.sql(f"DESCRIBE DETAIL {quoted(path)}").collect())
+        assert tuple(detail.clusteringColumns) == table.clustered
+        checks = {name.removeprefix("delta.constraints."): check for name, check in detail.properties.items()}
+        assert checks == table.checks
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        (BUILDS, {"state": "done"}),
+        (BUILDS, {"exit": None}),
+        (BUILDS, {"exit": 5}),
+        (SEGMENTS, {"records": -1}),
+        (SEGMENTS, {"digest": "00"}),
+        (FILES, {"used": 10_000_000}),
+        (FILES, {"kind": "abort"}),
+        (MESSAGES, {"msgSize": 0}),
+        (MESSAGES, {"topic": None}),
+    ],
+)
+def test_what_a_table_refuses(
+    table: Table, change: dict[str, Any], recorded: tuple[Build, Path, Path], delta: SparkSession
+) -> None:  # fmt: skip
+    _, _, place = recorded
+    found = read(delta, place, table)
+    wrong = found.limit(1)
+    for name, value in change.items():
+        wrong = wrong.withColumn(name, F.lit(value).cast(found.schema[name].dataType))
+    before = versions(place)
+    with pytest.raises(Exception, match="_CONSTRAINT_"):
+        wrong.write.format("delta").mode("append").save(table_path(str(place), table.name))
+    assert versions(place) == before
+
+
+def test_twice_adds_nothing(recorded: tuple[Build, Path, Path]) -> None:
+    """The same call again, as by a driver that was not told of its success, commits nothing."""
+    job, out, place = recorded
+    at = versions(place)
+    assert job.recorder is not None
+    job.recorder.published(str(out / "reindex.json"))
+    assert job.summary.warnings == []
+    assert versions(place) == at
+
+
+def test_a_table_that_fails_after_publishing(
+    recorded: tuple[Build, Path, Path], golden_store: Stores, delta: SparkSession, tmp_path: Path
+) -> None:  # fmt: skip
+    """A warning, and no change of the status; the retry completes the tables, and nothing is there twice."""
+    _, _, place = recorded
+    store, out, at = golden_store("trimmed-head"), tmp_path / "out", versions(place)
+    job = Build(words(store, out, place, build_id="b1"), QuietReporter(), SparkEngines(""))
+    broken = _commit(place, FILES, at["files"] + 1)
+    spoiler = threading.Thread(target=_make_folder, args=(broken, _commit(place, BUILDS, at["builds"] + 1)))
+    spoiler.start()
+    job.run()
+    spoiler.join()
+    assert (job.summary.exit, len(job.summary.warnings)) == (0, 1)
+    assert "the build is published, not all of its rows are in the tables" in job.summary.warnings[0]
+    assert "\n" not in job.summary.warnings[0]
+    assert (out / "reindex.json").exists()
+    assert outcome(delta, place, "b1") == (1, "started")
+    written = rows(of(delta, place, SEGMENTS, "b1"))
+    assert written
+    shutil.rmtree(broken)
+
+    others = {table.name: rows(read(delta, place, table).drop("decisions").where("build <> 'b1'")) for table in TABLES}
+    summary = run_build(words(store, out, place, build_id="b1", overwrite=True), SparkEngines(""))
+    assert (summary.exit, summary.warnings) == (0, [])
+    assert outcome(delta, place, "b1") == (2, "published")
+    assert rows(of(delta, place, SEGMENTS, "b1")) == written
+    listed = [f["path"] for f in json.loads((out / "reindex.json").read_text())["files"]]
+    assert [path for (path,) in rows(of(delta, place, FILES, "b1"), "path")] == listed
+    for table in TABLES:
+        assert rows(read(delta, place, table).drop("decisions").where("build <> 'b1'")) == others[table.name]
+
+    # A third run that publishes nothing leaves the rows of what is published.
+    spoilt, at = spoil.copy_store(store.path, tmp_path / "store"), versions(place)
+    spoil.bad_magic(spoilt, 20)
+    summary = run_build(words(store, out, place, store=str(spoilt), build_id="b1", overwrite=True), SparkEngines(""))
+    assert summary.exit == 5
+    assert "build b1 was published before: this run is not recorded" in summary.warnings[-1]
+    assert versions(place) == at
+
+
+def _commit(place: Path, table: Table, version: int) -> Path:
+    return place / table.name / "_delta_log" / f"{version:020d}.json"
+
+
+def _make_folder(path: Path, when: Path) -> None:
+    """Something that no commit can take the place of, once ``when`` is there."""
+    deadline = time.monotonic() + 120
+    while not when.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    path.mkdir(parents=True)
+
+
+@pytest.mark.slow
+def test_a_killed_driver(golden_store: Stores, delta: SparkSession, tmp_path: Path) -> None:
+    """kill -9 between two tables; the retry of the same id completes them, and nothing is there twice."""
+    store, out, place = golden_store("trimmed-head"), tmp_path / "out", tmp_path / "tables"
+    sizes = [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    command = [sys.executable, "-m", "jobs.cli", "build", str(store.path), "--out", str(out), "--tables", str(place), *sizes]
+    process = subprocess.Popen([*command, "--build-id", "k", "--master", "local[2]"], start_new_session=True)
+    try:
+        first, deadline = _commit(place, SEGMENTS, 1), time.monotonic() + 240
+        while not first.exists() and time.monotonic() < deadline:
+            time.sleep(0.005)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert first.exists()
+    assert outcome(delta, place, "k") == (1, "started")
+    assert (out / "reindex.json").exists()
+    written = rows(read(delta, place, SEGMENTS))
+    assert run_build(words(store, out, place, build_id="k", overwrite=True), SparkEngines("")).warnings == []
+    assert outcome(delta, place, "k") == (2, "published")
+    assert rows(read(delta, place, SEGMENTS)) == written
+    assert read(delta, place, FILES).count() == len(json.loads((out / "reindex.json").read_text())["files"])
+
+
+def test_refused_and_salvaged(
+    recorded: tuple[Build, Path, Path], golden_store: Stores, delta: SparkSession, tmp_path: Path
+) -> None:  # fmt: skip
+    """Damage is listed with its first bytes, of a build that was refused as well."""
+    _, _, place = recorded
+    sound = golden_store("trimmed-head")
+    store = spoil.copy_store(sound.path, tmp_path / "store")
+    spoil.bad_magic(store, 20)
+    spoil.garbage(store, 40, 7)
+    refused = run_build(words(sound, tmp_path / "refused", place, store=str(store)), SparkEngines(""))
+    assert refused.exit == 5
+    assert not (tmp_path / "refused").exists()
+    build = only(read(delta, place, BUILDS).where("state = 'refused'").collect())
+    as_told(build, refused)
+    _quarantined(of(delta, place, QUARANTINE, build.build), refused)
+    assert of(delta, place, SEGMENTS, build.build).count() == of(delta, place, FILES, build.build).count() == 0
+
+    settings = words(sound, tmp_path / "out", place, store=str(store), on_damage="salvage", build_id="s")
+    salvaged = run_build(settings, SparkEngines(""))
+    assert (salvaged.exit, salvaged.error) == (3, None)
+    as_told(only(of(delta, place, BUILDS, "s").collect()), salvaged)
+    _quarantined(of(delta, place, QUARANTINE, "s"), salvaged)
+    told = of(delta, place, SEGMENTS, "s").selectExpr("sum(damagedPlaces)", "sum(damagedBytes)").collect()
+    assert tuple(only(told)) == (len(salvaged.damage), sum(d["length"] for d in salvaged.damage))
+
+
+def test_optimize_and_vacuum(recorded: tuple[Build, Path, Path], delta: SparkSession) -> None:
+    """As the README advises, and nothing that was read before is lost."""
+    _, _, place = recorded
+    before = rows(read(delta, place, MESSAGES))
+    table = quoted(table_path(str(place), MESSAGES.name))
+    delta.sql(f"OPTIMIZE {table}")
+    delta.sql(f"VACUUM {table}")
+    assert rows(read(delta, place, MESSAGES)) == before
+
+
+def _quarantined(found: DataFrame, summary: Summary) -> None:
+    columns = ("segment", "offset", "length", "reason")
+    assert rows(found, *columns) == sorted(tuple(d[name] for name in columns) for d in summary.damage) != []
+    for row in found.collect():
+        at = row.offset - int(row.segment)
+        assert row.firstBytes == Path(row.path).read_bytes()[at : at + min(64, row.length)].hex() != ""
+
+
+def test_what_is_refused_at_the_start(golden_store: Stores, delta: SparkSession, tmp_path: Path) -> None:
+    store = golden_store("trimmed-head")
+    out, place = tmp_path / "out", tmp_path / "tables"
+    delta.range(3).write.format("delta").save(str(place / "segments"))
+    wrong = run_build(words(store, out, place), SparkEngines(""))
+    assert wrong.exit == 1
+    assert "is a table with other columns" in str(wrong.error)
+    unknown = run_build(words(store, out, "nosuchscheme://bucket/tables"), SparkEngines(""))
+    assert unknown.exit == 1
+    assert str(unknown.error).startswith("--tables nosuchscheme://bucket/tables: ")
+    assert "\n" not in str(unknown.error)
+    inside = run_build(words(store, out, store.path / "tables"), SparkEngines(""))
+    assert (inside.exit, "lies inside" in str(inside.error)) == (1, True)
+    assert not out.exists()
+
+
+def test_runs_at_the_same_time(delta: SparkSession, recorded: tuple[Build, Path, Path], tmp_path: Path) -> None:
+    """Writers of one table wait for each other, and each row is there once."""
+    _, _, place = recorded
+    row = read(delta, place, BUILDS).limit(1)
+    path = table_path(str(tmp_path), BUILDS.name)
+    ensure(delta, BUILDS, path)
+    failed: list[Exception] = []
+
+    def runs(name: str) -> None:
+        try:
+            for attempt in (1, 2):
+                frame = row.withColumn("build", F.lit(name)).withColumn("attempt", F.lit(attempt))
+                write(frame, path, name, attempt, 0, replace=attempt > 1)
+        except Exception as error:  # noqa: BLE001  a thread's error would be lost
+            failed.append(error)
+
+    threads = [threading.Thread(target=runs, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert rows(read(delta, tmp_path, BUILDS), "build", "attempt") == [("a", 2), ("b", 2)]
