@@ -32,7 +32,8 @@ def build(arguments: Sequence[str]) -> int:
             list_segments(settings.roots, settings.segment_size)
             from jobs.session import starting
 
-            with contextlib.nullcontext() if settings.dry_run else starting(settings.master):
+            # An incremental build asks for Spark when it has found something to do.
+            with contextlib.nullcontext() if settings.dry_run or settings.incremental else starting(settings.master):
                 # numba alone takes a second, and the JVM starts meanwhile.
                 from jobs.engine import SparkEngines
                 from jobs.progress import Reporter

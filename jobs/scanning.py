@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from jobs.engine import Engine
 from jobs.progress import Reporter
+from jobs.scan_memory import ScanMemory
 from jobs.session import TASKS_PER_CORE
 from storage_format.chain import Chain, Segment, chain_ranges, cut_ranges
 from storage_format.range_summary import RangeSpec, RangeSummary
@@ -25,6 +26,8 @@ class Scan:
     stage: Stage
     task: ScanTask
     reporter: Reporter
+    memory: ScanMemory | None = None
+    """of earlier runs, when the build is incremental"""
     summaries: dict[int, RangeSummary] = field(default_factory=dict)
     ranges: dict[int, list[RangeSpec]] = field(default_factory=dict)
     rounds: int = 0
@@ -50,8 +53,8 @@ class Scan:
 
         name = "scan" if self.rounds == 1 else f"scan again ({self.rounds})"
         with self.reporter.stage(name, "ranges", len(specs), sum(size.values()), probe):
-            for data in self.engine.scan(task, tasks):
-                summary = RangeSummary.from_json(data.decode())
+            for data in self.engine.scan(self.memory.wrap(task) if self.memory else task, tasks):
+                summary = self.memory.take(data) if self.memory else RangeSummary.from_json(data.decode())
                 self.summaries[summary.number] = summary
 
     def first(self, segments: list[Segment], range_size: int, until: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from dataclasses import dataclass
@@ -55,6 +56,9 @@ class BuildSettings:
     json: bool = False
     protected: tuple[str, ...] = ()
     """more folders that DIR must lie apart from"""
+    tables: str = ""
+    incremental: bool = False
+    recheck: bool = False
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -116,8 +120,13 @@ class BuildSettings:
             raise UsageError("--out: name a folder")
         if not self.only or set(self.only) - set(PARTS):
             raise UsageError(f"--only {','.join(self.only)}: take one or more of {', '.join(PARTS)}")
+        if self.incremental and not self.tables:
+            raise UsageError("--incremental: name --tables as well: what is known of the log is kept there")
+        if self.recheck and not self.incremental:
+            raise UsageError("--recheck: goes with --incremental: a full build reads everything anyway")
         _ = self.window, self.delays
-        return self
+        # DIR holds the build before: that is what --incremental goes on from.
+        return dataclasses.replace(self, overwrite=True) if self.incremental else self
 
     def for_manifest(self) -> dict[str, Any]:
         """The settings that decide what is written (not where it runs)."""

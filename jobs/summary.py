@@ -34,9 +34,14 @@ class Summary:
     decisions: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     error: str | None = None
+    incremental: dict[str, Any] | None = None
+    """of an incremental build: what was read again and kept; told only then"""
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self))
+        fields = dataclasses.asdict(self)
+        if self.incremental is None:
+            del fields["incremental"]
+        return json.dumps(fields)
 
     @property
     def lost(self) -> bool:
@@ -83,6 +88,12 @@ class Summary:
             ),
             f"{took}, session {self.seconds['session']:.1f} s",
         ]
+        if self.incremental is not None:
+            told = self.incremental
+            lines.append(
+                f"known    {told['ranges_known']:,} of {told['ranges']:,} ranges, {told['files_kept']:,} files kept, "
+                f"{told['bytes_read']:,} bytes of the log read"
+            )
         if self.damage:
             lines.append(f"damage   {len(self.damage):,} in all, see the warnings")
         return "\n".join(lines)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from storage_format import cells
+from storage_format.digest import new_digest
 from storage_format.queue_order import (
     BREAKS_MAX,
     Placement,
@@ -82,6 +83,11 @@ def by_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[list[bytes]]:
         yield held
 
 
+def order_digest(order: Placement) -> str:
+    """The same digest: units of the same records go to the same places (for builds that keep files of the one before)."""
+    return new_digest([json.dumps([order.kept, order.fills, order.opened]).encode()]).digest().hex()
+
+
 @dataclass(frozen=True)
 class Judge:
     """``policy`` is logical, broker or fail; ``holes`` are the offsets of damage in the log, ascending.
@@ -145,4 +151,8 @@ class Judge:
         if self.policy == "fail":
             return queue_word(name, queue_id, irregular(runs))
         order = self._order(runs)
-        return queue_word(name, queue_id, order.decisions, order) | {"where": placements.put(order), "batch": self.batch}
+        return queue_word(name, queue_id, order.decisions, order) | {
+            "where": placements.put(order),
+            "batch": self.batch,
+            "digest": order_digest(order),
+        }
