@@ -7,7 +7,6 @@ which publishes a build: no file with room shares its bytes with one that a brok
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,15 +21,8 @@ _COPY_BYTES = 16 << 20
 
 def carry(stage: Stage, source: str, target: str, size: int, used: int) -> None:
     """``source`` as ``target`` in the staging area. ``used`` bytes are written, up to ``size`` are zeros."""
-    if size == used and not files.is_remote(source):
-        try:
-            os.link(source, target, follow_symlinks=False)
-        except FileExistsError:
-            return  # by another attempt
-        except OSError:
-            pass  # another file system, or one without links
-        else:
-            return
+    if size == used and files.link(source, target):
+        return
     with files.Reader(source) as reader, files.writing(stage.temporary, target) as writer:
         buffer = np.empty(min(_COPY_BYTES, used), np.uint8)
         for at in range(0, used, _COPY_BYTES):

@@ -282,6 +282,19 @@ def rename(source: str, target: str) -> None:
         system.move(inner, _resolve(target)[1])
 
 
+def link(source: str, target: str) -> bool:
+    """A second name for a file, where the file system has that. A name that is there already stays as it is."""
+    if is_remote(source):
+        return False
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except FileExistsError:
+        return True  # by another attempt of the same task
+    except OSError:
+        return False
+    return True
+
+
 class Writer:
     """Writes one file aside and moves it to its place when it is whole.
 
