@@ -104,7 +104,7 @@ class Increment:
         if found.kind != files.FILE:
             return
         self.published = found.modified
-        self.last = last_build.load(self.store, file_digest(manifest))
+        self.last = last_build.load(self.store, file_digest(manifest), self.settings.recheck)
         if self.last is None:
             self.reporter.line("incremental: what stands in DIR is not known in --tables: all of its files are written anew")
         elif self.last.fingerprint != self.fingerprint:

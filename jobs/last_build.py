@@ -57,8 +57,11 @@ class LastBuild:
         files.write_bytes(store.temporary, files.join(store.builds, self.digest), [text.encode()])
 
 
-def load(store: ScanStore, digest: str) -> LastBuild | None:
-    """The build whose manifest has this digest; None when the store does not know it, or not all of it is there."""
+def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | None:
+    """The build whose manifest has this digest; None when the store does not know it, or not all of it is there.
+
+    ``recheck``: all that the store kept of it is read, and compared with its digests.
+    """
     paths = [files.join(store.builds, f"{digest}{ending}") for ending in ("", ".files", ".odd")]
     if any(files.look(path).kind != files.FILE for path in paths):
         return None
@@ -71,7 +74,8 @@ def load(store: ScanStore, digest: str) -> LastBuild | None:
         found = LastBuild(**(fields | {"begun": Begun(**fields["begun"])}))
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return found if all(store.has_data(entry) for entry in [*found.ghosts, *found.built_from]) else None
+    whole = store.is_sound if recheck else store.has_data
+    return found if all(whole(entry) for entry in [*found.ghosts, *found.built_from]) else None
 
 
 def sweep(store: ScanStore, newest: LastBuild) -> None:
@@ -83,9 +87,10 @@ def sweep(store: ScanStore, newest: LastBuild) -> None:
             break
         kept.append(older)
         build = older
-    used = [entry for build in kept for entry in [*build.ranges, *build.ghosts]]
+    ranges = [entry for build in kept for entry in build.ranges]
+    used = [*ranges, *(entry for build in kept for entry in build.ghosts)]
     builds = {f"{build.digest}{ending}" for build in kept for ending in ("", ".files", ".odd")}
-    _keep(store.entries, {entry.key for entry in used})
+    _keep(store.entries, {entry.key for entry in ranges})
     _keep(store.data, {name for entry in used for name, _, _ in entry.data.values()})
     _keep(store.builds, builds)
     _keep(store.temporary, set())

@@ -49,7 +49,7 @@ class RememberedScan:
     def _known(self, spec: RangeSpec) -> tuple[ScanEntry | None, int]:
         """The entry of a range, when its bytes are those that were scanned; and the bytes of the log read to tell."""
         entry = self.store.find(key_of(self.fingerprint, spec))
-        if entry is None or (self.recheck and not self._is_sound(entry)):
+        if entry is None or (self.recheck and not self.store.is_sound(entry)):
             return None, 0
         alike, read = (False, 0) if self.recheck else sampled_alike(entry, spec.path)
         if alike:
@@ -68,9 +68,6 @@ class RememberedScan:
                 read += more
                 self.store.put(entry)
         return entry, read
-
-    def _is_sound(self, entry: ScanEntry) -> bool:
-        return all(file_digest(files.join(self.store.data, name)) == digest for name, _, digest in entry.data.values())
 
     def _again(self, spec: RangeSpec, entry: ScanEntry, read: int) -> Iterator[schemas.Row]:
         if "runs" in entry.data:

@@ -109,6 +109,11 @@ class ScanStore:
         found = [(files.look(files.join(self.data, name)), size) for name, size, _ in entry.data.values()]
         return all(there.kind == files.FILE and there.size == size for there, size in found)
 
+    def is_sound(self, entry: ScanEntry) -> bool:
+        """The same, its bytes compared as well."""
+        kept = entry.data.values()
+        return self.has_data(entry) and all(file_digest(files.join(self.data, name)) == digest for name, _, digest in kept)
+
     def summary(self, entry: ScanEntry, number: int) -> RangeSummary:
         """What the range's scan said, as range ``number`` of this run."""
         summary = entry.range_summary(number)
