@@ -15,6 +15,8 @@ from jobs.decisions import Order
 from jobs.last_build import LastBuild
 from jobs.scanning import Scan
 from jobs.session import TASKS_PER_CORE
+from storage_format import index_file as ix
+from storage_format.digest import new_digest
 from udfs import files, write_batches, write_queues
 from udfs.scan_store import ScanStore, file_digest
 from udfs.stage import Stage
@@ -24,6 +26,7 @@ from udfs.write_again import StoredRange, TouchedFiles, write_ranges
 CARRIED_AT_ONCE: Final = 5_000
 """files of one task"""
 _CHUNK: Final = 10_000
+_READ_BYTES: Final = 16 << 20
 Line = tuple[dict[str, Any], bytes]
 """(entry of the manifest, the line that it was read from)"""
 
@@ -35,16 +38,30 @@ def queue_files(store: ScanStore, last: LastBuild) -> Iterator[list[Line]]:
         yield some
 
 
-def is_as_published(target: str, entry: dict[str, Any], published: int, recheck: bool) -> bool:
+def is_as_published(target: str, entry: dict[str, Any], published: int, recheck: bool, hash_slots: int) -> bool:
     """Whether a file of DIR is as a build left it: in its size, not written since its manifest was, which came last.
 
-    With ``recheck`` its bytes are compared with the manifest's digest.
+    With ``recheck`` its bytes are compared with the manifest's digest; ``hash_slots`` are those of its IndexFiles.
     """
     path = files.join(target, entry["path"])
     found = files.look(path)
     if found.kind != files.FILE or found.size != entry["size"] or found.modified > published:
         return False
-    return not recheck or file_digest(path, entry["used"]) == entry["digest"]
+    return not recheck or _digest(path, entry, hash_slots) == entry["digest"]
+
+
+def _digest(path: str, entry: dict[str, Any], hash_slots: int) -> str:
+    """As the writers took it: of an IndexFile without the place of item 0, which no item has."""
+    if not entry["path"].startswith("index/"):
+        return file_digest(path, entry["used"])
+    items = ix.HEADER_SIZE + hash_slots * ix.SLOT_SIZE
+    parts = [(0, items), (items + ix.ITEM_SIZE, max(entry["used"], items + ix.ITEM_SIZE))]
+    hasher = new_digest()
+    with files.Reader(path) as reader:
+        for low, high in parts:
+            for at in range(low, high, _READ_BYTES):
+                hasher.update(reader.read(at, min(_READ_BYTES, high - at)))
+    return hasher.digest().hex()
 
 
 def _queue_of(entry: dict[str, Any]) -> tuple[bytes, int, int, bool]:

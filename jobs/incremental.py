@@ -137,7 +137,7 @@ class Increment:
         )
 
     def _is_whole(self, entry: dict[str, Any]) -> bool:
-        return carrying.is_as_published(self.target, entry, self.published, self.settings.recheck)
+        return carrying.is_as_published(self.target, entry, self.published, self.settings.recheck, self.settings.hash_slots)
 
     def _is_damaged(self, line: carrying.Line) -> bool:
         return not self._is_whole(line[0])

@@ -170,6 +170,12 @@ def test_changed_results_are_written_again(world: World) -> None:
     assert world.incremental()["incremental"]["nothing_new"], "size and time are trusted"
     world.build("--recheck")
     assert tree(world.out) == whole
+    before = kept(world.out)
+    derived = [
+        path for part in ("consumequeue", "index") for path in (world.out / part).rglob("?" * 17 + "*") if path.is_file()
+    ]
+    assert world.build("--recheck")["incremental"]["files_kept"] == len(derived)
+    assert kept(world.out) == before
 
 
 @pytest.fixture(scope="module")
