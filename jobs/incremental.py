@@ -12,6 +12,7 @@ import heapq
 import json
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -93,6 +94,7 @@ class Increment:
         """when the manifest in DIR was written (ns)"""
         self.history = IndexHistory([], Begun(), [])
         self.kept = 0
+        self._begin = time.monotonic()
 
     # -- before the scan ------------------------------------------------------------------------------------------------
 
@@ -147,6 +149,7 @@ class Increment:
         assert self.last is not None
         for name in _TOLD:
             setattr(summary, name, self.last.summary[name])
+        summary.seconds["build"] = time.monotonic() - self._begin
         self._tell(summary, len(self.last.ranges), self.kept, nothing_new=True)
         self.reporter.line("incremental: nothing new: DIR is as the build before left it")
 

@@ -42,8 +42,11 @@ class Scan:
             return
         self.rounds += 1
         plan = files.join(self.stage.plans, f"ranges-{self.rounds}")
-        files.write_bytes(self.stage.temporary, plan, [json.dumps([dataclasses.astuple(spec) for spec in specs]).encode()])
         tasks = min(len(specs), TASKS_PER_CORE * self.engine.cores)
+        if self.memory:
+            # What is new stands together at the log's end: each task gets some of it.
+            specs = [spec for k in range(tasks) for spec in specs[k::tasks]]
+        files.write_bytes(self.stage.temporary, plan, [json.dumps([dataclasses.astuple(spec) for spec in specs]).encode()])
         task = dataclasses.replace(self.task, plan=plan, tasks=tasks)
         size = {str(spec.number): spec.high - spec.low for spec in specs}
 

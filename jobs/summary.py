@@ -77,6 +77,9 @@ class Summary:
 
     def to_text(self) -> str:
         """What a person reads at the end of a run that published."""
+        told = self.incremental
+        if told is not None and told["nothing_new"]:
+            return f"nothing new since the build before: {self.records:,} records in {self.bytes:,} bytes"
         took = f"took     {self.seconds['build']:.1f} s"
         if self.records >= RATE_RECORDS_MIN:
             took += f" ({self.records / self.seconds['build']:,.0f} records/s)"
@@ -88,8 +91,7 @@ class Summary:
             ),
             f"{took}, session {self.seconds['session']:.1f} s",
         ]
-        if self.incremental is not None:
-            told = self.incremental
+        if told is not None:
             lines.append(
                 f"known    {told['ranges_known']:,} of {told['ranges']:,} ranges, {told['files_kept']:,} files kept, "
                 f"{told['bytes_read']:,} bytes of the log read"

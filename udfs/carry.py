@@ -16,7 +16,7 @@ import pyarrow as pa
 from udfs import files, schemas
 from udfs.stage import Stage
 
-_COPY_BYTES = 16 << 20
+_COPY_BYTES = 1 << 18
 
 
 def carry(stage: Stage, source: str, target: str, size: int, used: int) -> None:
@@ -28,7 +28,9 @@ def carry(stage: Stage, source: str, target: str, size: int, used: int) -> None:
         for at in range(0, used, _COPY_BYTES):
             part = buffer[: min(_COPY_BYTES, used - at)]
             reader.read_into(at, part)
-            writer.write_at(at, part)
+            if part.any():
+                # The slots of an IndexFile are mostly holes.
+                writer.write_at(at, part)
         writer.finish(size)
 
 

@@ -26,6 +26,7 @@ from storage_format.range_summary import RangeSpec, RangeSummary
 from udfs import files
 
 FORMAT: Final = 1
+"""Goes up when entries have other fields, or when the same version of the project makes something else of the same bytes."""
 PAGE: Final = 4096
 _READ_BYTES: Final = 16 << 20
 Bytes = npt.NDArray[np.uint8]

@@ -46,7 +46,7 @@ def run(name: str, *words: str) -> dict[str, Any]:
     print(
         f"{name:<24} {wall:7.1f} s (session {summary['seconds']['session']:.1f}, build {summary['seconds']['build']:.1f})"
         f"  read {told.get('bytes_read', summary['bytes']) / 1e6:9,.1f} MB"
-        f"  ranges known {told.get('ranges_known', 0):3} of {told.get('ranges', 0):3}  files kept {told.get('files_kept', 0):5}",
+        f"  ranges known {told.get('ranges_known', 0):3} of {told.get('ranges', 0):3},  files kept {told.get('files_kept', 0)}",
         flush=True,
     )
     return summary
