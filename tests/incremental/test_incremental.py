@@ -64,6 +64,7 @@ def test_nothing_new(world: World) -> None:
     assert again.warnings == first["warnings"]
     assert again.incremental
     assert again.incremental["nothing_new"]
+    assert again.to_text().startswith("nothing new")
     assert kept(world.out) == before
 
 
