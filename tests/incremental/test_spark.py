@@ -22,7 +22,7 @@ from tests.tools.local_engine import local_build, run_build
 
 Stores = Callable[[str], GoldenStore]
 SECONDS = 20
-"""A run that finds nothing new takes about two; others may have the machine."""
+"""A run that finds nothing new starts no Spark; others may have the machine."""
 
 
 def test_a_store_that_grows(golden_store: Stores, spark: object, tmp_path: Path) -> None:  # noqa: ARG001
