@@ -117,7 +117,7 @@ def live(count: int, steps: int) -> None:
     chosen = settings(
         max_examples=count, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )
-    run_state_machine_as_test(Life, settings=chosen)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(Life, settings=chosen)
 
 
 def main() -> int:
