@@ -35,7 +35,9 @@ def build(arguments: Sequence[str]) -> int:
             check_place(settings)
             from jobs.session import starting
 
-            with contextlib.nullcontext() if settings.dry_run else starting(settings.master, bool(settings.tables)):
+            # An incremental build asks for Spark when it has found something to do.
+            ahead = not (settings.dry_run or settings.incremental)
+            with starting(settings.master, bool(settings.tables)) if ahead else contextlib.nullcontext():
                 # numba alone takes a second, and the session starts meanwhile.
                 from jobs.daemon import daemon_ahead
                 from jobs.engine import SparkEngines

@@ -115,6 +115,8 @@ def build_parser() -> argparse.ArgumentParser:
     tables = parser.add_argument_group("Delta tables").add_argument
     tables("--tables", metavar="URI", help="record the run in Delta tables below URI, a folder or what Spark can reach")
     tables("--messages-table", action="store_true", help="with --tables: also a row a message, without its body")
+    tables("--incremental", action="store_true", help="read only what is new since the build in DIR, and rewrite what changes")
+    tables("--recheck", action="store_true", help="with --incremental: read all that is known again, and compare digests")
     tables("--build-id", metavar="ID", help="with --tables: the run's name; a retry with the same one replaces its rows")
     return parser
 

@@ -34,6 +34,8 @@ class Order:
     """(topic, queue id, position) of files without any unit that a broker of 4.9 leaves at a queue's end"""
     extra_units: int = 0
     """units that stand for no record: pre-blank and fills"""
+    odd: OddQueues | None = None
+    """those queues, one by one"""
 
 
 def decide(
@@ -88,7 +90,7 @@ def decide(
             f"queues: {verdict.filled} missing offsets would have to be filled, more than --max-fill {settings.max_fill}"
         )
     batches = "" if settings.queue_order == "broker" else verdict.batches
-    return accepted, Order(verdict.placements, batches, verdict.opened, odd.pre_blank + verdict.filled)
+    return accepted, Order(verdict.placements, batches, verdict.opened, odd.pre_blank + verdict.filled, odd)
 
 
 def _ask(scan: Scan, accepted: list[RangeSummary], kind: int, judge: Judge) -> list[str]:

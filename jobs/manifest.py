@@ -43,17 +43,20 @@ def inputs(log: Commitlog, summaries: Iterable[RangeSummary], until: int) -> lis
     ]
 
 
-def _path_of(line: bytes) -> str:
+def path_of(line: bytes) -> str:
+    """The path that a line of a part tells of (``queue_files.entry_line``)."""
     path, _, _ = line.removeprefix(_PATH).partition(b'"')
     # Only text with something escaped needs a parser.
-    return str(json.loads(line)["path"]) if b"\\" in path else path.decode()
+    return str(json.loads(line.partition(b"\t")[0])["path"]) if b"\\" in path else path.decode()
 
 
 def write(
     stage: Stage, settings: BuildSettings, log: Commitlog, summary: Summary, summaries: Iterable[RangeSummary],
     checkpoint: dict[str, int] | None, parts: list[str], more: list[dict[str, Any]], until: int,
-) -> None:  # fmt: skip
+) -> list[str]:  # fmt: skip
     """Write the manifest into the tree; ``parts`` are files of sorted lines, ``more`` are entries of the driver's own.
+
+    Returns the parts that are left: the same lines in a few files.
 
     ``until``: the log was read up to there for certain, whatever the ranges.
     """
@@ -73,10 +76,11 @@ def write(
     def text() -> Iterator[bytes]:
         yield json.dumps(head, indent=1).encode()[:-2] + b',\n "files": ['
         separator = b"\n  "
-        for _, line in heapq.merge(*(entries(part, _path_of) for part in few), own):
-            yield separator + line
+        for _, line in heapq.merge(*(entries(part, path_of) for part in few), own):
+            yield separator + line.partition(b"\t")[0]
             separator = b",\n  "
         yield b"\n ]\n}\n"
 
-    few = few_parts(stage, parts, _path_of)
+    few = few_parts(stage, parts, path_of)
     files.write_bytes(stage.temporary, files.join(stage.tree, "reindex.json"), joined(text()))
+    return few

@@ -11,8 +11,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from jobs import decisions, drafting, manifest, notices, output, writing
-from jobs.engine import Engine
+from jobs.engine import Engine, SparkEngine
 from jobs.estimate import check_free, dry_run_lines
+from jobs.incremental import RANGE_BYTES, Increment
 from jobs.progress import Probe, Reporter
 from jobs.scanning import Scan
 from jobs.segments import Commitlog, check_unchanged, list_segments
@@ -40,7 +41,9 @@ BUCKET_BYTES = 512 << 20
 
 
 def range_size(settings: BuildSettings, size: int, segment_bytes: int, cores: int) -> int:
-    """Few ranges a core, whole segments where there are many, on chunk boundaries."""
+    """Few ranges a core, whole segments where there are many, on chunk boundaries; the same in every incremental run."""
+    if settings.incremental:
+        return settings.range_size or max(1, min(segment_bytes, RANGE_BYTES))
     per_core = -(-size // (2 * cores))
     wanted = min(max(segment_bytes, 1), -(-per_core // CHUNK) * CHUNK)
     return max(1, min(wanted, settings.range_size or wanted))
@@ -100,6 +103,9 @@ class Build:
         self._tree: Hashable | None = None
         self._target = ""
         self.recorder: Recorder | None = None
+        self.increment: Increment | None = None
+        self.unchanged = False
+        """whether the build is the one that stands in DIR already"""
 
     @property
     def published(self) -> bool:
@@ -127,8 +133,21 @@ class Build:
                 print(line, file=sys.stderr if settings.json else sys.stdout)
             self.summary.bytes = log.size
             return
-        with output.locked(target), output.staging(target, settings.overwrite, not settings.keep_zeros) as stage:
-            check_free(settings, scan_settings(settings), log, stage)
+        with output.locked(target):
+            if settings.incremental:
+                units_per_file = settings.cq_file_size // UNIT_SIZE
+                self.increment = Increment(settings, scan_settings(settings), units_per_file, target, log, self.reporter)
+                self.increment.open()
+                if self.increment.nothing_new():
+                    self.increment.say_again(self.summary)
+                    return
+            self._run(target, log)
+
+    def _run(self, target: str, log: Commitlog) -> None:
+        settings = self.settings
+        with output.staging(target, settings.overwrite, not settings.keep_zeros) as stage:
+            if self.increment is None or self.increment.last is None:
+                check_free(settings, scan_settings(settings), log, stage)
             begin = time.monotonic()
             with self.engines() as engine:
                 self.summary.seconds["session"] = time.monotonic() - begin
@@ -142,7 +161,7 @@ class Build:
     @contextlib.contextmanager
     def _recorded(self, engine: Engine, log: Commitlog, target: str) -> Iterator[None]:
         """With --tables: rows of the run, at its start and at its end."""
-        if not self.settings.tables:
+        if not self.settings.tables or not isinstance(engine, SparkEngine):
             yield
             return
         from jobs.tables_run import Recorder
@@ -166,18 +185,23 @@ class Build:
         keys = engine.buckets(-(-log.size // BUCKET_BYTES))
         units_per_file = settings.cq_file_size // UNIT_SIZE
         task = ScanTask(stage, "", 0, scan_settings(settings), units_per_file, keys, settings.write_topics)
+        memory = self.increment.memory if self.increment else None
         try:
-            self._build(Scan(engine, stage, task, self.reporter), log)
+            self._build(Scan(engine, stage, task, self.reporter, memory), log)
         except Exception:
             # What looked like damage, and would be refused for good, may be a broker at work; and a segment that
             # is cut while it is mapped ends the worker.
             check_unchanged(log, settings.roots)
             raise
         check_unchanged(log, settings.roots)
+        if self.unchanged:
+            return
         with self.reporter.step("publish"):
             self._tree, self._target = output.identity(stage.tree), target
             output.publish(stage, target, settings.overwrite)
             output.settle(target)
+        if self.increment:
+            self.increment.sweep()
 
     def _build(self, scan: Scan, log: Commitlog) -> None:
         settings, summary, stage = self.settings, self.summary, scan.stage
@@ -190,17 +214,25 @@ class Build:
             accepted, order = decisions.decide(scan, settings, log.segments, chain, summary)
         notices.broker_cuts(settings, log.segments, chain.holes, summary)
         self._count(accepted, log)
-        plans = plan_index_files(accepted, settings.index_items)
-        check_free(settings, scan_settings(settings), log, stage, accepted, plans, order.extra_units)
+        increment = self.increment
+        plans = increment.plan_index(accepted) if increment else plan_index_files(accepted, settings.index_items)
+        if increment is None or increment.last is None:
+            check_free(settings, scan_settings(settings), log, stage, accepted, plans, order.extra_units)
         with self.reporter.stage("write", "buckets and IndexFiles", *self._to_write(scan, plans)) as shown:
-            written = writing.write_both(scan, settings, accepted, order, plans)
+            if increment:
+                taken = increment.write(scan, accepted, order, plans)
+                written = taken.all
+            else:
+                written = writing.write_both(scan, settings, accepted, order, plans)
             shown.count(units=written.units, items=sum(word["items"] for word in written.index))
         summary.units = written.units
         summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX
         more = [drafting.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
         with self.reporter.step("finish"):
-            self._finish(stage, log, scan, accepted, plans, written, until, more)
+            own, parts = self._finish(stage, log, scan, accepted, plans, written, until, more)
+            if increment:
+                self.unchanged = increment.save(stage, accepted, order, taken, own, parts, summary)
         if summary.lost:
             summary.exit = 3
 
@@ -225,7 +257,8 @@ class Build:
     def _finish(
         self, stage: Stage, log: Commitlog, scan: Scan, accepted: list[RangeSummary], plans: list[IndexFilePlan],
         written: writing.Written, until: int, more: list[dict[str, Any]],
-    ) -> None:  # fmt: skip
+    ) -> tuple[list[dict[str, Any]], list[str]]:  # fmt: skip
+        """Returns the driver's own entries of the manifest, and the parts of the others."""
         settings = self.settings
         if self.recorder:
             self.recorder.saw(scan, accepted, until)
@@ -242,4 +275,5 @@ class Build:
                 {"path": "checkpoint", "size": len(data), "used": 40, "digest": new_digest([data[:40]]).digest().hex()}
             )
             fields = dataclasses.asdict(checkpoint)
-        manifest.write(stage, settings, log, self.summary, scan.summaries.values(), fields, written.parts, entries, until)
+        summaries = scan.summaries.values()
+        return entries, manifest.write(stage, settings, log, self.summary, summaries, fields, written.parts, entries, until)

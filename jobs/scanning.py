@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from jobs.engine import Engine
 from jobs.progress import Reporter
+from jobs.scan_memory import ScanMemory
 from jobs.session import TASKS_PER_CORE
 from storage_format.chain import Chain, Segment, chain_ranges, cut_ranges
 from storage_format.range_summary import RangeSpec, RangeSummary
@@ -15,6 +16,10 @@ from storage_format.walk_state import INT64_MAX
 from udfs import files
 from udfs.scan import ScanTask
 from udfs.stage import Stage
+
+
+def _summary(data: bytes) -> RangeSummary:
+    return RangeSummary.from_json(data.decode())
 
 
 @dataclass
@@ -25,6 +30,8 @@ class Scan:
     stage: Stage
     task: ScanTask
     reporter: Reporter
+    memory: ScanMemory | None = None
+    """of earlier runs, when the build is incremental"""
     summaries: dict[int, RangeSummary] = field(default_factory=dict)
     ranges: dict[int, list[RangeSpec]] = field(default_factory=dict)
     rounds: int = 0
@@ -39,8 +46,11 @@ class Scan:
             return
         self.rounds += 1
         plan = files.join(self.stage.plans, f"ranges-{self.rounds}")
-        files.write_bytes(self.stage.temporary, plan, [json.dumps([dataclasses.astuple(spec) for spec in specs]).encode()])
         tasks = min(len(specs), TASKS_PER_CORE * self.engine.cores)
+        if self.memory:
+            # What is new stands together at the log's end: each task gets some of it.
+            specs = [spec for k in range(tasks) for spec in specs[k::tasks]]
+        files.write_bytes(self.stage.temporary, plan, [json.dumps([dataclasses.astuple(spec) for spec in specs]).encode()])
         task = dataclasses.replace(self.task, plan=plan, tasks=tasks)
         size = {str(spec.number): spec.high - spec.low for spec in specs}
 
@@ -50,7 +60,9 @@ class Scan:
 
         name = "scan" if self.rounds == 1 else f"scan again ({self.rounds})"
         with self.reporter.stage(name, "ranges", len(specs), sum(size.values()), probe) as stage:
-            found = [RangeSummary.from_json(data.decode()) for data in self.engine.scan(task, tasks)]
+            rows = self.engine.scan(self.memory.wrap(task) if self.memory else task, tasks)
+            take = self.memory.take if self.memory else _summary
+            found = [take(data) for data in rows]
             self.summaries.update({summary.number: summary for summary in found})
             stage.count(
                 ranges=len(found),

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from jobs.times import parse_time as parse_time
 from storage_format.errors import InputError, UsageError
+from storage_format.names import escape
 from storage_format.record import INT64_MAX
 from storage_format.unit_layout import BATCH_UNIT_SIZE, UNIT_SIZE
 from udfs import files
@@ -65,6 +66,8 @@ class BuildSettings:
     tables: str = ""
     messages_table: bool = False
     build_id: str = ""
+    incremental: bool = False
+    recheck: bool = False
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -127,12 +130,20 @@ class BuildSettings:
             raise UsageError("--out: name a folder")
         if not self.only or set(self.only) - set(PARTS):
             raise UsageError(f"--only {','.join(self.only)}: take one or more of {', '.join(PARTS)}")
+        if self.incremental and not self.tables:
+            raise UsageError("--incremental: name --tables as well: what is known of the log is kept there")
+        if self.incremental and files.no_rename(self.out):
+            raise UsageError(f"--incremental --out {escape(self.out)}: behind a URI each build is whole: name a local folder")
+        if self.recheck and not self.incremental:
+            raise UsageError("--recheck: goes with --incremental: a full build reads everything anyway")
         _ = self.window, self.delays
         try:
             store, out, *commitlogs = (files.checked(place) for place in (self.store, self.out, *self.commitlogs))
         except InputError as error:
             raise UsageError(str(error)) from None
-        return replace(self, store=store, out=out, commitlogs=tuple(commitlogs))
+        # DIR holds the build before: that is what --incremental goes on from.
+        overwrite = self.overwrite or self.incremental
+        return replace(self, store=store, out=out, commitlogs=tuple(commitlogs), overwrite=overwrite)
 
     def for_manifest(self) -> dict[str, Any]:
         """The settings that decide what is written (not where it runs)."""

@@ -34,13 +34,18 @@ class Summary:
     decisions: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     error: str | None = None
+    incremental: dict[str, Any] | None = None
+    """of an incremental build: what was read again and kept; told only then"""
 
     def __post_init__(self) -> None:
         self.about: dict[str, tuple[str, dict[str, Any]]] = {}
         """what a warning tells of: damage or decision, and its entry; no part of the JSON object"""
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self))
+        fields = dataclasses.asdict(self)
+        if self.incremental is None:
+            del fields["incremental"]
+        return json.dumps(fields)
 
     @property
     def lost(self) -> bool:
@@ -104,6 +109,9 @@ class Summary:
 
     def to_text(self) -> str:
         """What a person reads at the end of a run that published."""
+        told = self.incremental
+        if told is not None and told["nothing_new"]:
+            return f"nothing new since the build before: {self.records:,} records in {self.bytes:,} bytes"
         took = f"took     {self.seconds['build']:.1f} s"
         if self.records >= RATE_RECORDS_MIN:
             took += f" ({self.records / self.seconds['build']:,.0f} records/s)"
@@ -115,6 +123,11 @@ class Summary:
             ),
             f"{took}, session {self.seconds['session']:.1f} s",
         ]
+        if told is not None:
+            lines.append(
+                f"known    {told['ranges_known']:,} of {told['ranges']:,} ranges, {told['files_kept']:,} files kept, "
+                f"{told['bytes_read']:,} bytes of the log read"
+            )
         if self.damage:
             lines.append(f"damage   {len(self.damage):,} in all, see the warnings")
         return "\n".join(lines)

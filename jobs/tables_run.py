@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from jobs import tables_rows as rows
-from jobs.engine import Engine, SparkEngine
+from jobs.engine import SparkEngine
 from jobs.failures import PLACE, UNPUBLISHED
 from jobs.failures import outcome as failure
 from jobs.progress import Reporter
@@ -56,9 +56,9 @@ class Built:
 class Recorder:
     """Writes the rows of one run. ``began`` raises InputError; at the end what cannot be written is a warning."""
 
-    def __init__(self, settings: BuildSettings, summary: Summary, reporter: Reporter, engine: Engine, log: Commitlog) -> None:
-        if not isinstance(engine, SparkEngine):
-            raise InputError("--tables: needs Spark")
+    def __init__(
+        self, settings: BuildSettings, summary: Summary, reporter: Reporter, engine: SparkEngine, log: Commitlog
+    ) -> None:
         self._engine, self._spark = engine, engine.spark
         self._given = bool(settings.build_id)
         self.settings = settings if self._given else dataclasses.replace(settings, build_id=uuid.uuid4().hex)

@@ -68,13 +68,14 @@ def write_index(scan: Scan, settings: BuildSettings, plans: list[IndexFilePlan])
 
 
 def write_both(
-    scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]
-) -> Written:
-    """Both kinds as the settings ask for, side by side."""
+    scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan],
+    *, queues: bool = True,
+) -> Written:  # fmt: skip
+    """Both kinds as the settings ask for, side by side. ``queues``: whether there is any ConsumeQueue file to write."""
     written = Written()
     with ThreadPoolExecutor(2, thread_name_prefix="write") as pool:
         index = pool.submit(write_index, scan, settings, plans if "index" in settings.only else [])
-        if "consumequeue" in settings.only:
+        if "consumequeue" in settings.only and queues:
             words = write_queues(scan, settings, accepted, order) + write_batches(scan, settings, accepted, order)
             for word in words:
                 written.parts.append(word["part"])

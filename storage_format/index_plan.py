@@ -44,10 +44,26 @@ class IndexFilePlan:
         return sum(stretch.count for stretch in self.stretches)
 
 
-def _boundaries(ranges: Sequence[RangeSummary], starts: list[int], total: int, capacity: int) -> list[int]:
+@dataclass(frozen=True)
+class Begun:
+    """Where a plan goes on with files that were begun when the log had more in front.
+
+    ``skip`` items of the given ranges are in files that are gone; ``maker`` is the record that made the first file that is
+    left, -1 if none is gone; ``window`` the highest time window of ranges that are no longer given.
+    """
+
+    skip: int = 0
+    maker: int = -1
+    window: int | None = None
+
+
+_NOTHING: Final = Begun()
+
+
+def _boundaries(ranges: Sequence[RangeSummary], starts: list[int], total: int, capacity: int, begun: Begun) -> list[int]:
     """First item of each file (capacity, and where the highest time window so far rises), and the total."""
     rises: list[int] = []
-    highest: int | None = None
+    highest = begun.window
     for start, summary in zip(starts, ranges, strict=True):
         for item, window in summary.windows:
             if highest is None or window > highest:
@@ -57,7 +73,7 @@ def _boundaries(ranges: Sequence[RangeSummary], starts: list[int], total: int, c
         raise RefusedError(
             f"index: --index-policy would cut {len(rises)} files (at most {WINDOWED_FILES_MAX}): choose a longer window"
         )
-    cuts, k = [0], 0
+    cuts, k = [begun.skip], 0
     while cuts[-1] < total:
         while k < len(rises) and rises[k] <= cuts[-1]:
             k += 1
@@ -66,7 +82,7 @@ def _boundaries(ranges: Sequence[RangeSummary], starts: list[int], total: int, c
     return cuts
 
 
-def plan_index_files(ranges: Sequence[RangeSummary], index_items: int) -> list[IndexFilePlan]:
+def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, begun: Begun = _NOTHING) -> list[IndexFilePlan]:
     """The files of a log whose accepted ranges are given in order; ``index_items`` as maxIndexNum."""
     capacity = index_items - 1
     starts, total = [], 0
@@ -76,7 +92,8 @@ def plan_index_files(ranges: Sequence[RangeSummary], index_items: int) -> list[I
     dispatched = [s.first_dispatched for s in ranges if s.first_dispatched >= 0]
     if not dispatched:
         return []
-    cuts = _boundaries(ranges, starts, total, capacity)
+    first_maker = begun.maker if begun.maker >= 0 else dispatched[0]
+    cuts = _boundaries(ranges, starts, total, capacity, begun)
 
     def locate(item: int) -> int:
         return bisect_right(starts, item) - 1 if item < total else len(ranges) - 1
@@ -108,7 +125,7 @@ def plan_index_files(ranges: Sequence[RangeSummary], index_items: int) -> list[I
         number = len(plans)
         maker, table = -1, (0, 0)
         if number == 0:
-            maker = dispatched[0]
+            maker = first_maker
         else:
             k = locate(low)
             if plans[-1].full and low == starts[k]:
@@ -121,7 +138,7 @@ def plan_index_files(ranges: Sequence[RangeSummary], index_items: int) -> list[I
     after = next_dispatched(total - 1) if plans and plans[-1].full else -1
     if not plans or after >= 0:
         before = stretches(total - 1, total)[0] if total else None
-        maker = after if plans else dispatched[0]
+        maker = after if plans else first_maker
         if plans:
             last = plans[-1]
             plans[-1] = IndexFilePlan(last.number, last.stretches, last.before, last.maker, last.maker_table, last.full, False)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from storage_format import cells
+from storage_format.digest import new_digest
 from storage_format.queue_order import (
     BREAKS_MAX,
     Placement,
@@ -64,6 +65,11 @@ class QueueRuns:
         inside = np.unique(owners[breaks != self._bounds[owners]]).tolist()
         for k in sorted(inside, key=self._queues.__getitem__):
             yield self._queues[k], self._columns[:, self._bounds[k] : self._bounds[k + 1]]
+
+
+def order_digest(order: Placement) -> str:
+    """The same digest: units of the same records go to the same places (for builds that keep files of the one before)."""
+    return new_digest([json.dumps([order.kept, order.fills, order.opened]).encode()]).digest().hex()
 
 
 @dataclass(frozen=True)
@@ -129,4 +135,8 @@ class Judge:
         if self.policy == "fail":
             return queue_word(name, queue_id, irregular(runs))
         order = self._order(runs)
-        return queue_word(name, queue_id, order.decisions, order) | {"where": placements.put(order), "batch": self.batch}
+        return queue_word(name, queue_id, order.decisions, order) | {
+            "where": placements.put(order),
+            "batch": self.batch,
+            "digest": order_digest(order),
+        }

@@ -11,7 +11,7 @@ from udfs import files
 from udfs.stage import Stage
 
 Line = tuple[str, str]
-"""(path, the entry of the manifest as JSON)"""
+"""(path, the entry of the manifest as JSON, a tab and the file's units)"""
 
 
 def queue_path(folder: str, name: str, queue_id: int, start: int) -> str:
@@ -22,8 +22,9 @@ def queue_path(folder: str, name: str, queue_id: int, start: int) -> str:
     return f"{folder}/{topic}/{queue_id}/{start:020d}"
 
 
-def entry_line(path: str, size: int, used: int, digest: str) -> Line:
-    return path, json.dumps({"path": path, "size": size, "used": used, "digest": digest})
+def entry_line(path: str, size: int, used: int, digest: str, units: int) -> Line:
+    """The manifest takes what stands before the tab; an incremental build counts the units of files that it keeps."""
+    return path, json.dumps({"path": path, "size": size, "used": used, "digest": digest}) + f"\t{units}"
 
 
 def write_part(stage: Stage, folder: str, lines: Iterable[Line]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +13,16 @@ import pyarrow as pa
 
 from storage_format.index_file import MAKER, STAGED
 from storage_format.range_scan import RangeScanner, ScanSettings
-from storage_format.range_summary import RangeSpec
+from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.walk_state import ItemArrays, UnitArrays
 from udfs import files, schemas
 from udfs.batch_rows import batch_rows
 from udfs.block_cells import BlockCells
 from udfs.draft_topics import topic_rows
 from udfs.stage import Stage
+
+Watch = Callable[[int, npt.NDArray[np.uint8]], None]
+"""Told of bytes of the log that were read, with their absolute offset"""
 
 
 @dataclass(frozen=True)
@@ -49,14 +52,25 @@ class ScanTask:
 
     def _scan(self, scanner: RangeScanner, spec: RangeSpec) -> Iterator[schemas.Row]:
         block_path = files.join(self.stage.blocks, f"{spec.number}-{uuid.uuid4().hex}")
+        return self.rows(scanner, spec, self.stage.temporary, block_path)
+
+    def rows(
+        self, scanner: RangeScanner, spec: RangeSpec, temporary: str, block_path: str, watch: Watch | None = None
+    ) -> Iterator[schemas.Row]:
+        """The rows of one range, its summary last; its index items go to ``block_path``. ``watch`` is told what is read."""
         makers: list[npt.NDArray[np.void]] = []
-        with files.Reader(spec.path) as reader, files.writing(self.stage.temporary, block_path, own=True) as writer:
+        with files.Reader(spec.path) as reader, files.writing(temporary, block_path, own=True) as writer:
 
             def read(at: int, out: npt.NDArray[np.uint8]) -> None:
                 reader.read_into(at - spec.segment_start, out)
+                if watch is not None:
+                    watch(at, out)
 
             def view(at: int, count: int) -> npt.NDArray[np.uint8] | None:
-                return reader.view(at - spec.segment_start, count)
+                data = reader.view(at - spec.segment_start, count)
+                if data is not None and watch is not None:
+                    watch(at, data)
+                return data
 
             for block in scanner.scan(spec, read, view):
                 if len(block.items.place):
@@ -73,11 +87,15 @@ class ScanTask:
                 summary.block = block_path
             else:
                 writer.abandon()
-        text = summary.to_json().encode()
-        files.write_bytes(self.stage.temporary, files.join(self.stage.ranges, f"{spec.number}"), [text])
         if self.topics:
             yield from topic_rows(scanner, spec.number, self.keys)
-        yield schemas.SUMMARY, 0, 0, spec.number, text, 0
+        yield schemas.SUMMARY, 0, 0, spec.number, self.done(summary), 0
+
+    def done(self, summary: RangeSummary) -> bytes:
+        """Leave a finished range's summary where the driver sees how far the scan is; returns it as a row's data."""
+        text = summary.to_json().encode()
+        files.write_bytes(self.stage.temporary, files.join(self.stage.ranges, f"{summary.number}"), [text])
+        return text
 
     def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[schemas.Row]:
         if not len(units.place):

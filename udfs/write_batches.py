@@ -98,7 +98,7 @@ class WriteBatches:
         assert queue.writer is not None
         queue.writer.finish(self.stage.stored(self.file_size))
         relative, used = _path(queue, self.file_size), queue.filled * BATCH_UNIT_SIZE
-        line = entry_line(relative, self.file_size, used, queue.digest.digest().hex())
+        line = entry_line(relative, self.file_size, used, queue.digest.digest().hex(), queue.filled)
         counts["files"] += 1
         counts["bytes"] += used
         queue.writer, queue.digest, queue.filled = None, new_digest(), 0

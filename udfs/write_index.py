@@ -75,7 +75,7 @@ class WriteIndex:
         return {
             "number": plan.number,
             "made": made,
-            "maker": plan.maker if plan.maker >= 0 else self._maker(plan),
+            "maker": maker_of(plan),
             "items": count,
             "full": plan.full,
             "header": dataclasses.asdict(header),
@@ -100,12 +100,15 @@ class WriteIndex:
                 at += len(part)
                 yield out[: len(part)].reshape(-1).view(np.uint8)
 
-    def _maker(self, plan: IndexFilePlan) -> int:
-        """The record that made a file in the middle of a range: its first item's, or one without items before it."""
-        stretch = plan.stretches[0]
-        items, makers = plan.maker_table
-        found = find_maker(stretch, items, makers) if makers else -1
-        return found if found >= 0 else int(staged_items(dataclasses.replace(stretch, count=1))[0]["place"])
+
+def maker_of(plan: IndexFilePlan) -> int:
+    """The record that made a file. In the middle of a range: its first item's, or one without items before it."""
+    if plan.maker >= 0:
+        return plan.maker
+    stretch = plan.stretches[0]
+    items, makers = plan.maker_table
+    found = find_maker(stretch, items, makers) if makers else -1
+    return found if found >= 0 else int(staged_items(dataclasses.replace(stretch, count=1))[0]["place"])
 
 
 def load_plans(data: bytes) -> list[IndexFilePlan]:

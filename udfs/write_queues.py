@@ -32,7 +32,7 @@ def write_empty_files(stage: Stage, file_size: int, wanted: Iterable[tuple[str, 
         relative = queue_path(FOLDER, name, queue_id, position * UNIT_SIZE)
         with files.writing(stage.temporary, files.join(stage.tree, relative)) as writer:
             writer.finish(stage.stored(file_size))
-        lines.append(entry_line(relative, file_size, 0, new_digest([]).digest().hex()))
+        lines.append(entry_line(relative, file_size, 0, new_digest([]).digest().hex(), 0))
     return json.dumps({"part": write_part(stage, FOLDER, lines), "files": len(lines), "units": 0, "bytes": 0})
 
 
@@ -79,7 +79,7 @@ class WriteQueues:
         counts["files"] += 1
         counts["units"] += rows.shape[1]
         counts["bytes"] += used
-        return entry_line(relative, self.file_size, used, new_digest([image.view(np.uint8)]).digest().hex())
+        return entry_line(relative, self.file_size, used, new_digest([image.view(np.uint8)]).digest().hex(), rows.shape[1])
 
     def _pieces(self, cell: bytes) -> Iterator[tuple[FileKey, Rows]]:
         units_per_file = self.file_size // UNIT_SIZE

@@ -160,7 +160,7 @@ class PretendedEngine:
                         for number in range(files_each):
                             used = min(writer.file_size, (each * 20 - number * writer.file_size))
                             path = queue_path(FOLDER, name, queue_id, number * writer.file_size)
-                            lines.append(entry_line(path, writer.file_size, used, DIGEST))
+                            lines.append(entry_line(path, writer.file_size, used, DIGEST, used // 20))
                     text = "".join(f"{line}\n" for _, line in sorted(lines))
                     Path(folder, f"{FOLDER}-{partition}").write_text(text, encoding="ascii")
 

@@ -119,3 +119,16 @@ def free_bytes(folder: str) -> int | None:
     inner = os.path.abspath(folder)
     found = os.statvfs(inner)
     return found.f_bavail * found.f_frsize
+
+
+def link(source: str, target: str) -> bool:
+    """A second name for a local file, where the file system has that. A name that is there already stays as it is."""
+    if resolve(source)[0] is not None:
+        return False
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except FileExistsError:
+        return True  # by another attempt of the same task
+    except OSError:
+        return False
+    return True

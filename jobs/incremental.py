@@ -1,0 +1,278 @@
+"""``build --incremental``: scan what is new, write what changes, keep the rest; the result is that of a full build.
+
+What a range of the log says is remembered in the scan store as soon as it is scanned, so a run that died is gone on with. All
+that follows the scan (chain, damage, order of queues, plans) is done from all ranges, as in a full build. Files whose ranges
+are the same as in the build that stands in DIR are taken from there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import json
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from jobs import __version__, carrying, last_build, writing
+from jobs.decisions import Order
+from jobs.index_history import IndexHistory, plan_with_history
+from jobs.last_build import LastBuild
+from jobs.manifest import path_of
+from jobs.output import MANIFEST
+from jobs.parts import entries, joined
+from jobs.progress import Reporter
+from jobs.scan_memory import ScanMemory, fingerprint_of
+from jobs.scanning import Scan
+from jobs.segments import Commitlog
+from jobs.session import TASKS_PER_CORE
+from jobs.settings import BuildSettings
+from jobs.summary import Summary
+from storage_format.digest import CHUNK, new_digest
+from storage_format.errors import InputError
+from storage_format.index_plan import Begun, IndexFilePlan, Stretch
+from storage_format.names import escape
+from storage_format.range_scan import ScanSettings
+from storage_format.range_summary import RangeSummary
+from udfs import files
+from udfs.carry import Carry, carry
+from udfs.scan_store import ScanStore, file_digest, sampled_alike
+from udfs.stage import Stage
+from udfs.write_again import LoadRows, stored_range, write_ranges
+
+RANGE_BYTES: Final = 4 * CHUNK
+"""Of each segment, whatever the log's size and the cores: the same ranges in every run. At most so much of what was read before
+is scanned again as the last segment grows."""
+_LOOKS_AT_ONCE: Final = 16
+_TOLD: Final = ("bytes", "records", "units", "items", "files", "damage", "decisions", "warnings", "exit")
+"""of the summary: what a run that finds nothing new says again"""
+
+
+def store_of(settings: BuildSettings, target: str) -> ScanStore:
+    """The scan store of one DIR. Raises InputError when it would lie in the input."""
+    scans = files.join(settings.tables, "_scans")
+    if not files.is_remote(scans):
+        scans = os.path.realpath(scans)
+        for place in (*settings.inputs, target):
+            real = os.path.realpath(place)
+            if os.path.commonpath([real, scans]) == real:
+                raise InputError(
+                    f"--tables {escape(settings.tables)}: lies inside {escape(place)}: name a folder apart from it"
+                )
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", target.rpartition("/")[2])[:40]
+    return ScanStore(files.join(scans, f"{name}-{new_digest([target.encode()]).digest().hex()[:16]}"))
+
+
+@dataclass
+class Written:
+    """What an incremental build wrote, and took over: as the writers' own, and for the store."""
+
+    all: writing.Written
+    fingerprints: list[str] = field(default_factory=list)
+    """of the IndexFiles"""
+    kept: int = 0
+    """files taken over"""
+
+
+class Increment:
+    """One incremental run: ``last`` is the build that stands in DIR, if the store knows it."""
+
+    def __init__(
+        self, settings: BuildSettings, scan: ScanSettings, units_per_file: int, target: str, log: Commitlog, reporter: Reporter
+    ) -> None:
+        self.settings, self.target, self.log, self.reporter = settings, target, log, reporter
+        self.store = store_of(settings, target)
+        self.fingerprint = fingerprint_of(__version__, scan, units_per_file, settings.write_topics)
+        self.memory = ScanMemory(self.store, self.fingerprint, settings.recheck)
+        self.last: LastBuild | None = None
+        self.published = 0
+        """when the manifest in DIR was written (ns)"""
+        self.history = IndexHistory([], Begun(), [])
+        self.kept = 0
+        self._begin = time.monotonic()
+
+    # -- before the scan ------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Make the store, and find the build that stands in DIR; DIR's lock is held."""
+        self.store.make()
+        manifest = files.join(self.target, MANIFEST)
+        found = files.look(manifest)
+        if found.kind != files.FILE:
+            return
+        self.published = found.modified
+        self.last = last_build.load(self.store, file_digest(manifest), self.settings.recheck)
+        if self.last is None:
+            self.reporter.line("incremental: what stands in DIR is not known in --tables: all of its files are written anew")
+        elif self.last.fingerprint != self.fingerprint:
+            self.reporter.line(
+                "incremental: other settings than in the build before, or another version: all of the log is scanned"
+            )
+
+    @property
+    def follows(self) -> LastBuild | None:
+        """The build before, when its settings were the same: then its files may stay."""
+        same = self.last and self.last.settings == self.settings.for_manifest() and self.last.version == __version__
+        return self.last if same else None
+
+    def nothing_new(self) -> bool:
+        """Whether log and DIR are as the build before left them, as far as sizes, times and a few pages of each range tell."""
+        last = self.follows
+        if last is None or self.settings.recheck or last.fingerprint != self.fingerprint:
+            return False
+        if last.segments != [[segment.name, segment.data_end - segment.start] for segment in self.log.segments]:
+            return False
+        paths = {segment.name: segment.path for segment in self.log.segments}
+        with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="look") as pool:
+            for alike, read in pool.map(lambda entry: sampled_alike(entry, paths[entry.segment]), last.ranges):
+                self.memory.bytes_read += read
+                if not alike:
+                    return False
+        own = [*(word for _, _, word in last.index), *last.checkpoint]
+        return all(self._is_whole(entry) for entry in own) and not any(
+            self._is_damaged(line) for some in carrying.queue_files(self.store, last) for line in some
+        )
+
+    def _is_whole(self, entry: dict[str, Any]) -> bool:
+        return carrying.is_as_published(self.target, entry, self.published, self.settings.recheck, self.settings.hash_slots)
+
+    def _is_damaged(self, line: carrying.Line) -> bool:
+        return not self._is_whole(line[0])
+
+    def say_again(self, summary: Summary) -> None:
+        """What the build before said, in a run that finds nothing new."""
+        assert self.last is not None
+        for name in _TOLD:
+            setattr(summary, name, self.last.summary[name])
+        summary.seconds["build"] = time.monotonic() - self._begin
+        self._tell(summary, len(self.last.ranges), self.kept, nothing_new=True)
+        self.reporter.line("incremental: nothing new: DIR is as the build before left it")
+
+    def _tell(self, summary: Summary, known: int, kept: int, *, nothing_new: bool) -> None:
+        total = known if nothing_new else len(self.memory.entries)
+        summary.incremental = {
+            "nothing_new": nothing_new,
+            "bytes_read": self.memory.bytes_read,
+            "ranges": total,
+            "ranges_known": known,
+            "files_kept": kept,
+        }
+
+    # -- behind it ------------------------------------------------------------------------------------------------------
+
+    def plan_index(self, accepted: list[RangeSummary]) -> list[IndexFilePlan]:
+        self.history = plan_with_history(self.store, self.follows, self.log, accepted, self.settings.index_items)
+        if self.history.anew or (self.last and self.last.ghosts and not self.follows):
+            self.reporter.line("incremental: IndexFiles are cut anew: they do not go on with those of the build before")
+        return self.history.plans
+
+    def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> Written:
+        """Write what changes, and take over the rest."""
+        settings, last, stage = self.settings, self.follows, scan.stage
+        prints = self._fingerprints(plans)
+        carried, parts = self._carried_index(stage, plans, prints), list[str]()
+        ranges = {s.number: stored_range(self.store, s.number, self.memory.entries[s.number]) for s in accepted}
+        some, where = True, ""
+        if last is not None and "consumequeue" in settings.only:
+            now = {self.memory.entries[number].identity: one for number, one in ranges.items()}
+            before = {entry.identity: stored_range(self.store, -1, entry) for entry in last.built_from}
+            changed = [one for name, one in (before | now).items() if (name in now) != (name in before)]
+            wanted = carrying.wanted_files(scan, self.store, last, order, changed, self._is_damaged)
+            some, where = bool(wanted), carrying.write_wanted(stage, wanted)
+            parts = list(carrying.carried_parts(stage, self.store, last, wanted, settings.cq_file_size))
+            order = dataclasses.replace(order, opened=carrying.opened_again(order, wanted))
+        if some and "consumequeue" in settings.only and ranges:
+            tasks = min(len(ranges), TASKS_PER_CORE * scan.engine.cores)
+            plan = write_ranges(stage, list(ranges.values()))
+            scan.engine.scan(LoadRows(plan, tasks, scan.task.keys, scan.task.units_per_file, where), tasks)
+        anew = [plan for plan in plans if plan.number not in carried]
+        written = writing.write_both(scan, settings, accepted, order, anew, queues=some)
+        for text in scan.engine.numbers(Carry(stage, self.target, tuple(parts)), len(parts)) if parts else ():
+            word = json.loads(text)
+            written.parts.append(word["part"])
+            written.queue_files += word["files"]
+            written.units += word["units"]
+            self.kept += word["files"]
+        written.index = sorted([*written.index, *carried.values()], key=lambda word: int(word["number"]))
+        self.kept += len(carried)
+        return Written(written, prints, self.kept)
+
+    def _fingerprints(self, plans: list[IndexFilePlan]) -> list[str]:
+        """Stands for each IndexFile's bytes: the items of known ranges in it, and how it is written."""
+        settings = self.settings
+        entries_of = [*self.history.ghosts, *self.memory.entries.values()]
+        names = {self.store.summary(entry, -1).block: entry.identity for entry in entries_of}
+        how = [settings.hash_slots, settings.index_items, settings.broker_version]
+
+        def told(stretch: Stretch | None) -> list[Any] | None:
+            return [names[stretch.block], stretch.start, stretch.count] if stretch else None
+
+        found = []
+        for plan in plans:
+            seal = settings.checkpoint == "safe" and plan.last
+            text = json.dumps([how, seal, [told(s) for s in plan.stretches], told(plan.before), plan.maker, plan.full])
+            found.append(new_digest([text.encode()]).digest().hex())
+        return found
+
+    def _carried_index(self, stage: Stage, plans: list[IndexFilePlan], prints: list[str]) -> dict[int, dict[str, Any]]:
+        """The words of IndexFiles that stay, by number; they lie in the staging area as if they had been written."""
+        if self.follows is None or "index" not in self.settings.only:
+            return {}
+        known = {found: word for found, _, word in self.follows.index if self._is_whole(word)}
+        words = {}
+        for plan, found in zip(plans, prints, strict=True):
+            if found in known:
+                word = known[found]
+                made = files.join(stage.made, f"{plan.number}-{uuid.uuid4().hex}")
+                carry(stage, files.join(self.target, word["path"]), made, word["size"], word["used"])
+                words[plan.number] = word | {"number": plan.number, "made": made}
+        return words
+
+    # -- at last --------------------------------------------------------------------------------------------------------
+
+    def save(
+        self, stage: Stage, accepted: list[RangeSummary], order: Order, written: Written,
+        own: list[dict[str, Any]], parts: list[str], summary: Summary,
+    ) -> bool:  # fmt: skip
+        """Leave in the store what this build is made of. Returns whether it is the one that stands in DIR already."""
+        self._tell(summary, self.memory.known, self.kept, nothing_new=False)
+        store, digest = self.store, file_digest(files.join(stage.tree, MANIFEST))
+        same = self.last is not None and digest == self.last.digest
+        paths = [entry for entry in own if entry["path"].startswith("index/")]
+        names = [[found, entry["path"], word | entry] for found, entry, word in zip(
+            written.fingerprints, paths, written.all.index, strict=True)] if paths else []  # fmt: skip
+        build = LastBuild(
+            digest=digest,
+            before="" if self.last is None else self.last.before if same else self.last.digest,
+            fingerprint=self.fingerprint,
+            settings=self.settings.for_manifest(),
+            version=__version__,
+            segments=[[segment.name, segment.data_end - segment.start] for segment in self.log.segments],
+            ranges=[self.memory.entries[number] for number in range(len(self.memory.entries))],
+            accepted=[found.number for found in accepted],
+            ghosts=self.history.ghosts,
+            begun=self.history.begun,
+            index=names,
+            checkpoint=[entry for entry in own if not entry["path"].startswith("index/")],
+            summary={name: getattr(summary, name) for name in _TOLD} | {"exit": 3 if summary.lost else 0},
+        )
+        self._lines(f"{digest}.files", (line for _, line in heapq.merge(*(entries(part, path_of) for part in parts))))
+        self._lines(f"{digest}.odd", carrying.odd_lines(order))
+        build.save(store)
+        files.sync(store.root)
+        self.built = build
+        whole = self.last is not None and all(self._is_whole(entry) for entry in self.last.checkpoint)
+        return same and whole and self.kept == written.all.queue_files + len(written.all.index)
+
+    def _lines(self, name: str, lines: Iterator[bytes]) -> None:
+        path = files.join(self.store.builds, name)
+        files.write_bytes(self.store.temporary, path, joined(line + b"\n" for line in lines))
+
+    def sweep(self) -> None:
+        """Remove from the store what no build needs any longer; what was published stays, whatever happens here."""
+        last_build.sweep(self.store, self.built)

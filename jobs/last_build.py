@@ -1,0 +1,101 @@
+"""What the scan store knows of a build: ranges, settings, files. Found again by the digest of the manifest that stands in DIR.
+
+builds/DIGEST           JSON, the fields of ``LastBuild``
+builds/DIGEST.files     each ConsumeQueue file, in the order of paths: a line of the manifest, a tab, its units
+builds/DIGEST.odd       each queue out of order, in their order: [topic, queue id, batch, digest of where its units went]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from storage_format.index_plan import Begun
+from udfs import files
+from udfs.scan_store import FORMAT, ScanEntry, ScanStore
+
+KEPT_BUILDS: Final = 2
+"""What no build of the last so many used is removed from the store."""
+
+
+@dataclass
+class LastBuild:
+    """One build. ``index`` are its IndexFiles in order: fingerprint of the plan, path, word of the writer."""
+
+    digest: str
+    """of its manifest"""
+    before: str
+    """digest of the build before in the same DIR, if it was known"""
+    fingerprint: str
+    """of what decides a scan"""
+    settings: dict[str, Any]
+    version: str
+    segments: list[list[Any]]
+    """name and bytes of each"""
+    ranges: list[ScanEntry] = field(default_factory=list)
+    """all that were scanned, in the order of their numbers"""
+    accepted: list[int] = field(default_factory=list)
+    """the numbers of those that it was built from, in order"""
+    ghosts: list[ScanEntry] = field(default_factory=list)
+    """ranges of expired segments, of which IndexFiles that are left still hold items; in order"""
+    begun: Begun = field(default_factory=Begun)
+    index: list[list[Any]] = field(default_factory=list)
+    checkpoint: list[Any] = field(default_factory=list)
+    """entries of the manifest that the driver wrote itself: checkpoint, topics"""
+    summary: dict[str, Any] = field(default_factory=dict)
+    """what the run said"""
+
+    @property
+    def built_from(self) -> list[ScanEntry]:
+        return [self.ranges[number] for number in self.accepted]
+
+    def save(self, store: ScanStore) -> None:
+        text = json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, separators=(",", ":"))
+        files.write_bytes(store.temporary, files.join(store.builds, self.digest), [text.encode()])
+
+
+def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | None:
+    """The build whose manifest has this digest; None when the store does not know it, or not all of it is there.
+
+    ``recheck``: all that the store kept of it is read, and compared with its digests.
+    """
+    paths = [files.join(store.builds, f"{digest}{ending}") for ending in ("", ".files", ".odd")]
+    if any(files.look(path).kind != files.FILE for path in paths):
+        return None
+    try:
+        fields = json.loads(files.read_bytes(paths[0]))
+        if fields.pop("format") != FORMAT:
+            return None
+        for name in ("ranges", "ghosts"):
+            fields[name] = [ScanEntry(**entry) for entry in fields[name]]
+        found = LastBuild(**(fields | {"begun": Begun(**fields["begun"])}))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    whole = store.is_sound if recheck else store.has_data
+    return found if all(whole(entry) for entry in [*found.ghosts, *found.built_from]) else None
+
+
+def sweep(store: ScanStore, newest: LastBuild) -> None:
+    """Remove what none of the last builds used. DIR's lock is held: no other run reads or writes here."""
+    kept, build = [newest], newest
+    while len(kept) < KEPT_BUILDS and build.before and build.before != build.digest:
+        older = load(store, build.before)
+        if older is None:
+            break
+        kept.append(older)
+        build = older
+    ranges = [entry for build in kept for entry in build.ranges]
+    used = [*ranges, *(entry for build in kept for entry in build.ghosts)]
+    builds = {f"{build.digest}{ending}" for build in kept for ending in ("", ".files", ".odd")}
+    _keep(store.entries, {entry.key for entry in ranges})
+    _keep(store.data, {name for entry in used for name, _, _ in entry.data.values()})
+    _keep(store.builds, builds)
+    _keep(store.temporary, set())
+
+
+def _keep(folder: str, wanted: Iterable[str]) -> None:
+    for name in sorted(set(files.names(folder)) - set(wanted)):
+        files.remove_tree(files.join(folder, name))

@@ -1,0 +1,42 @@
+"""The driver's side of a scan with a memory: what is known of each range of this run, and how much of the log was read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from storage_format.digest import new_digest
+from storage_format.range_scan import ScanSettings
+from storage_format.range_summary import RangeSummary
+from udfs.remembered_scan import RememberedScan
+from udfs.scan import ScanTask
+from udfs.scan_store import ScanEntry, ScanStore
+
+
+def fingerprint_of(version: str, scan: ScanSettings, units_per_file: int, topics: bool) -> str:
+    """Stands for all that decides what a scan of given bytes says: with another version nothing is known."""
+    text = json.dumps([version, dataclasses.astuple(scan), units_per_file, topics])
+    return new_digest([text.encode()]).digest().hex()
+
+
+class ScanMemory:
+    """Ranges of this run by number."""
+
+    def __init__(self, store: ScanStore, fingerprint: str, recheck: bool) -> None:
+        self.store, self._fingerprint, self._recheck = store, fingerprint, recheck
+        self.entries: dict[int, ScanEntry] = {}
+        self.bytes_read = 0
+        self.known = 0
+        """ranges that were not scanned again"""
+
+    def wrap(self, task: ScanTask) -> RememberedScan:
+        return RememberedScan(task, self.store, self._fingerprint, self._recheck)
+
+    def take(self, data: bytes) -> RangeSummary:
+        """A range's summary from the data of its row."""
+        word = json.loads(data)
+        entry, number = ScanEntry(**word["entry"]), int(word["number"])
+        self.entries[number] = entry
+        self.bytes_read += word["read"]
+        self.known += word["known"]
+        return self.store.summary(entry, number)

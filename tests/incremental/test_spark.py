@@ -1,0 +1,65 @@
+"""Incremental builds on Spark, of a store that RocketMQ wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from jobs.engine import SparkEngines
+from jobs.settings import BuildSettings
+from jobs.summary import Summary
+from tests.fault.disk import tree
+from tests.golden.stores import GoldenStore
+from tests.golden.test_build import assert_is_rebuilt
+from tests.incremental.test_incremental import kept
+from tests.spark.conftest import spark as spark
+from tests.tools.local_engine import local_build, run_build
+
+Stores = Callable[[str], GoldenStore]
+SECONDS = 20
+"""A run that finds nothing new starts no Spark; others may have the machine."""
+
+
+def test_a_store_that_grows(golden_store: Stores, spark: object, tmp_path: Path) -> None:  # noqa: ARG001
+    golden = golden_store("basic-5.3")
+    store, out, later = tmp_path / "store", tmp_path / "out", tmp_path / "later"
+    shutil.copytree(golden.path / "commitlog", store / "commitlog")
+    later.mkdir()
+    last = max((store / "commitlog").iterdir())
+    shutil.move(last, later / last.name)
+    settings = golden.broker_settings()
+
+    def build() -> Summary:
+        words = BuildSettings(
+            store=str(store), out=str(out), tables=str(tmp_path / "tables"), incremental=True, master="", **settings
+        )
+        return run_build(words.check(), SparkEngines(""))
+
+    first = build()
+    assert (first.exit, first.error) == (0, None)
+    local_build(store, tmp_path / "full", **settings)
+    assert tree(out) == tree(tmp_path / "full")
+    shutil.move(later / last.name, last)
+    second = build()
+    assert (second.exit, second.error) == (0, None)
+    assert second.incremental
+    assert second.incremental["ranges_known"] == second.incremental["ranges"] - 1
+    assert second.incremental["files_kept"]
+    assert_is_rebuilt(out, golden)
+    # And as a user would have it run every hour.
+    before, begin = kept(out), time.monotonic()
+    words = [str(store), "--out", str(out), "--incremental", "--tables", str(tmp_path / "tables"), "--json"]
+    for name, value in settings.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+    found = subprocess.run(
+        [sys.executable, "-m", "jobs.cli", "build", *words], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert time.monotonic() - begin < SECONDS
+    assert json.loads(found.stdout)["incremental"]["nothing_new"]
+    assert "nothing new" in found.stderr
+    assert kept(out) == before
