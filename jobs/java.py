@@ -10,8 +10,6 @@ from pathlib import Path
 import pyspark
 
 JAVA_VERSIONS = ("17", "21")
-
-
 ROOT = Path(__file__).resolve().parents[1]
 
 

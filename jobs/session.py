@@ -27,6 +27,7 @@ TASKS_PER_CORE = 4
 # The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
 # the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
 _LOCAL_JAVA = "-XX:TieredStopAtLevel=1"
+_DAEMON = "spark.python.daemon.module"
 _PACKAGE = Path(__file__).resolve().parent
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -54,7 +55,7 @@ def configuration(master: str) -> dict[str, str]:
             java += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
         if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
             # Another Python may not have this package where its daemon starts.
-            found["spark.python.daemon.module"] = "udfs.daemon"
+            found[_DAEMON] = "udfs.daemon"
         # Nobody else calls. A cluster's executors must reach the driver, or the run would wait for them for ever.
         found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     for folder in (_PACKAGE.parent / "conf", _PACKAGE / "_conf"):
@@ -92,9 +93,9 @@ def _own(master: str, delta: bool = False) -> dict[str, str]:
 class _Start(threading.Thread):
     """A session of our own that starts in the background: seconds in which Python has imports to do."""
 
-    def __init__(self, master: str, delta: bool) -> None:
+    def __init__(self, own: Mapping[str, str]) -> None:
         super().__init__(name="start-session", daemon=True)
-        self._own = _own(master, delta)
+        self._own = own
         self._spark: SparkSession | None = None
         self._error: Exception | None = None
 
@@ -128,8 +129,10 @@ def starting(master: str, delta: bool = False) -> Iterator[None]:
     if _is_there() or "PYSPARK_GATEWAY_PORT" in os.environ:
         yield
         return
-    with name_daemon():
-        start = _Start(master, delta)
+    own = _own(master, delta)
+    # Only a local session asks for our daemon; a cluster's workers start elsewhere.
+    with name_daemon() if _DAEMON in own else contextlib.nullcontext():
+        start = _Start(own)
         _starts.append(start)
         start.start()
         try:

@@ -33,12 +33,13 @@ def load_classes(folder: Path) -> None:
 def main() -> int:
     sys.path.insert(0, str(ROOT))
     from jobs.java import choose_java, class_archive
-    from jobs.session import configuration
 
     choose_java()
     archive = class_archive()
     if archive is None or archive.exists():
         return 0
+    from jobs.session import configuration
+
     print("setup: archiving the classes that Spark loads (half a minute, once)", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
         made = Path(folder) / "classes.jsa"

@@ -104,8 +104,9 @@ def _ahead(name: str) -> None:
             if _same_user(link):
                 break
             link.close()
-    # The link stays open until this process ends.
     _take_over(link)
+    # The link stays open until this process ends; a worker that outlives it shall not keep the other end waiting.
+    os.register_at_fork(after_in_child=link.close)
     try:
         manager()
     finally:

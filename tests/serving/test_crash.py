@@ -6,6 +6,7 @@ Beside them, as the contrast, the same on the broker's own rebuild, whose index 
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,6 +72,7 @@ def test_no_crash_loses_a_key(version: str, seed: int, tmp_path: Path) -> None:
     names = index_files(rolled)
     crash(aborted)
     (aborted.path / "abort").touch()
+    began = time.monotonic()
     with Program(version, "Crash", tmp_path) as program:
         own, indexed, alone = whole(log, tmp_path, program, keys, "own", "indexed", "alone")
         index_again(indexed, ("index", "checkpoint"), **settings)
@@ -89,10 +91,11 @@ def test_no_crash_loses_a_key(version: str, seed: int, tmp_path: Path) -> None:
             store.open(program)
         for store in ours:
             assert store.found(program, tmp_path) == (OLD + MORE, 0, 0), f"{store.name} after kill -9"
-        # All but what lies in the last segment, where the broker begins to dispatch again, is gone for good.
+        # All but what lies in the last segment, where the broker begins to dispatch again, is gone for good; but where a slow
+        # machine gave it a minute, it has flushed its checkpoint (FlushConsumeQueueService), and its index stays.
         left = [store.found(program, tmp_path)[0] for store in theirs]
         print(f"{version}: after its own rebuild and a crash a key leads to {left[0]} of {OLD + MORE} records")
-        assert left == [TAIL + MORE, TAIL + MORE]
+        assert set(left) <= ({TAIL + MORE} if time.monotonic() - began < 50 else {TAIL + MORE, OLD + MORE})
         for store in ours:
             store.add(program, "second")
         program.halt()

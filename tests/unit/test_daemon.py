@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from jobs.daemon import daemon_ahead, name_daemon
+from tests.tools.faulty_processes import wait_until
 from udfs.daemon import VARIABLE
 
 _INT = struct.Struct("!i")
@@ -29,10 +30,10 @@ def _words(process: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def _as_spark_starts_it(**environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def _as_spark_starts_it() -> Iterator[subprocess.Popen[bytes]]:
     """``PythonWorkerFactory.startDaemon``: the port comes by stdout, and stdin's end is the daemon's."""
     words = [sys.executable, "-m", "udfs.daemon", "pyspark.worker"]
-    told = os.environ | {"PYTHON_WORKER_FACTORY_SECRET": "secret"} | environment
+    told = os.environ | {"PYTHON_WORKER_FACTORY_SECRET": "secret"}
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=told) as daemon:
         yield daemon
 
@@ -44,20 +45,35 @@ def _worker(daemon: subprocess.Popen[bytes]) -> tuple[socket.socket, int]:
     return link, _INT.unpack(link.recv(_INT.size, socket.MSG_WAITALL))[0]
 
 
+def _waits() -> bool:
+    """Whether a daemon waits at its socket."""
+    return f"@rmq-reindex-{os.environ[VARIABLE]}" in Path("/proc/net/unix").read_text()
+
+
+def _is_gone(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 @pytest.mark.parametrize("wanted", [True, False], ids=["ahead", "alone"])
-def test_who_forks_the_workers(wanted: bool, tmp_path: Path) -> None:
+def test_who_forks_the_workers(wanted: bool) -> None:
     waiting: AbstractContextManager[None] = daemon_ahead() if wanted else contextlib.nullcontext()
-    with name_daemon(), waiting, _as_spark_starts_it(TOLD=str(tmp_path)) as daemon:
-        link, worker = _worker(daemon)
-        parent = _parent(worker)
-        assert (parent == daemon.pid) is not wanted
-        assert _words(parent)[1:4] == ["-m", "udfs.daemon", "ahead" if wanted else "pyspark.worker"]
-        assert daemon.poll() is None
-        assert daemon.stdin is not None
-        daemon.stdin.close()
-        daemon.wait(60)
-        assert link.recv(1) == b""  # the worker is gone, too
-        link.close()
+    with name_daemon(), waiting:
+        wait_until(lambda: _waits() is wanted)
+        with _as_spark_starts_it() as daemon:
+            link, worker = _worker(daemon)
+            with link:
+                parent = _parent(worker)
+                assert (parent == daemon.pid) is not wanted
+                assert _words(parent)[1:4] == ["-m", "udfs.daemon", "ahead" if wanted else "pyspark.worker"]
+                assert daemon.poll() is None
+                assert daemon.stdin is not None
+                daemon.stdin.close()
+                daemon.wait(60)
+            # One just forked does not listen to SIGHUP yet: it ends with its connection.
+            wait_until(lambda: _is_gone(worker))
     assert VARIABLE not in os.environ
 
 

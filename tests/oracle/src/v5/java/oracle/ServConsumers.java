@@ -74,6 +74,8 @@ final class ServConsumers {
      */
     static List<String> lite(String nameServer, List<String> topics, int due, int quiet) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("lite");
+        // Not seekToBegin: the pulls of a queue begin when it is assigned, and would go on beside those from its begin.
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(nameServer + System.nanoTime());
         consumer.setAutoCommit(true);
@@ -84,9 +86,6 @@ final class ServConsumers {
                 queues.addAll(consumer.fetchMessageQueues(topic));
             }
             consumer.assign(queues);
-            for (MessageQueue queue : queues) {
-                consumer.seekToBegin(queue);
-            }
             List<String> lines = new ArrayList<>();
             List<MessageExt> some;
             do {
