@@ -181,7 +181,7 @@ MESSAGES: Final = Table(
         _BUILD,
         Column("topic", "STRING", "as stored"),
         Column("queueId", "INT", "as stored"),
-        Column("consumeQueueOffset", "BIGINT", "the message's own QUEUEOFFSET"),
+        Column("consumeQueueOffset", "BIGINT", "QUEUEOFFSET of the record"),
         Column("commitLogOffset", "BIGINT", "physical offset"),
         Column("msgSize", "INT", "bytes of the record"),
         Column("storeTimestamp", "BIGINT", "milliseconds"),

@@ -80,7 +80,7 @@ def test_parts() -> None:
     [
         {"cq_file_size": 0}, {"cq_file_size": 30}, {"cq_file_size": 20 << 27}, {"hash_slots": 0}, {"index_items": 1},
         {"hash_slots": 1 << 29}, {"segment_size": 1 << 31}, {"segment_size": -1}, {"range_size": -1}, {"until_offset": -1},
-        {"max_fill": -1}, {"out": ""}, {"only": ()}, {"only": ("all",)}, {"store": "s3://bucket/store"}, {"out": "s3://bucket"},
+        {"max_fill": -1}, {"out": ""}, {"only": ()}, {"only": ("all",)}, {"store": "nowhere://x/store"}, {"out": "nowhere://x"},
         {"batch_cq_file_size": 0}, {"batch_cq_file_size": 20}, {"batch_topics": ("A",), "broker_version": "4.9"},
     ],
 )  # fmt: skip
@@ -103,6 +103,7 @@ def test_what_decides_the_bytes_is_in_the_manifest() -> None:
     told = BuildSettings("store", "out").for_manifest()
     fields = {field.name for field in dataclasses.fields(BuildSettings)}
     elsewhere = {"store", "out", "commitlogs", "overwrite", "range_size", "master", "dry_run", "json", "protected"}
-    elsewhere |= {"progress", "log_format", "metrics", "store_name"}
+    elsewhere |= {"progress", "log_format", "metrics", "store_name", "keep_zeros"}
+    elsewhere |= {"tables", "messages_table", "build_id", "incremental", "recheck"}
     assert set(told) == fields - elsewhere
     assert (told["until_offset"], told["until_time"]) == (None, None)

@@ -27,7 +27,7 @@ from tests.tools.local_verify import kinds, local_verify
         (["{tmp}", "--out", "x"], "--out"),
         (["{tmp}", "--against", "{tmp}", "--only", "index"], "--against"),
         (["{tmp}", "--master", "spark://h:1"], "--work"),
-        (["s3://bucket/store"], "URI"),
+        (["nowhere://bucket/store"], "URI"),
     ],
 )  # fmt: skip
 def test_wrong_words(words: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
