@@ -195,6 +195,7 @@ class RangeScanner:
                     window.data, window.filled, window.base, at, limit, spec.segment_end, spec.data_end,
                     self._search_crc, settings.broker_version == "4.9", rec, spans,
                 )  # fmt: skip
+                code, at = int(code), int(at)
                 self._note_nonzero(before, min(at, window.filled))
                 if code == r.NOT_FOUND:
                     self._note_rest(spec.high)
@@ -208,7 +209,7 @@ class RangeScanner:
                         self._note_nonzero(at, at + 1)
                         at += 1
                     continue
-                place = window.base + int(at)
+                place = window.base + at
                 if settings.stop_at_damage and hole_code != r.NOT_FOUND:
                     if not self._is_good(at):
                         at += int(rec[TOTAL])
@@ -226,7 +227,9 @@ class RangeScanner:
                 self.names.arrays, self.queues, self._units, self._batches, self._items, self._messages, state, rec,
                 spans,
             )  # fmt: skip
-            place = window.base + int(at)
+            # As plain Python the loops return numpy's own numbers, which no summary can be written with.
+            code, at = int(code), int(at)
+            place = window.base + at
             if code == r.MORE and self._is_sane(at):
                 if state[w.MESSAGES]:
                     # They are read where they lie: before the window moves.

@@ -40,7 +40,7 @@ def everything(folder: Path, segment_size: int) -> str:
         out[version] = {
             "units": scan.units,
             "items": scan.items,
-            "found": {number: (vars(f.summary), f.makers, f.blocks) for number, f in scan.found.items()},
+            "found": {number: (json.loads(f.summary.to_json()), f.makers, f.blocks) for number, f in scan.found.items()},
             "holes": [vars(hole) for hole in scan.chain.holes],
             "grouped": block.columns.tolist(),
             "linked": [used, slots.tolist(), prev.tolist()],
