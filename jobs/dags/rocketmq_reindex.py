@@ -37,6 +37,8 @@ SITE: dict[str, Any] = {
     "python": "environment/bin/python",
     "archives": "environment.tar.gz#environment",
     "py_files": "rocketmq_reindex.zip",
+    # Delta's jars, a folder of dist, sent where tables are asked for; "" where Spark has Delta already.
+    "jars": "jars",
     "conf": {},
     "retries": 2,
     "retry_delay": 300,
@@ -53,6 +55,11 @@ PARAMS = {
 PUBLISHED_WITH_LOSS = 3
 FINAL = {2: "wrong usage", 4: "the build differs from its log", 5: "refused: damage, or queues out of order"}
 """exit statuses after which a retry would end the same"""
+
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 
 Params = Mapping[str, Any]
 
@@ -81,12 +88,20 @@ def publish_words(params: Params) -> list[str]:
 class RmqReindex(SparkSubmitOperator):
     """spark-submit of one command. Its exit status decides whether a retry makes sense."""
 
-    def __init__(self, *, words: Callable[[Params], list[str]], **more: Any) -> None:
+    def __init__(self, *, words: Callable[[Params], list[str]], delta: Path | None, **more: Any) -> None:
         super().__init__(**more)
         self.words = words
+        self.delta = delta
 
     def execute(self, context: Any) -> None:
         self.application_args = self.words(context["params"])
+        if "--tables" in self.application_args:
+            # The same for each try of the task: what a try before recorded is replaced.
+            run = re.sub(r"[^A-Za-z0-9_.:+@/=-]", "_", f"{self.dag_id}/{context['run_id']}")
+            self.application_args += ["--build-id", run[:200]]
+            if self.delta is not None:
+                self.jars = ",".join(sorted(map(str, self.delta.glob("*.jar"))))
+                self.conf = {**(self.conf or {}), **DELTA}
         try:
             super().execute(context)
         except AirflowException as error:
@@ -114,6 +129,7 @@ def reindex_dag(name: str, site: Mapping[str, Any], schedule: str | None = None,
         "conf": dict(site["conf"]),
         "env_vars": {"PYSPARK_PYTHON": site["python"], "PYSPARK_DRIVER_PYTHON": str(dist / site["python"])},
         "name": name,
+        "delta": dist / site["jars"] if site["jars"] else None,
     }
     unknown = ", ".join(defaults.keys() - PARAMS.keys())
     if unknown:

@@ -54,6 +54,8 @@ class AirflowHome:
                 list(map(str, words)), cwd=self.folder, env=self.environment | dict(more), stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=log, text=True, check=False, timeout=PATIENCE,
             )  # fmt: skip
+            # Airflow's tasks log to either.
+            log.write(done.stdout.encode())
         assert done.returncode == 0, done.stdout[-2000:] + (self.folder / "log").read_text(errors="replace")[-4000:]
         return done.stdout
 

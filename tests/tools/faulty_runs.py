@@ -18,7 +18,7 @@ from tests.tools.local_engine import Engines, LocalEngine, single
 SIZES = ("--cq-file-size", "400", "--hash-slots", "50", "--index-items", "60")
 
 
-def _no_spark(_master: str, _observer: object = None, *, delta: bool = False) -> Engines:
+def _no_spark(*_words: object, **_more: object) -> Engines:
     return single(LocalEngine())
 
 
