@@ -88,6 +88,8 @@ def publish_words(params: Params) -> list[str]:
 class RmqReindex(SparkSubmitOperator):
     """spark-submit of one command. Its exit status decides whether a retry makes sense."""
 
+    conf: dict[str, Any] | None
+
     def __init__(self, *, words: Callable[[Params], list[str]], delta: Path | None, **more: Any) -> None:
         super().__init__(**more)
         self.words = words

@@ -31,6 +31,7 @@ from storage_format.digest import new_digest
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
+from tests.tools.jvm import end_jvm
 from tests.tools.local_engine import QuietReporter, run_build
 from udfs import sources
 from udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, TABLES, Table
@@ -51,6 +52,7 @@ def delta() -> Iterator[SparkSession]:
     found.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
     yield found
     session.stop(found)
+    end_jvm()
 
 
 def read(spark: SparkSession, place: Path, table: Table) -> DataFrame:
