@@ -1,6 +1,6 @@
 """What earlier runs learned of a log, kept below ``TABLES/_scans``: ranges that were scanned need not be scanned again.
 
-    entries/KEY                 one scanned range (``ScanEntry`` as JSON); written last, so an entry is whole or not there
+    entries/KEY                 one scanned range (``ScanEntry`` as sealed JSON); written last, so it is whole or not there
     data/KEY-ATTEMPT.runs       its runs of queue offsets and topics: rows (``udfs.stored_rows``)
     data/KEY-ATTEMPT.units      its ConsumeQueue units: rows
     data/KEY-ATTEMPT.block      its staged index items
@@ -51,6 +51,8 @@ class ScanEntry:
     summary: dict[str, Any]
     data: dict[str, list[Any]]
     """by ending (runs, units, block): name in data/, bytes, digest; what is empty is left out"""
+    head: list[Any]
+    """bytes of its first page that are records, and their digest: they stay as they are while a log grows"""
 
     @property
     def identity(self) -> str:
@@ -100,9 +102,9 @@ class ScanStore:
         try:
             if files.look(path).kind != files.FILE:
                 return None
-            entry = ScanEntry.from_json(files.read_bytes(path))
+            entry = ScanEntry.from_json(unsealed(files.read_bytes(path)))
         except (OSError, ValueError, TypeError):
-            # What a crash of the machine left of it is as good as none.
+            # What a crash of the machine or a bad disk left of it is as good as none.
             return None
         return entry if self.has_data(entry) else None
 
@@ -122,7 +124,7 @@ class ScanStore:
         return summary
 
     def put(self, entry: ScanEntry) -> None:
-        files.write_bytes(self.temporary, files.join(self.entries, entry.key), [entry.to_json().encode()])
+        files.write_bytes(self.temporary, files.join(self.entries, entry.key), sealed(entry.to_json().encode()))
 
     def new_path(self, key: str, ending: str) -> str:
         """A name in data/ that no other attempt has."""
@@ -131,6 +133,19 @@ class ScanStore:
     def kept(self, path: str, digest: str) -> list[Any]:
         """A file in data/ as an entry tells of it."""
         return [path.rpartition("/")[2], files.look(path).size, digest]
+
+
+def sealed(data: bytes) -> list[bytes]:
+    """``data`` behind its digest, as it is kept."""
+    return [new_digest([data]).digest().hex().encode(), b"\n", data]
+
+
+def unsealed(kept: bytes) -> bytes:
+    """The inverse of ``sealed``. Raises ValueError when a byte is another."""
+    digest, _, data = kept.partition(b"\n")
+    if new_digest([data]).digest().hex().encode() != digest:
+        raise ValueError("not as it was written")
+    return data
 
 
 def key_of(fingerprint: str, spec: RangeSpec) -> str:
@@ -202,6 +217,22 @@ def sample_of(reader: files.Reader, start: int, size: int, low: int, reach: int,
         hasher.update(reader.read(at - start, length))
         count += length
     return hasher.digest().hex(), count
+
+
+def head_of(reader: files.Reader, entry_low: int, start: int, reach: int, summary: RangeSummary) -> list[Any]:
+    """``ScanEntry.head`` of a range of the segment that begins at ``start``."""
+    ended = max(summary.end, summary.tail)
+    count = max(0, min(PAGE, (ended if ended >= 0 else reach) - entry_low, start + reader.size() - entry_low))
+    return [count, new_digest([reader.read(entry_low - start, count)]).digest().hex()]
+
+
+def begins_alike(entry: ScanEntry, path: str) -> bool:
+    """Whether a segment's file has, where the range begins, what it had there."""
+    count, digest = entry.head
+    with files.Reader(path) as reader:
+        if reader.size() < entry.low - entry.start + count:
+            return False
+        return bool(new_digest([reader.read(entry.low - entry.start, count)]).digest().hex() == digest)
 
 
 def sampled_alike(entry: ScanEntry, path: str) -> tuple[bool, int]:
