@@ -28,6 +28,8 @@ from udfs import files
 FORMAT: Final = 1
 """Goes up when entries have other fields, or when the same version of the project makes something else of the same bytes."""
 PAGE: Final = 4096
+HEAD: Final = 256
+"""Bytes of a range that tell one log from another: a record's times and checksum are among them."""
 _READ_BYTES: Final = 16 << 20
 Bytes = npt.NDArray[np.uint8]
 
@@ -52,7 +54,7 @@ class ScanEntry:
     data: dict[str, list[Any]]
     """by ending (runs, units, block): name in data/, bytes, digest; what is empty is left out"""
     head: list[Any]
-    """bytes of its first page that are records, and their digest: they stay as they are while a log grows"""
+    """how many of its first HEAD bytes are records, and their digest: they stay as they are while a log grows"""
 
     @property
     def identity(self) -> str:
@@ -222,7 +224,7 @@ def sample_of(reader: files.Reader, start: int, size: int, low: int, reach: int,
 def head_of(reader: files.Reader, entry_low: int, start: int, reach: int, summary: RangeSummary) -> list[Any]:
     """``ScanEntry.head`` of a range of the segment that begins at ``start``."""
     ended = max(summary.end, summary.tail)
-    count = max(0, min(PAGE, (ended if ended >= 0 else reach) - entry_low, start + reader.size() - entry_low))
+    count = max(0, min(HEAD, (ended if ended >= 0 else reach) - entry_low, start + reader.size() - entry_low))
     return [count, new_digest([reader.read(entry_low - start, count)]).digest().hex()]
 
 

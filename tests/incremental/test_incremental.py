@@ -280,11 +280,14 @@ def test_strangers(world: World) -> None:
     world.build()
     whole = tree(world.out)
     queue = next((world.out / "consumequeue").rglob("?" * 20))
-    for change in (
-        queue.with_name(f"{10**15:020d}").touch, (world.out / "consumequeue" / "new" / "0").mkdir,
-        (world.out / "index" / "20260101000000000").touch, (world.out / "batchconsumequeue").mkdir,
-    ):  # fmt: skip
-        change(parents=True) if change.__name__ == "mkdir" else change()
+    strangers = (
+        (queue.parent, f"{10**15:020d}"), (world.out / "consumequeue" / "new", "0"),
+        (world.out / "index", "20260101000000000"), (world.out / "batchconsumequeue", ""),
+    )  # fmt: skip
+    for folder, name in strangers:
+        folder.mkdir(exist_ok=True)
+        if name:
+            (folder / name).touch()
         assert tree(world.out) != whole
         summary = world.build()
         assert (summary["exit"], summary["incremental"]["ranges_known"]) == (0, summary["incremental"]["ranges"])

@@ -94,15 +94,16 @@ def test_numbers_only_rise(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     monkeypatch.setattr(progress, "INTERVAL", 0.001)
     monkeypatch.setattr(progress_json, "LINE_INTERVAL", 0.0)
     found = iter([(1, 10), (3, 90), (2, 40), (9, 200), (4, 100)])
-    last = []
+    last = (1, 1)
 
     def probe() -> tuple[int, int]:
-        last[:] = [next(found, (0, 0))]
-        return last[0]
+        nonlocal last
+        last = next(found, (0, 0))
+        return last
 
     with Reporter([JsonLines()]) as reporter, reporter.stage("write", "files", 4, 100, probe):
         end = time.monotonic() + 60
-        while last != [(0, 0)] and time.monotonic() < end:
+        while last != (0, 0) and time.monotonic() < end:
             time.sleep(0.001)
     told = [(line["done"], line["bytes"]) for line in objects(capsys.readouterr().err)]
     assert told[:6] == [(0, 0), (1, 10), (3, 90), (3, 90), (4, 100), (4, 100)]
