@@ -268,7 +268,7 @@ def test_rows_that_were_deleted_can_be_written_again(
         assert run_build(settings, SparkEngines("")).warnings == []
         assert outcome(delta, place, "again") == (1, "published")
         written.append([rows(of(delta, place, table, "again")) for table in (SEGMENTS, FILES)])
-        for table in (FILES, SEGMENTS, QUARANTINE, BUILDS):
+        for table in () if number else (FILES, SEGMENTS, BUILDS):
             delta.sql(f"DELETE FROM {quoted(table_path(str(place), table.name))} WHERE build = 'again'")
     assert written[0] == written[1] != [[], []]
 
