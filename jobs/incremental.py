@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jobs import __version__, carrying, last_build, writing
+from jobs import __version__, carrying, last_build, strangers, writing
 from jobs.decisions import Order
 from jobs.index_history import IndexHistory, plan_with_history
 from jobs.last_build import LastBuild
@@ -49,7 +49,7 @@ RANGE_BYTES: Final = 4 * CHUNK
 """Of each segment, whatever the log's size and the cores: the same ranges in every run. At most so much of what was read before
 is scanned again as the last segment grows."""
 _LOOKS_AT_ONCE: Final = 16
-_TOLD: Final = ("bytes", "records", "units", "items", "files", "damage", "decisions", "warnings", "exit")
+_TOLD: Final = ("bytes", "records", "units", "items", "files", "damage", "decisions", "warnings", "about", "exit")
 """of the summary: what a run that finds nothing new says again"""
 
 
@@ -134,9 +134,21 @@ class Increment:
                 if not alike:
                     return False
         own = [*(word for _, _, word in last.index), *last.checkpoint]
-        return all(self._is_whole(entry) for entry in own) and not any(
+        whole = all(self._is_whole(entry) for entry in own) and not any(
             self._is_damaged(line) for some in carrying.queue_files(self.store, last) for line in some
         )
+        if not whole or self._has_strangers(last):
+            return False
+        owed = last_build.owes_rows(self.store, last) or (self.settings.messages_table and not last.messages)
+        if owed:
+            self.reporter.line("incremental: nothing new, but --tables lacks rows of the build in DIR")
+        return not owed
+
+    def _has_strangers(self, last: LastBuild) -> bool:
+        """Whether DIR's folders hold more or less than the files of ``last``: a broker maps whatever it finds there."""
+        index = [str(path) for _, path, _ in last.index]
+        queues = (entry["path"] for some in carrying.queue_files(self.store, last) for entry, _ in some)
+        return strangers.differ(self.target, heapq.merge(queues, index), self.settings.only)
 
     def _is_whole(self, entry: dict[str, Any]) -> bool:
         return carrying.is_as_published(self.target, entry, self.published, self.settings.recheck, self.settings.hash_slots)
@@ -260,6 +272,7 @@ class Increment:
             index=names,
             checkpoint=[entry for entry in own if not entry["path"].startswith("index/")],
             summary={name: getattr(summary, name) for name in _TOLD} | {"exit": 3 if summary.lost else 0},
+            messages=self.settings.messages_table,
         )
         self._lines(f"{digest}.files", (line for _, line in heapq.merge(*(entries(part, path_of) for part in parts))))
         self._lines(f"{digest}.odd", carrying.odd_lines(order))
@@ -267,7 +280,15 @@ class Increment:
         files.sync(store.root)
         self.built = build
         whole = self.last is not None and all(self._is_whole(entry) for entry in self.last.checkpoint)
-        return same and whole and self.kept == written.all.queue_files + len(written.all.index)
+        kept = self.kept == written.all.queue_files + len(written.all.index)
+        return same and whole and kept and not self._has_strangers(build)
+
+    def owe_rows(self) -> None:
+        """The build that was saved is to be told in --tables: until it is, no later run finds nothing to do."""
+        last_build.owe_rows(self.store, self.built)
+
+    def rows_told(self) -> None:
+        last_build.rows_told(self.store, self.built)
 
     def _lines(self, name: str, lines: Iterator[bytes]) -> None:
         path = files.join(self.store.builds, name)

@@ -14,7 +14,7 @@ from jobs.last_build import LastBuild
 from jobs.segments import Commitlog
 from storage_format.index_plan import Begun, IndexFilePlan, plan_index_files
 from storage_format.range_summary import RangeSummary
-from udfs.scan_store import ScanEntry, ScanStore
+from udfs.scan_store import ScanEntry, ScanStore, begins_alike
 from udfs.write_index import ends, maker_of, staged_items
 
 
@@ -59,7 +59,16 @@ def _in_front(last: LastBuild | None, log: Commitlog) -> tuple[list[ScanEntry], 
         # All of it is gone, or there is more in front than there was.
         return [], Begun(), known or bool(log.segments)
     low = log.segments[0].start
+    if (known or low > starts[0]) and not _goes_on(last, log):
+        return [], Begun(), True
     return [*last.ghosts, *(entry for entry in last.built_from if entry.start < low)], last.begun, False
+
+
+def _goes_on(last: LastBuild, log: Commitlog) -> bool:
+    """Whether a range of the build before begins in this log as it did: else it is another log, of the same offsets."""
+    paths = {segment.name: segment.path for segment in log.segments}
+    known = [entry for entry in last.built_from if entry.segment in paths and entry.head[0]]
+    return not known or any(begins_alike(entry, paths[entry.segment]) for entry in known)
 
 
 def _expired(plans: list[IndexFilePlan], low: int) -> int:

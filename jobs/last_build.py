@@ -1,7 +1,8 @@
 """What the scan store knows of a build: ranges, settings, files. Found again by the digest of the manifest that stands in DIR.
 
-builds/DIGEST           JSON, the fields of ``LastBuild``
+builds/DIGEST           sealed JSON, the fields of ``LastBuild``
 builds/DIGEST.files     each ConsumeQueue file, in the order of paths: a line of the manifest, a tab, its units
+builds/DIGEST.owed      there while rows of the build are missing in the Delta tables
 builds/DIGEST.odd       each queue out of order, in their order: [topic, queue id, batch, digest of where its units went]
 """
 
@@ -15,8 +16,10 @@ from typing import Any, Final
 
 from storage_format.index_plan import Begun
 from udfs import files
-from udfs.scan_store import FORMAT, ScanEntry, ScanStore
+from udfs.scan_store import FORMAT, ScanEntry, ScanStore, file_digest, sealed, unsealed
 
+LINES: Final = (".files", ".odd")
+_OWED: Final = ".owed"
 KEPT_BUILDS: Final = 2
 """What no build of the last so many used is removed from the store."""
 
@@ -47,27 +50,33 @@ class LastBuild:
     """entries of the manifest that the driver wrote itself: checkpoint, topics"""
     summary: dict[str, Any] = field(default_factory=dict)
     """what the run said"""
+    lines: list[str] = field(default_factory=list)
+    """digests of its files of LINES"""
+    messages: bool = False
+    """whether its messages are in the Delta tables as well"""
 
     @property
     def built_from(self) -> list[ScanEntry]:
         return [self.ranges[number] for number in self.accepted]
 
     def save(self, store: ScanStore) -> None:
+        """Its files of LINES are there already."""
+        self.lines = [file_digest(files.join(store.builds, f"{self.digest}{ending}")) for ending in LINES]
         text = json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, separators=(",", ":"))
-        files.write_bytes(store.temporary, files.join(store.builds, self.digest), [text.encode()])
+        files.write_bytes(store.temporary, files.join(store.builds, self.digest), sealed(text.encode()))
 
 
 def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | None:
-    """The build whose manifest has this digest; None when the store does not know it, or not all of it is there.
+    """The build whose manifest has this digest; None when the store does not know it, or not all of it is as it was left.
 
-    ``recheck``: all that the store kept of it is read, and compared with its digests.
+    ``recheck``: the data of its ranges is read as well, and compared with its digests.
     """
-    paths = [files.join(store.builds, f"{digest}{ending}") for ending in ("", ".files", ".odd")]
+    paths = [files.join(store.builds, f"{digest}{ending}") for ending in ("", *LINES)]
     if any(files.look(path).kind != files.FILE for path in paths):
         return None
     try:
-        fields = json.loads(files.read_bytes(paths[0]))
-        if fields.pop("format") != FORMAT:
+        fields = json.loads(unsealed(files.read_bytes(paths[0])))
+        if fields.pop("format") != FORMAT or fields["lines"] != [file_digest(path) for path in paths[1:]]:
             return None
         for name in ("ranges", "ghosts"):
             fields[name] = [ScanEntry(**entry) for entry in fields[name]]
@@ -76,6 +85,25 @@ def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | No
         return None
     whole = store.is_sound if recheck else store.has_data
     return found if all(whole(entry) for entry in [*found.ghosts, *found.built_from]) else None
+
+
+def owe_rows(store: ScanStore, build: LastBuild) -> None:
+    """From now on rows of the build are missing in the Delta tables."""
+    files.write_bytes(store.temporary, _owed(store, build), [b"owed\n"])
+
+
+def owes_rows(store: ScanStore, build: LastBuild) -> bool:
+    """Whether a run that published or confirmed the build ended before all of its rows were written."""
+    return files.look(_owed(store, build)).kind != files.ABSENT
+
+
+def rows_told(store: ScanStore, build: LastBuild) -> None:
+    """All rows of the build are in the Delta tables."""
+    files.remove_tree(_owed(store, build))
+
+
+def _owed(store: ScanStore, build: LastBuild) -> str:
+    return files.join(store.builds, f"{build.digest}{_OWED}")
 
 
 def sweep(store: ScanStore, newest: LastBuild) -> None:
@@ -89,7 +117,7 @@ def sweep(store: ScanStore, newest: LastBuild) -> None:
         build = older
     ranges = [entry for build in kept for entry in build.ranges]
     used = [*ranges, *(entry for build in kept for entry in build.ghosts)]
-    builds = {f"{build.digest}{ending}" for build in kept for ending in ("", ".files", ".odd")}
+    builds = {f"{build.digest}{ending}" for build in kept for ending in ("", *LINES, _OWED)}
     _keep(store.entries, {entry.key for entry in ranges})
     _keep(store.data, {name for entry in used for name, _, _ in entry.data.values()})
     _keep(store.builds, builds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Mapping
@@ -32,8 +33,11 @@ def write_metrics(
 ) -> None:
     """Replace ``path``, whole or not at all. ``seconds`` by stage and ``counts`` by name go beside those of the summary.
 
-    The time of the last run that ended well outlives runs that do not. Raises OSError.
+    The time of the last run that ended well outlives runs that do not. Raises OSError, also for what is no regular file: a
+    rename would take the place of a device.
     """
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise OSError(errno.EINVAL, "is no regular file: name another")
     registry, now = CollectorRegistry(), time.time()
     gauges: dict[str, Gauge] = {}
 

@@ -65,11 +65,14 @@ class Stage:
 
     def _watch(self) -> None:
         assert self.probe is not None
+        things = size = 0
         while not self._done.wait(INTERVAL):
             try:
-                things, size = self.probe()
+                found, found_size = self.probe()
             except OSError:
                 continue
+            # What tasks leave that are tried again, or take over, may be counted as well; and it is removed.
+            things, size = min(max(things, found), self.total), min(max(size, found_size), self.total_bytes)
             for shown in self._reporter.shown:
                 shown.moved(self, things, size)
 

@@ -175,9 +175,14 @@ class Build:
                 recorder.failed(error)
                 raise
             # What went wrong after the rename takes nothing back.
-            recorder.published(files.join(target, output.MANIFEST))
+            self._tell_rows(recorder, target)
             raise
+        self._tell_rows(recorder, target)
+
+    def _tell_rows(self, recorder: Recorder, target: str) -> None:
         recorder.published(files.join(target, output.MANIFEST))
+        if recorder.complete and self.increment:
+            self.increment.rows_told()
 
     def _make(self, engine: Engine, stage: Stage, log: Commitlog, target: str) -> None:
         """Build and publish."""
@@ -233,6 +238,8 @@ class Build:
             own, parts = self._finish(stage, log, scan, accepted, plans, written, until, more)
             if increment:
                 self.unchanged = increment.save(stage, accepted, order, taken, own, parts, summary)
+                if self.recorder:
+                    increment.owe_rows()
         if summary.lost:
             summary.exit = 3
 

@@ -64,12 +64,13 @@ def ensure(spark: SparkSession, table: Table, path: str) -> None:
         raise InputError(f"{escape(path)}: is a table with other columns ({escape(', '.join(odd))}): name another --tables")
 
 
-def write(rows: DataFrame, path: str, build: str, attempt: int, step: int, *, replace: bool = False) -> None:
-    """Add the rows of one attempt of a build, or with ``replace`` put them in the place of all its rows.
+def write(rows: DataFrame, path: str, build: str, run: str, step: int, *, replace: bool = False) -> None:
+    """Add the rows of one run of a build, or with ``replace`` put them in the place of all its rows.
 
-    Delta keeps (application, version) of what was committed, so that the same ``step`` of the same attempt is passed over.
+    Delta keeps (application, version) of what was committed, so that the same ``step`` of the same run is passed over. It keeps
+    them for ever, also when the rows are deleted: no other run may have the name ``run``, its rows would be passed over, too.
     """
-    writer = rows.write.format("delta").option("txnAppId", f"{APPLICATION}/{build}").option("txnVersion", 2 * attempt + step)
+    writer = rows.write.format("delta").option("txnAppId", f"{APPLICATION}/{run}").option("txnVersion", step)
     if replace:
         # The id has no quotes (BuildSettings.check).
         writer = writer.option("replaceWhere", f"build = '{build}'")

@@ -64,9 +64,12 @@ class Recorder:
         self.settings = settings if self._given else dataclasses.replace(settings, build_id=uuid.uuid4().hex)
         self._summary, self._reporter, self._log = summary, reporter, log
         self._attempt, self._kept = 1, False
+        self._run = f"{self.settings.build_id}/{uuid.uuid4().hex}"
         self._started = _now()
         self.built: Built | None = None
         """set by ``saw``, before anything is published"""
+        self.complete = False
+        """whether all rows of a published build were written"""
 
     @property
     def _asked(self) -> list[Table]:
@@ -112,6 +115,7 @@ class Recorder:
         ):
             self._each(tables, lambda table: self._write(table, self._rows(table, manifest), _ENDED), done)
             self._write(BUILDS, self._row("published", _now()), _ENDED)
+            self.complete = True
 
     def failed(self, error: Exception) -> None:
         """The row of a run that publishes nothing, and the damage it met, as far as can be."""
@@ -189,7 +193,7 @@ class Recorder:
         again = self._attempt > 1 or (table is BUILDS and step == _ENDED)
         if table is QUARANTINE and not again and not self._summary.damage:
             return
-        write(frame, self._path(table), self.settings.build_id, self._attempt, step, replace=again)
+        write(frame, self._path(table), self.settings.build_id, self._run, step, replace=again)
 
     @staticmethod
     def _each(tables: list[Table], call: Callable[[Table], None], done: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from storage_format.range_scan import RangeScanner
 from storage_format.range_summary import RangeSpec, RangeSummary
 from udfs import files, schemas
 from udfs.scan import ScanTask
-from udfs.scan_store import ScanEntry, ScanStore, Seen, digest_of, file_digest, key_of, sample_of, sampled_alike
+from udfs.scan_store import ScanEntry, ScanStore, Seen, digest_of, file_digest, head_of, key_of, sample_of, sampled_alike
 from udfs.stored_rows import RowWriter, rows_again, stored_rows
 
 WRITTEN_LATER = (schemas.UNITS, schemas.BATCHES)
@@ -107,11 +107,12 @@ class RememberedScan:
         with files.Reader(spec.path) as reader:
             reach, digest = seen.finish(reader, spec.segment_start)
             sample, more = sample_of(reader, spec.segment_start, found.size, spec.low, reach, summary)
+            head = head_of(reader, spec.low, spec.segment_start, reach, summary)
         data = {ending: store.kept(path, its) for ending, (path, its) in kept.items() if its}
         name = f"{spec.segment_start:020d}"
         fields = dataclasses.asdict(summary)
         entry = ScanEntry(
-            key, name, spec.segment_start, found.size, found.modified, spec.low, reach, digest, sample, fields, data
+            key, name, spec.segment_start, found.size, found.modified, spec.low, reach, digest, sample, fields, data, head
         )
         store.put(entry)
         yield self._word(spec, entry, read + more + reach - spec.low, known=False)

@@ -1,6 +1,6 @@
 """What earlier runs learned of a log, kept below ``TABLES/_scans``: ranges that were scanned need not be scanned again.
 
-    entries/KEY                 one scanned range (``ScanEntry`` as JSON); written last, so an entry is whole or not there
+    entries/KEY                 one scanned range (``ScanEntry`` as sealed JSON); written last, so it is whole or not there
     data/KEY-ATTEMPT.runs       its runs of queue offsets and topics: rows (``udfs.stored_rows``)
     data/KEY-ATTEMPT.units      its ConsumeQueue units: rows
     data/KEY-ATTEMPT.block      its staged index items
@@ -28,6 +28,8 @@ from udfs import files
 FORMAT: Final = 1
 """Goes up when entries have other fields, or when the same version of the project makes something else of the same bytes."""
 PAGE: Final = 4096
+HEAD: Final = 256
+"""Bytes of a range that tell one log from another: a record's times and checksum are among them."""
 _READ_BYTES: Final = 16 << 20
 Bytes = npt.NDArray[np.uint8]
 
@@ -51,6 +53,8 @@ class ScanEntry:
     summary: dict[str, Any]
     data: dict[str, list[Any]]
     """by ending (runs, units, block): name in data/, bytes, digest; what is empty is left out"""
+    head: list[Any]
+    """how many of its first HEAD bytes are records, and their digest: they stay as they are while a log grows"""
 
     @property
     def identity(self) -> str:
@@ -100,9 +104,9 @@ class ScanStore:
         try:
             if files.look(path).kind != files.FILE:
                 return None
-            entry = ScanEntry.from_json(files.read_bytes(path))
+            entry = ScanEntry.from_json(unsealed(files.read_bytes(path)))
         except (OSError, ValueError, TypeError):
-            # What a crash of the machine left of it is as good as none.
+            # What a crash of the machine or a bad disk left of it is as good as none.
             return None
         return entry if self.has_data(entry) else None
 
@@ -122,7 +126,7 @@ class ScanStore:
         return summary
 
     def put(self, entry: ScanEntry) -> None:
-        files.write_bytes(self.temporary, files.join(self.entries, entry.key), [entry.to_json().encode()])
+        files.write_bytes(self.temporary, files.join(self.entries, entry.key), sealed(entry.to_json().encode()))
 
     def new_path(self, key: str, ending: str) -> str:
         """A name in data/ that no other attempt has."""
@@ -131,6 +135,19 @@ class ScanStore:
     def kept(self, path: str, digest: str) -> list[Any]:
         """A file in data/ as an entry tells of it."""
         return [path.rpartition("/")[2], files.look(path).size, digest]
+
+
+def sealed(data: bytes) -> list[bytes]:
+    """``data`` behind its digest, as it is kept."""
+    return [new_digest([data]).digest().hex().encode(), b"\n", data]
+
+
+def unsealed(kept: bytes) -> bytes:
+    """The inverse of ``sealed``. Raises ValueError when a byte is another."""
+    digest, _, data = kept.partition(b"\n")
+    if new_digest([data]).digest().hex().encode() != digest:
+        raise ValueError("not as it was written")
+    return data
 
 
 def key_of(fingerprint: str, spec: RangeSpec) -> str:
@@ -202,6 +219,22 @@ def sample_of(reader: files.Reader, start: int, size: int, low: int, reach: int,
         hasher.update(reader.read(at - start, length))
         count += length
     return hasher.digest().hex(), count
+
+
+def head_of(reader: files.Reader, entry_low: int, start: int, reach: int, summary: RangeSummary) -> list[Any]:
+    """``ScanEntry.head`` of a range of the segment that begins at ``start``."""
+    ended = max(summary.end, summary.tail)
+    count = max(0, min(HEAD, (ended if ended >= 0 else reach) - entry_low, start + reader.size() - entry_low))
+    return [count, new_digest([reader.read(entry_low - start, count)]).digest().hex()]
+
+
+def begins_alike(entry: ScanEntry, path: str) -> bool:
+    """Whether a segment's file has, where the range begins, what it had there."""
+    count, digest = entry.head
+    with files.Reader(path) as reader:
+        if reader.size() < entry.low - entry.start + count:
+            return False
+        return bool(new_digest([reader.read(entry.low - entry.start, count)]).digest().hex() == digest)
 
 
 def sampled_alike(entry: ScanEntry, path: str) -> tuple[bool, int]:

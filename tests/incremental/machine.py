@@ -84,6 +84,10 @@ class Life(RuleBasedStateMachine):
     def spoil_result(self, seed: int) -> None:
         self.world.spoil_result(random.Random(seed))
 
+    @rule(seed=SEEDS)
+    def touch(self, seed: int) -> None:
+        self.world.touch(random.Random(seed))
+
     @rule(words=st.sampled_from(SETTINGS))
     def change_settings(self, words: tuple[str, ...]) -> None:
         self.world.words = words

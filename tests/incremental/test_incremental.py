@@ -22,6 +22,7 @@ from tests.tools.encode import body_start
 from tests.tools.faulty_children import Children, children
 from tests.tools.faulty_runs import command
 from tests.tools.local_engine import LocalEngine, local_build, run_build
+from udfs.scan_store import unsealed
 
 
 def kept(out: Path) -> dict[str, tuple[int, int]]:
@@ -62,6 +63,7 @@ def test_nothing_new(world: World) -> None:
     again = run_build(words.check(), no_engine)
     assert (again.exit, again.damage, again.records) == (first["exit"], first["damage"], first["records"])
     assert again.warnings == first["warnings"]
+    assert {event for event, *_ in again.events()} >= {"damage"}, "a log of events says again what they were"
     assert again.incremental
     assert again.incremental["nothing_new"]
     assert again.to_text().startswith("nothing new")
@@ -228,7 +230,7 @@ def test_what_is_not_used_is_swept(world: World) -> None:
     live_ranges = len(world.segments())
     assert len(store_files(world, "builds")) == 3 * 2
     assert live_ranges <= len(store_files(world, "entries")) <= live_ranges + 1
-    builds = [json.loads(path.read_text()) for path in store_files(world, "builds") if not path.suffix]
+    builds = [json.loads(unsealed(path.read_bytes())) for path in store_files(world, "builds") if not path.suffix]
     used = {name for build in builds for entry in build["ranges"] + build["ghosts"] for name, _, _ in entry["data"].values()}
     assert {path.name for path in store_files(world, "data")} == used
     assert store_files(world, "temporary") == []
@@ -254,6 +256,57 @@ def test_a_spoilt_store(world: World) -> None:
         path.write_bytes(b"")
     world.append(random.Random(4), 1)
     assert world.build()["incremental"]["ranges_known"] == 0
+
+
+@pytest.mark.parametrize("folder", ["entries", "builds"])
+def test_a_bit_of_the_store_flips(world: World, seed: int, folder: str) -> None:
+    """What the store says of ranges and builds is taken from it unchanged, or not at all."""
+    rng = random.Random(seed)
+    for _ in range(4):
+        world.build()
+        for path in store_files(world, folder):
+            data = bytearray(path.read_bytes())
+            if data:
+                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+                path.write_bytes(data)
+        world.append(rng, 1)
+        summary = world.build()
+        assert summary["incremental"]["files_kept"] == 0 or folder == "entries"
+        assert summary["incremental"]["ranges_known"] == 0 or folder == "builds"
+
+
+def test_strangers(world: World) -> None:
+    """A broker maps whatever lies in DIR's folders: what no build left there is noticed, and gone after the next one."""
+    world.build()
+    whole = tree(world.out)
+    queue = next((world.out / "consumequeue").rglob("?" * 20))
+    strangers = (
+        (queue.parent, f"{10**15:020d}"), (world.out / "consumequeue" / "new", "0"),
+        (world.out / "index", "20260101000000000"), (world.out / "batchconsumequeue", ""),
+    )  # fmt: skip
+    for folder, name in strangers:
+        folder.mkdir(exist_ok=True)
+        if name:
+            (folder / name).touch()
+        assert tree(world.out) != whole
+        summary = world.build()
+        assert (summary["exit"], summary["incremental"]["ranges_known"]) == (0, summary["incremental"]["ranges"])
+        assert tree(world.out) == whole
+        assert world.incremental()["incremental"]["nothing_new"]
+
+
+def test_another_log_of_the_same_offsets(tmp_path: Path, seed: int) -> None:
+    """IndexFiles go on with those of the log that was there, not with whatever has segments of the same names."""
+    one, other = World(tmp_path / "one"), World(tmp_path / "other")
+    for world, number in ((one, seed), (other, seed + 1)):
+        world.append(random.Random(number), 150)
+    one.build()
+    other.segments()[0].unlink()
+    other.segments()[0].unlink()
+    words = (*SALVAGE, "--incremental", "--tables", str(one.tables))
+    assert command(other.store, one.out, *words)[0]["exit"] == 0
+    assert command(other.store, other.full, *SALVAGE)[0]["exit"] == 0
+    assert tree(one.out) == tree(other.full)
 
 
 def test_other_settings(world: World) -> None:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from jobs.engine import SparkEngines
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
@@ -17,7 +19,7 @@ from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.incremental.test_incremental import kept
-from tests.spark.conftest import spark as spark
+from tests.spark.conftest import delta as delta
 from tests.tools.local_engine import local_build, run_build
 
 Stores = Callable[[str], GoldenStore]
@@ -25,7 +27,7 @@ SECONDS = 20
 """A run that finds nothing new starts no Spark; others may have the machine."""
 
 
-def test_a_store_that_grows(golden_store: Stores, spark: object, tmp_path: Path) -> None:  # noqa: ARG001
+def test_a_store_that_grows(golden_store: Stores, delta: SparkSession, tmp_path: Path) -> None:
     golden = golden_store("basic-5.3")
     store, out, later = tmp_path / "store", tmp_path / "out", tmp_path / "later"
     shutil.copytree(golden.path / "commitlog", store / "commitlog")
@@ -51,6 +53,8 @@ def test_a_store_that_grows(golden_store: Stores, spark: object, tmp_path: Path)
     assert second.incremental["ranges_known"] == second.incremental["ranges"] - 1
     assert second.incremental["files_kept"]
     assert_is_rebuilt(out, golden)
+    builds = delta.read.format("delta").load(f"file:{tmp_path}/tables/builds")
+    assert [row.state for row in builds.collect()] == ["published"] * 2
     # And as a user would have it run every hour.
     before, begin = kept(out), time.monotonic()
     words = [str(store), "--out", str(out), "--incremental", "--tables", str(tmp_path / "tables"), "--json"]

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import session
+from tests.tools.jvm import end_jvm
 
 
 @pytest.fixture(scope="module")
@@ -17,3 +18,17 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     assert own, "a session was left by another test"
     yield found
     session.stop(found)
+
+
+@pytest.fixture(scope="module")
+def delta() -> Iterator[SparkSession]:
+    """The same with Delta Lake, in a JVM of its own."""
+    found, own = session.get_session("local[2]", delta=True)
+    assert own, "a session was left by another test"
+    # Of Delta's own shuffles; Spark's default of 200 costs these small tables minutes.
+    found.conf.set("spark.sql.shuffle.partitions", "2")
+    # VACUUM lists folders by so many tasks: 10,000 by default.
+    found.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
+    yield found
+    session.stop(found)
+    end_jvm()

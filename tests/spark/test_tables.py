@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from jobs import session
 from jobs.engine import SparkEngines
 from jobs.run import Build
 from jobs.settings import BuildSettings
@@ -31,7 +31,6 @@ from storage_format.digest import new_digest
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
-from tests.tools.jvm import end_jvm
 from tests.tools.local_engine import QuietReporter, run_build
 from udfs import sources
 from udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, TABLES, Table
@@ -40,19 +39,6 @@ Stores = Callable[[str], GoldenStore]
 NAME = "t`able's %41 #é"
 """A folder that SQL, URIs and shells would each read in a way of their own"""
 RUN = "scheduled__2026-01-01T00:00:00+00:00"
-
-
-@pytest.fixture(scope="module")
-def delta() -> Iterator[SparkSession]:
-    found, own = session.get_session("local[2]", delta=True)
-    assert own, "a session was left by another test"
-    # Of Delta's own shuffles; Spark's default of 200 costs these small tables minutes.
-    found.conf.set("spark.sql.shuffle.partitions", "2")
-    # VACUUM lists folders by so many tasks: 10,000 by default.
-    found.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
-    yield found
-    session.stop(found)
-    end_jvm()
 
 
 def read(spark: SparkSession, place: Path, table: Table) -> DataFrame:
@@ -271,6 +257,53 @@ def test_a_table_that_fails_after_publishing(
     assert versions(place) == at
 
 
+def test_rows_that_were_deleted_can_be_written_again(
+    recorded: tuple[Build, Path, Path], golden_store: Stores, delta: SparkSession, tmp_path: Path
+) -> None:  # fmt: skip
+    """The id of a build whose rows are gone is free again: Delta's memory of its commits keeps no row out."""
+    _, _, place = recorded
+    store, written = golden_store("trimmed-head"), []
+    for number in range(2):
+        settings = words(store, tmp_path / f"out{number}", place, build_id="again")
+        assert run_build(settings, SparkEngines("")).warnings == []
+        assert outcome(delta, place, "again") == (1, "published")
+        written.append([rows(of(delta, place, table, "again")) for table in (SEGMENTS, FILES)])
+        for table in () if number else (FILES, SEGMENTS, BUILDS):
+            delta.sql(f"DELETE FROM {quoted(table_path(str(place), table.name))} WHERE build = 'again'")
+    assert written[0] == written[1] != [[], []]
+
+
+def test_an_incremental_run_writes_rows_that_are_owed(
+    recorded: tuple[Build, Path, Path], golden_store: Stores, delta: SparkSession, tmp_path: Path
+) -> None:  # fmt: skip
+    """DIR was published, its rows were not: the next run finds nothing new in the log, and writes them."""
+    _, _, place = recorded
+    store, out, at = golden_store("trimmed-head"), tmp_path / "out", versions(place)
+    settings = words(store, out, place, build_id="owed", incremental=True)
+    broken = _commit(place, FILES, at["files"] + 1)
+    spoiler = threading.Thread(target=_make_folder, args=(broken, _commit(place, BUILDS, at["builds"] + 1)))
+    spoiler.start()
+    first = run_build(settings, SparkEngines(""))
+    spoiler.join()
+    shutil.rmtree(broken)
+    assert (first.exit, len(first.warnings), outcome(delta, place, "owed")) == (0, 1, (1, "started"))
+    before = (out / "reindex.json").stat()
+    second = run_build(settings, SparkEngines(""))
+    assert (second.exit, second.warnings, outcome(delta, place, "owed")) == (0, [], (2, "published"))
+    listed = [f["path"] for f in json.loads((out / "reindex.json").read_text())["files"]]
+    assert [path for (path,) in rows(of(delta, place, FILES, "owed"), "path")] == listed
+    assert (out / "reindex.json").stat() == before
+
+    def no_engine() -> Any:
+        raise AssertionError("Spark was asked for")
+
+    third = run_build(settings, no_engine)
+    assert third.incremental
+    assert third.incremental["nothing_new"]
+    with pytest.raises(AssertionError, match="asked for"):
+        run_build(dataclasses.replace(settings, messages_table=True), no_engine)
+
+
 def _commit(place: Path, table: Table, version: int) -> Path:
     return place / table.name / "_delta_log" / f"{version:020d}.json"
 
@@ -379,7 +412,7 @@ def test_runs_at_the_same_time(delta: SparkSession, recorded: tuple[Build, Path,
         try:
             for attempt in (1, 2):
                 frame = row.withColumn("build", F.lit(name)).withColumn("attempt", F.lit(attempt))
-                write(frame, path, name, attempt, 0, replace=attempt > 1)
+                write(frame, path, name, f"{name}-{attempt}", 0, replace=attempt > 1)
         except Exception as error:  # noqa: BLE001  a thread's error would be lost
             failed.append(error)
 

@@ -12,13 +12,15 @@ from unittest import mock
 
 from jobs import engine, session
 from jobs.build import build
+from jobs.observing import Observer
 from tests.tools.faulty_files import Fault, faulty
 from tests.tools.local_engine import Engines, LocalEngine, single
 
 SIZES = ("--cq-file-size", "400", "--hash-slots", "50", "--index-items", "60")
 
 
-def _no_spark(*_words: object, **_more: object) -> Engines:
+def _no_spark(_master: str, _observer: Observer | None = None, **_delta: bool) -> Engines:
+    """In the place of ``SparkEngines``; Delta tables are nothing for an engine without Spark."""
     return single(LocalEngine())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import re
 import subprocess
 import sys
@@ -86,6 +87,27 @@ def test_stages_for_schedulers(capsys: pytest.CaptureFixture[str], monkeypatch: 
     write = [line for line in lines if line["stage"] == "write"]
     assert (write[-1]["state"], write[-1]["done"]) == ("failed", 1)
     assert {line["stage"] for line in lines} == {"scan", "write"}
+
+
+def test_numbers_only_rise(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever tasks leave that are tried again, and whatever of it is removed: never back, never above the total."""
+    monkeypatch.setattr(progress, "INTERVAL", 0.001)
+    monkeypatch.setattr(progress_json, "LINE_INTERVAL", 0.0)
+    found = iter([(1, 10), (3, 90), (2, 40), (9, 200), (4, 100)])
+    last = (1, 1)
+
+    def probe() -> tuple[int, int]:
+        nonlocal last
+        last = next(found, (0, 0))
+        return last
+
+    with Reporter([JsonLines()]) as reporter, reporter.stage("write", "files", 4, 100, probe):
+        end = time.monotonic() + 60
+        while last != (0, 0) and time.monotonic() < end:
+            time.sleep(0.001)
+    told = [(line["done"], line["bytes"]) for line in objects(capsys.readouterr().err)]
+    assert told[:6] == [(0, 0), (1, 10), (3, 90), (3, 90), (4, 100), (4, 100)]
+    assert set(told[6:]) == {(4, 100)}
 
 
 def test_a_build_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,3 +278,18 @@ def test_what_nobody_asks_for_is_not_imported() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout == "1 []\n"
+
+
+def test_metrics_take_the_place_of_files_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A device or a pipe would be gone by the rename, /dev/null of a machine whose root runs this for one."""
+    random_log(tmp_path / "store" / "commitlog", 1)
+    pipe, folder = tmp_path / "pipe", tmp_path / "folder"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    for number, place in enumerate((pipe, folder, tmp_path / "absent" / "x.prom")):
+        summary = watched(BuildSettings(str(tmp_path / "store"), str(tmp_path / f"out{number}"), metrics=str(place)))
+        assert summary.exit == 0
+        assert f"warning: --metrics {place}: not written: " in capsys.readouterr().err
+    assert pipe.is_fifo()
+    assert list(folder.iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} == {"store", "pipe", "folder", "out0", "out1", "out2"}

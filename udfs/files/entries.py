@@ -80,3 +80,17 @@ def names(folder: str) -> list[str]:
     """The names of a folder's entries, in no order: nothing is asked of each of them."""
     system, inner = resolve(folder)
     return os.listdir(inner) if system is None else [info.base_name for info in _infos(system, inner)]
+
+
+def count_below(folder: str) -> int:
+    """How many files and folders lie in a local folder and those in it; -1 when there is no such folder."""
+    if look(folder).kind != FOLDER:
+        return -1
+    count, left = 0, [folder]
+    while left:
+        with os.scandir(left.pop()) as found:
+            for entry in found:
+                count += 1
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+    return count

@@ -1,0 +1,34 @@
+"""Whether the folders of a build hold its files and nothing else; told by counting, since there may be a million."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from udfs import files
+
+_FOLDERS: Final = ("batchconsumequeue", "consumequeue", "index")
+
+
+def differ(target: str, paths: Iterable[str], only: Iterable[str]) -> bool:
+    """Whether more or less lies in the folders of ``target`` than files at ``paths``, which are sorted, and what they lie in.
+
+    Each path is known to be there. A part of ``only`` has its folder without any file as well.
+    """
+    found = {folder: files.count_below(files.join(target, folder)) for folder in _FOLDERS}
+    return found != {folder: 0 if folder in only else -1 for folder in _FOLDERS} | _counts(paths)
+
+
+def _counts(paths: Iterable[str]) -> dict[str, int]:
+    """Files and folders by the folder that all of them lie in."""
+    counts: Counter[str] = Counter()
+    before: list[str] = []
+    for path in paths:
+        parents = path.split("/")[:-1]
+        same = 0
+        while same < min(len(parents), len(before)) and parents[same] == before[same]:
+            same += 1
+        counts[parents[0]] += 1 + len(parents) - max(1, same)
+        before = parents
+    return counts
