@@ -32,9 +32,9 @@ def choose_java() -> None:
 
 
 def class_archive() -> Path | None:
-    """Where ``scripts/class_archive.py`` leaves the classes of Spark as JAVA_HOME's JVM keeps them in memory.
+    """Where ``scripts/class_archive.py`` leaves the classes of Spark and Delta Lake as JAVA_HOME's JVM keeps them in memory.
 
     A JVM that maps the file need not find, parse and check 15,000 classes: half of the processor time of a short run.
     """
     version = _java_version(os.environ.get("JAVA_HOME", ""))
-    return ROOT / "jars" / f"spark-{pyspark.__version__}-jdk-{version}.jsa" if version else None
+    return ROOT / "jars" / f"spark-{pyspark.__version__}-delta-jdk-{version}.jsa" if version else None

@@ -49,6 +49,9 @@ def configuration(master: str) -> dict[str, str]:
     java = []
     if master.startswith("local"):
         java.append(_LOCAL_JAVA)
+        if jars := _delta_jars():
+            # On the class path for every session, since the archive holds their classes and asks for the same class path.
+            found["spark.driver.extraClassPath"] = os.pathsep.join(jars)
         archive = class_archive()
         if archive is not None and archive.exists():
             # Its JVM may be another by now: then the classes are loaded one by one, without a word.
@@ -76,10 +79,15 @@ def _is_there() -> bool:
     return SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None
 
 
-def _with_delta() -> dict[str, str]:
-    """Delta Lake, by the jars that set-up fetched; without these Spark must have been given some."""
-    jars = sorted((_PACKAGE.parent / "jars").glob("delta-*.jar"))
-    return _DELTA | ({"spark.jars": ",".join(str(jar.resolve()) for jar in jars)} if jars else {})
+def _delta_jars() -> list[str]:
+    """Those that set-up fetched, if it did; without these Spark must have been given some."""
+    return [str(jar.resolve()) for jar in sorted((_PACKAGE.parent / "jars").glob("delta-*.jar"))]
+
+
+def _with_delta(master: str) -> dict[str, str]:
+    """Delta Lake; a local session has its jars already."""
+    jars = [] if master.startswith("local") else _delta_jars()
+    return _DELTA | ({"spark.jars": ",".join(jars)} if jars else {})
 
 
 def _own(master: str, delta: bool = False) -> dict[str, str]:
@@ -87,7 +95,7 @@ def _own(master: str, delta: bool = False) -> dict[str, str]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     choose_java()
     master = master or "local[*]"
-    return {"spark.master": master, **configuration(master), **(_with_delta() if delta else {})}
+    return {"spark.master": master, **configuration(master), **(_with_delta(master) if delta else {})}
 
 
 class _Start(threading.Thread):

@@ -1,4 +1,4 @@
-"""Make the archive of Spark's classes that local sessions start with (``jobs.java.class_archive``), once for a JVM.
+"""Make the archive of Spark's and Delta Lake's classes that local sessions start with (``jobs.java.class_archive``), once for a JVM.
 
 It holds what one small build loads. The JVM writes it when it ends, after the session is stopped.
 """
@@ -16,14 +16,15 @@ MASTER = "local[2]"
 
 
 def load_classes(folder: Path) -> None:
-    """Have a JVM load what a build loads, and end."""
+    """Have a JVM load what a build with tables loads, and end."""
     from pyspark import SparkContext
 
     from jobs.cli import main as rmq_reindex
     from jobs.demo import unpack
 
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-        rmq_reindex(["build", str(unpack(folder)), "--out", str(folder / "out"), "--master", MASTER])
+        places = ["--out", str(folder / "out"), "--tables", str(folder / "tables")]
+        rmq_reindex(["build", str(unpack(folder)), *places, "--master", MASTER])
         # The JVM outlives its session, and serves the next one.
     process = SparkContext._gateway.proc  # type: ignore[union-attr]
     process.stdin.close()
@@ -40,7 +41,7 @@ def main() -> int:
         return 0
     from jobs.session import configuration
 
-    print("setup: archiving the classes that Spark loads (half a minute, once)", file=sys.stderr)
+    print("setup: archiving the classes that Spark loads (a minute, once)", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
         made = Path(folder) / "classes.jsa"
         options = configuration(MASTER)["spark.driver.extraJavaOptions"]
