@@ -135,6 +135,35 @@ def test_a_stores_own_topics_stay(scene: Scene, capsys: pytest.CaptureFixture[st
     assert (scene.store / "config" / "topics.json.previous").read_bytes() == b"own"
 
 
+def test_a_new_file_is_the_brokers(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root: lock, config/ and all that was built get the owner of commitlog/; what was there keeps its own."""
+    uid, gid = (12345, 54321) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    os.chown(scene.store / "commitlog", uid, gid)
+    shutil.rmtree(scene.store / "config")
+    assert scene.fetch() == 0
+    for name in ("lock", "config", *scene.new):
+        found = (scene.store / name).stat()
+        assert (found.st_uid, found.st_gid) == (uid, gid), name
+    assert (scene.store / "checkpoint.previous").stat().st_uid == os.getuid()
+
+
+def test_room_that_an_earlier_fetch_took_counts(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is given back first: else a fetch that was killed on a narrow disk could never be gone on with."""
+    full = os.statvfs_result((4096, 4096, 100, 0, 0, 100, 100, 100, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    assert scene.fetch() == 1
+    assert "make room" in capsys.readouterr().err
+    left = scene.store / ".rmq-reindex-fetch" / "new" / "index"
+    left.mkdir(parents=True)
+    (left / "half").write_bytes(b"x" * (1 << 20))
+    assert scene.fetch("--dry-run") == 0
+    assert scene.fetch() == 0
+    assert scene.tree() == scene.laid_out(**PREVIOUS)
+
+
 def test_a_dry_run_changes_nothing(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     before = scene.tree()
     assert scene.fetch("--dry-run") == 0
