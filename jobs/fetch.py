@@ -126,6 +126,7 @@ class _Fetch:
             parts = self._parts(build)
             wanted = [file for file in build.wanted if part_of(file.path) in parts]
             count, size = len(wanted), sum(file.used for file in wanted)
+            swap.check(parts)
             self._check(build, size, swap.held())
             told.files, told.size = count, sum(file.size for file in wanted)
             if given.dry_run:
@@ -181,6 +182,9 @@ class _Fetch:
 
 
 def _checked(option: str, place: str) -> str:
+    if not place:
+        # A variable that is not set: as a path it would be the working folder.
+        raise UsageError(f"{option}: is empty: name a folder")
     try:
         return files.absolute(files.checked(place))
     except InputError as error:

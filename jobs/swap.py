@@ -48,6 +48,17 @@ class Swap:
             pass
         raise InputError(f"{escape(self._journal)}: is no journal of a fetch: look at what lies there, and remove it")
 
+    def check(self, parts: list[str]) -> None:
+        """Raises InputError for a part that no rename brings to its place: once a swap has begun there is no way back."""
+        device = os.stat(self.store).st_dev
+        for part in parts:
+            place = os.path.join(self.store, part)
+            for path, look in ((place, os.lstat), (os.path.dirname(place), os.stat)):
+                if os.path.lexists(path) and look(path).st_dev != device:
+                    raise InputError(
+                        f"{escape(path)}: lies on another file system than {escape(self.store)}: lay it out by hand"
+                    )
+
     def clear(self) -> None:
         """An empty work folder; what an earlier fetch left before its swap is of no use."""
         self.remove()

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,24 @@ def test_room_that_an_earlier_fetch_took_counts(
     assert scene.tree() == scene.laid_out(**PREVIOUS)
 
 
+def test_what_no_rename_can_replace(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """Such as a config/ that is mounted: told before anything is swapped."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        shutil.rmtree(scene.store / "config")
+        (scene.store / "config").symlink_to(elsewhere)
+        before = scene.tree()
+        for words in (("--dry-run",), ()):
+            assert scene.fetch(*words) == 1
+            assert "another file system" in capsys.readouterr().err
+        assert scene.tree() == before | {"lock": b""}
+        # A link to a folder elsewhere is no more than a name.
+        (scene.store / "config").unlink()
+        shutil.rmtree(scene.store / "index")
+        (scene.store / "index").symlink_to(elsewhere)
+        assert scene.fetch() == 0
+        assert os.readlink(scene.store / "index.previous") == elsewhere
+
+
 def test_a_dry_run_changes_nothing(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     before = scene.tree()
     assert scene.fetch("--dry-run") == 0
@@ -277,6 +296,8 @@ def test_places(scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ([str(tmp_path / "empty"), "--to", str(scene.store)], 1, "holds no build"),
         ([str(tmp_path / "none"), "--to", str(scene.store)], 1, "holds no build"),
         ([str(scene.out), "--to", str(tmp_path / "other")], 1, "none of the segments"),
+        ([str(scene.out), "--to", ""], 2, "--to: is empty"),
+        (["", "--to", str(scene.store)], 2, "BUILD: is empty"),
         ([str(scene.out), "--to", "s3://bucket/x"], 2, "name a folder on a disk"),
         (["ftp://a/b", "--to", str(scene.store)], 2, "unknown kind"),
         ([str(scene.out)], 2, "--to"),
