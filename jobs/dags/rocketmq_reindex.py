@@ -63,10 +63,21 @@ def build_words(params: Params) -> list[str]:
     return [*words, *shlex.split(params["build_options"])]
 
 
+def around(place: str) -> str:
+    """The folder that a path or URI lies in; options of a URI stand behind a ?."""
+    head, mark, options = place.partition("?") if "://" in place else (place, "", "")
+    return os.path.dirname(head.rstrip("/")) + mark + options
+
+
+def below(place: str, name: str) -> str:
+    head, mark, options = place.partition("?") if "://" in place else (place, "", "")
+    return os.path.join(head, name) + mark + options
+
+
 def verify_words(params: Params) -> list[str]:
-    words = ["verify", params["out"], "--commitlog", os.path.join(params["store"], "commitlog"), "--json"]
+    words = ["verify", params["out"], "--commitlog", below(params["store"], "commitlog"), "--json"]
     # Items are kept there for a while: executors share it, as they share DIR.
-    words += ["--work", os.path.dirname(params["out"].rstrip("/"))]
+    words += ["--work", around(params["out"])]
     # The build has said where the log itself is damaged.
     words += ["--only", "consumequeue,index,checkpoint"] if params["on_damage"] == "salvage" else []
     return [*words, *shlex.split(params["verify_options"])]
@@ -86,7 +97,10 @@ class RmqReindex(SparkSubmitOperator):
         self.words = words
 
     def execute(self, context: Any) -> None:
-        self.application_args = self.words(context["params"])
+        try:
+            self.application_args = self.words(context["params"])
+        except ValueError as error:
+            raise AirflowFailException(f"build_options or verify_options: {error}") from error
         try:
             super().execute(context)
         except AirflowException as error:
