@@ -57,10 +57,18 @@ FINAL = {2: "wrong usage", 4: "the build differs from its log", 5: "refused: dam
 Params = Mapping[str, Any]
 
 
+def more_words(params: Params, name: str) -> list[str]:
+    """The words of a parameter, as a shell splits them."""
+    try:
+        return shlex.split(params[name])
+    except ValueError as error:
+        raise AirflowFailException(f"{name}: {error}") from error
+
+
 def build_words(params: Params) -> list[str]:
     words = ["build", params["store"], "--out", params["out"], "--overwrite", "--on-damage", params["on_damage"], "--json"]
     words += ["--incremental", "--tables", params["tables"]] if params["tables"] else []
-    return [*words, *shlex.split(params["build_options"])]
+    return [*words, *more_words(params, "build_options")]
 
 
 def around(place: str) -> str:
@@ -80,7 +88,7 @@ def verify_words(params: Params) -> list[str]:
     words += ["--work", around(params["out"])]
     # The build has said where the log itself is damaged.
     words += ["--only", "consumequeue,index,checkpoint"] if params["on_damage"] == "salvage" else []
-    return [*words, *shlex.split(params["verify_options"])]
+    return [*words, *more_words(params, "verify_options")]
 
 
 def publish_words(params: Params) -> list[str]:
@@ -97,10 +105,7 @@ class RmqReindex(SparkSubmitOperator):
         self.words = words
 
     def execute(self, context: Any) -> None:
-        try:
-            self.application_args = self.words(context["params"])
-        except ValueError as error:
-            raise AirflowFailException(f"build_options or verify_options: {error}") from error
+        self.application_args = self.words(context["params"])
         try:
             super().execute(context)
         except AirflowException as error:
