@@ -29,7 +29,6 @@ NAME = "v2-ipv6-batch"
 TASKS = ("build", "verify", "publish")
 PUBLISHES = "fetch" in COMMANDS
 INCREMENTS = any("--incremental" in action.option_strings for action in build_parser()._actions)
-HOSTILE = "--tables=/t' --out=/x"
 STORES = {"orders": {"schedule": "@hourly", "store": "/data/orders", "out": "/data/built", "publish_to": "/data/orders"}}
 
 
@@ -91,12 +90,13 @@ def test_places_may_be_uris_with_options(airflow: AirflowHome) -> None:
 
 def test_the_databricks_variant_starts_the_bundles_job(migrated: AirflowHome) -> None:
     """Through the provider's own client; the workspace is a few lines on loopback."""
+    hostile = "--tables=/t' --out=/x"
     conf = {"store": "/Volumes/s", "out": "/Volumes/o", "tables": "/Volumes/t t", "build_options": "--lmq"}
     expected = {"store": "/Volumes/s", "out": "/Volumes/o", "publish_to": "", "verify_options": ""}
     with workspace() as there:
         connection = {"conn_type": "databricks", "host": "127.0.0.1", "schema": "http", "port": there.port, "password": "token"}
         more = {"AIRFLOW_CONN_DATABRICKS_DEFAULT": json.dumps(connection)}
-        runs = [{"conf": conf}, {"conf": conf | {"tables": ""}}, {"conf": conf | {"tables": HOSTILE.removeprefix("--tables=")}}]
+        runs = [{"conf": conf}, {"conf": conf | {"tables": ""}}, {"conf": conf | {"tables": hostile.removeprefix("--tables=")}}]
         told = migrated.ask("run", "rocketmq_reindex_databricks", json.dumps(runs), more=more)
         assert [run["state"] for run in told] == ["success"] * 3
         started = [given for _, path, given in there.asked if path.endswith("/run-now")]
@@ -104,9 +104,9 @@ def test_the_databricks_variant_starts_the_bundles_job(migrated: AirflowHome) ->
     assert [given["job_parameters"] for given in started] == [
         expected | {"build_options": "--incremental '--tables=/Volumes/t t' --lmq"},
         expected | {"build_options": "--lmq"},
-        expected | {"build_options": f"--incremental {shlex.quote(HOSTILE)} --lmq"},
+        expected | {"build_options": f"--incremental {shlex.quote(hostile)} --lmq"},
     ]
-    assert shlex.split(started[2]["job_parameters"]["build_options"]) == ["--incremental", HOSTILE, "--lmq"]
+    assert shlex.split(started[2]["job_parameters"]["build_options"]) == ["--incremental", hostile, "--lmq"]
     assert set(started[0]["job_parameters"]) == {parameter["name"] for parameter in JOB["parameters"]}
     assert JOB["name"] == NAME_OF_JOB
 
