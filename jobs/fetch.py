@@ -124,12 +124,14 @@ class _Fetch:
             if journal and journal["build"] == build.name:
                 return [f"finished an earlier fetch of this build: {', '.join(told.swapped)}", *self._kept()]
             parts = self._parts(build)
-            self._check(build)
-            count = sum(part_of(file.path) in parts for file in build.wanted)
-            told.files, told.size = count, sum(file.size for file in build.wanted if part_of(file.path) in parts)
+            wanted = [file for file in build.wanted if part_of(file.path) in parts]
+            count, size = len(wanted), sum(file.used for file in wanted)
+            swap.check(parts)
+            self._check(build, size, swap.held())
+            told.files, told.size = count, sum(file.size for file in wanted)
             if given.dry_run:
                 would = {part: swap.previous(part) for part in parts if os.path.lexists(os.path.join(store, part))}
-                told.bytes = sum(file.used for file in build.wanted if part_of(file.path) in parts)
+                told.bytes = size
                 kept = [f"would keep  {part} as {name}" for part, name in would.items()]
                 return [
                     f"would fetch {count:,} files, {told.bytes:,} bytes, from {escape(build.folder)}",
@@ -166,8 +168,8 @@ class _Fetch:
             self._told.notes.append("batchconsumequeue: the store's own stays, the build has none")
         return parts
 
-    def _check(self, build: FoundBuild) -> None:
-        """Raises InputError for a store with another log, or without room."""
+    def _check(self, build: FoundBuild, size: int, held: int) -> None:
+        """Raises InputError for a store with another log, or without room for ``size`` bytes; ``held`` are given back."""
         log = os.path.join(self._store, "commitlog")
         there = {name for name in os.listdir(log) if re.fullmatch(r"[0-9]{20}", name)} if os.path.isdir(log) else set()
         if there and build.segments and not there & set(build.segments):
@@ -175,11 +177,14 @@ class _Fetch:
                 f"{escape(log)}: has none of the segments that were read from {escape(build.segments[0])} on: take its own"
             )
         free = files.free_bytes(self._store)
-        if free is not None and build.bytes > free:
-            raise InputError(f"{escape(self._store)}: needs {build.bytes:,} bytes where {free:,} are free: make room")
+        if free is not None and size > free + held:
+            raise InputError(f"{escape(self._store)}: needs {size:,} bytes where {free + held:,} are free: make room")
 
 
 def _checked(option: str, place: str) -> str:
+    if not place:
+        # A variable that is not set: as a path it would be the working folder.
+        raise UsageError(f"{option}: is empty: name a folder")
     try:
         return files.absolute(files.checked(place))
     except InputError as error:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from jobs import output_builds
 from jobs.layout import MANIFEST, TOPICS
+from storage_format.digest import new_digest
 from storage_format.errors import InputError
 from storage_format.index_header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from storage_format.names import escape, path_component
@@ -18,6 +20,7 @@ _INT32_MAX: Final = 2**31 - 1
 _QUEUE_FILE: Final = re.compile(r"(?:batch)?consumequeue/([^/]+)/([0-9]{1,10})/[0-9]{20}")
 _INDEX_FILE: Final = re.compile(r"index/[0-9]{17,19}")
 _AT: Final = re.compile(r"index/[0-9]{1,10}-[0-9a-f]{32}")
+_SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items")
 
 
 @dataclass(frozen=True)
@@ -36,21 +39,14 @@ class Wanted:
 
 @dataclass(frozen=True)
 class FoundBuild:
-    """``name`` is told of it; ``parts`` are what its settings say that it has."""
+    """``name`` is told of it; ``parts`` are what its settings say that it has, ``sizes`` those that files have in a store."""
 
     folder: str
     name: str
     parts: tuple[str, ...]
     wanted: tuple[Wanted, ...]
     segments: tuple[str, ...]
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.used for file in self.wanted)
-
-    @property
-    def size(self) -> int:
-        return sum(file.size for file in self.wanted)
+    sizes: Mapping[str, int]
 
 
 def find_build(place: str) -> FoundBuild:
@@ -67,15 +63,16 @@ def find_build(place: str) -> FoundBuild:
 
 def _read(folder: str, digest: str) -> FoundBuild:
     path = files.join(folder, MANIFEST)
-    found = output_builds.digest_of(path)
+    data = files.read_bytes(path)
+    found = new_digest([data]).digest().hex()
     if digest and found != digest:
         raise InputError(f"{escape(path)}: has digest {found} instead of {digest}: fetch again, or build again")
     try:
-        manifest = json.loads(files.read_bytes(path))
+        manifest = json.loads(data)
         if manifest["format"] != 1:
             raise InputError(f"{escape(path)}: is of format {escape(str(manifest['format']))}: take a newer rmq-reindex")
-        slots = _number(manifest["settings"]["hash_slots"], _INT32_MAX)
-        wanted = tuple(_wanted(entry, slots) for entry in manifest["files"])
+        sizes = {name: _number(manifest["settings"][name], _INT32_MAX) for name in _SIZES}
+        wanted = tuple(_wanted(entry, sizes["hash_slots"]) for entry in manifest["files"])
         parts = [part for part in manifest["settings"]["only"] if part in ("consumequeue", "index", "checkpoint")]
         segments = tuple(str(entry["segment"]) for entry in manifest["inputs"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -90,7 +87,7 @@ def _read(folder: str, digest: str) -> FoundBuild:
         parts.append(TOPICS)
     if "checkpoint" in parts and not any(file.path == "checkpoint" for file in wanted):
         raise InputError(f"{escape(path)}: lacks the checkpoint that it says to have: build again")
-    return FoundBuild(folder, found, tuple(parts), wanted, segments)
+    return FoundBuild(folder, found, tuple(parts), wanted, segments, sizes)
 
 
 def _number(value: Any, largest: int) -> int:

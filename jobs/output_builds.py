@@ -217,6 +217,12 @@ def digest_of(path: str) -> str:
     return hasher.digest().hex()
 
 
+def check_laid_out(store: str) -> None:
+    """Raises InputError for builds that lie as behind a URI: only ``fetch`` and ``verify`` know their files."""
+    if identity(store):
+        raise InputError(f"{escape(store)}: holds builds as behind a URI: `rmq-reindex fetch` lays one out on a disk")
+
+
 def identity(folder: str) -> str | None:
     """The build whose folder it is, or else the one that counts in an output."""
     with contextlib.suppress(OSError, InputError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from jobs.notes import Notes
+from jobs.output_builds import check_laid_out
 from jobs.query_index import IndexFiles, Sizes
 from jobs.query_queue import PLAIN, Served, StoreQueue, queue_folder, topics
 from jobs.store_log import EXPIRED, StoreLog
@@ -29,6 +30,7 @@ class Search:
         self._index: IndexFiles | None = None
         if files.look(store).kind != files.FOLDER:
             raise InputError(f"{escape(store)}: is no folder: STORE is the folder around commitlog/ and index/")
+        check_laid_out(store)
         self.log = StoreLog(roots, notes)
 
     # -- one place ----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from jobs.options import Parser, wide_help
+from jobs.output_builds import check_laid_out
 from jobs.whole_file import write_whole
 from storage_format.errors import InputError, ReindexError
 from storage_format.names import escape
@@ -62,6 +63,7 @@ def make_page(source: str, store: str | None = None, summary: str | None = None)
     from jobs.report_page import render
     from jobs.report_times import Times, look_into, message_times, segments_of
 
+    check_laid_out(source)
     path = os.path.join(source, MANIFEST) if os.path.isdir(source) else source
     told = _json(path)
     folder = source

@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterator
 
+from jobs.ownership import give
 from storage_format.errors import InputError
 from storage_format.names import escape
 from udfs import files
@@ -24,15 +25,16 @@ def store_locked(store: str, make: bool = True) -> Iterator[None]:
     """
     path = os.path.join(store, LOCK)
     # Not removed again: a broker may have it open by then, and another would lock a new one.
-    flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (os.O_CREAT if make else 0)
-    try:
-        handle = os.open(path, flags, 0o644)
-    except FileNotFoundError:
-        if make:
-            raise
+    flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    is_new = not os.path.lexists(path)
+    if is_new and not make:
         yield
         return
+    handle = os.open(path, flags | (os.O_CREAT if is_new else 0), 0o644)
     try:
+        if is_new:
+            # A broker that may not write it does not start.
+            give(path, store)
         with files.naming(path):
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise InputError(f"{escape(path)}: is no regular file, as a broker's lock would be")

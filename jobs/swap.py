@@ -15,6 +15,7 @@ import os
 from typing import Any, Final
 
 from jobs.layout import TOPICS
+from jobs.ownership import give
 from storage_format.errors import InputError
 from storage_format.names import escape
 from udfs import files
@@ -47,6 +48,17 @@ class Swap:
             pass
         raise InputError(f"{escape(self._journal)}: is no journal of a fetch: look at what lies there, and remove it")
 
+    def check(self, parts: list[str]) -> None:
+        """Raises InputError for a part that no rename brings to its place: once a swap has begun there is no way back."""
+        device = os.stat(self.store).st_dev
+        for part in parts:
+            place = os.path.join(self.store, part)
+            for path, look in ((place, os.lstat), (os.path.dirname(place), os.stat)):
+                if os.path.lexists(path) and look(path).st_dev != device:
+                    raise InputError(
+                        f"{escape(path)}: lies on another file system than {escape(self.store)}: lay it out by hand"
+                    )
+
     def clear(self) -> None:
         """An empty work folder; what an earlier fetch left before its swap is of no use."""
         self.remove()
@@ -55,6 +67,7 @@ class Swap:
 
     def begin(self, build: str, parts: list[str]) -> dict[str, Any]:
         """All of ``new`` is there: write the journal. From here on the swap can only be finished."""
+        give(self.new, self.store)
         # Else the journal could outlive, in a power cut, what it speaks of.
         files.sync(self.folder)
         journal = {"build": build, "parts": [part for part in PARTS if part in parts]}
@@ -74,6 +87,7 @@ class Swap:
                 os.rename(place, os.path.join(self.store, kept[part]))
             elif os.path.dirname(part):
                 files.make_folder(os.path.dirname(place), below=self.store)
+                give(os.path.dirname(place), self.store)
             os.rename(new, place)
         files.sync(self.store)
         os.unlink(self._journal)
@@ -88,6 +102,11 @@ class Swap:
         while os.path.lexists(os.path.join(self.store, name := f"{part}.previous" + (f".{number}" if number > 1 else ""))):
             number += 1
         return name
+
+    def held(self) -> int:
+        """Bytes on the disk that an earlier fetch left, which ``clear`` gives back."""
+        found = (os.path.join(folder, name) for folder, _, names in os.walk(self.folder) for name in names)
+        return sum(os.lstat(path).st_blocks * 512 for path in found)
 
     def remove(self) -> None:
         files.remove_tree(self.folder)

@@ -14,6 +14,7 @@ from jobs import verify_sizes
 from jobs.engine import Engine
 from jobs.progress import Reporter
 from jobs.segments import Commitlog, check_unchanged
+from jobs.verify_build import of_build
 from jobs.verify_run import work_folder
 from jobs.verify_settings import VerifySettings, at_its_place
 from jobs.verify_summary import VerifySummary
@@ -42,7 +43,7 @@ class Against:
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing is written to either store."""
         logs = logs or self.settings.logs()
-        self.settings, notes = verify_sizes.take_sizes(self.settings)
+        self.settings, notes = verify_sizes.take_sizes(of_build(self.settings))
         self.summary.notes += notes
         begin = time.monotonic()
         with self.engines() as engine, work_folder(self.settings.work) as stage:

@@ -66,17 +66,24 @@ class Index:
 
     def _places(self) -> list[IndexPlace]:
         """The files that a broker loads, in the order of their names as strings (``IndexService.load``)."""
-        build = self.settings.build
-        found = [e for e in entries_of(files.join(build.store, FOLDER)) if e.kind == files.FILE]
-        named = [entry for entry in found if _is_number(entry.name)]
-        return [IndexPlace(k, e.name, e.path, build.hash_slots, build.index_items) for k, e in enumerate(named)]
+        build, trimmed = self.settings.build, self.settings.trimmed
+        named = [(name, entry.path) for name, entry in self._entries() if entry.kind == files.FILE and _is_number(name)]
+        sizes = build.hash_slots, build.index_items
+        return [IndexPlace(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
+
+    def _entries(self) -> list[tuple[str, files.Entry]]:
+        """What lies in index/, by its name in a store. What the manifest of a build does not name, no fetch brings there."""
+        found, names = entries_of(files.join(self.settings.build.store, FOLDER)), self.settings.index_names
+        if self.settings.trimmed:
+            return [(names[entry.name], entry) for entry in found if entry.name in names]
+        return [(entry.name, entry) for entry in found]
 
     def check_files(self, log_start: int, summary: VerifySummary) -> Tally:
         """Check each file by itself; ``checked`` then holds what is known of it."""
         scan, places, tally = self.scan, self._places(), Tally()
-        for entry in entries_of(files.join(self.settings.build.store, FOLDER)):
-            if entry.kind != files.FILE or not _is_number(entry.name):
-                tally.add("index-file-name", 1, f"index/{escape(entry.name)}", 0, "its name is no number")
+        for name, entry in self._entries():
+            if entry.kind != files.FILE or not _is_number(name):
+                tally.add("index-file-name", 1, f"index/{escape(name)}", 0, "its name is no number")
         if places:
             plan = files.join(scan.stage.plans, "index-files")
             data = json.dumps([dataclasses.asdict(place) for place in places]).encode()

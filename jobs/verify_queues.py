@@ -81,7 +81,7 @@ class Queues:
         plan = files.join(scan.stage.plans, f"topics-{kind}")
         files.write_bytes(scan.stage.temporary, plan, [json.dumps(names).encode()])
         tasks = max(1, min(len(names), TASKS_PER_CORE * scan.engine.cores))
-        lister = ListQueues(folder, plan, tasks, file_size, scan.task.keys, batch)
+        lister = ListQueues(folder, plan, tasks, file_size, scan.task.keys, batch, self.settings.trimmed)
         others: list[str] = []
         for data in scan.engine.scan(lister, tasks):
             found = json.loads(data)

@@ -19,10 +19,12 @@ from jobs.progress import Reporter
 from jobs.run import BUCKET_BYTES, range_size, scan_settings
 from jobs.scanning import Scan
 from jobs.segments import Commitlog, check_unchanged
+from jobs.verify_build import of_build
 from jobs.verify_settings import VerifySettings, at_its_place
 from jobs.verify_summary import DAMAGE_TOLD, VerifySummary
 from storage_format import record as r
 from storage_format.chain import Chain, Segment
+from storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from storage_format.checkpoint_compare import StoreTimes, compare_checkpoint
 from storage_format.differences import CHECKPOINT, INDEX, LOG, QUEUES, Tally
 from storage_format.errors import InputError
@@ -52,7 +54,7 @@ class Verify:
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing of the store is written to."""
         (log,) = logs or self.settings.logs()
-        self.settings, notes = verify_sizes.take_sizes(self.settings)
+        self.settings, notes = verify_sizes.take_sizes(of_build(self.settings))
         self.summary.notes += notes
         begin = time.monotonic()
         with self.engines() as engine, work_folder(self.settings.work) as stage:
@@ -177,6 +179,8 @@ class Verify:
             return
         with files.Reader(path) as reader:
             data = reader.read(0, min(reader.size(), CHECKPOINT_READ))
+        if self.settings.trimmed:
+            data = data.ljust(CHECKPOINT_SIZE, b"\0")
         dispatched = [s for s in accepted if s.records]
         with_units = [s for s in accepted if s.unit_records]
         times = StoreTimes(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from jobs.segments import Commitlog, list_segments
@@ -19,7 +19,10 @@ SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items
 
 @dataclass(frozen=True)
 class VerifySettings:
-    """``build`` is what would be built; ``given`` the sizes that were named, the others are taken from the files."""
+    """``build`` is what would be built; ``given`` the sizes that were named, the others are taken from the files.
+
+    ``index_names``: for a build that lies as behind a URI the name in a store of each IndexFile, by the one that it has there.
+    """
 
     build: BuildSettings
     given: frozenset[str] = frozenset()
@@ -29,6 +32,9 @@ class VerifySettings:
     report: str = ""
     work: str = ""
     json: bool = False
+    trimmed: bool = False
+    """files may end with their last byte used"""
+    index_names: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> VerifySettings:
         """Raises UsageError for what cannot be, and InputError where something would be written into a store."""

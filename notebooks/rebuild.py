@@ -4,8 +4,8 @@
 # MAGIC ConsumeQueue, IndexFiles and checkpoint from raw commitlog segments. The store is only read.
 # MAGIC
 # MAGIC **STORE** holds `commitlog/`. **DIR** is a new folder apart from it, whose parent exists. Both are paths that the
-# MAGIC driver and all executors see, on a file system that can write sparse files. The wheel `rocketmq-reindex`
-# MAGIC is installed on the cluster.
+# MAGIC driver and all executors see, such as `/Volumes/...`, or URIs. The wheel `rocketmq-reindex` is installed on the
+# MAGIC cluster.
 
 # COMMAND ----------
 

@@ -75,6 +75,13 @@ def environment(archive: Path) -> None:
     pack(archive, members | {"bin/python": (LAUNCHER.encode(), 0o755)})
 
 
+def put(source: Path, target: Path) -> None:
+    """A copy in the place of what was there: a spark-submit that reads the old one goes on with it."""
+    aside = target.with_name(target.name + ".part")
+    shutil.copyfile(source, aside)
+    aside.replace(target)
+
+
 def is_older(made: Path, *sources: Path) -> bool:
     return not made.exists() or made.stat().st_mtime <= max(source.stat().st_mtime for source in sources)
 
@@ -84,10 +91,10 @@ def main() -> int:
     for wheel in DIST.glob("*.whl"):
         wheel.unlink()
     uv("build", "-q", "--wheel", "--no-create-gitignore", "-o", DIST)
-    shutil.copyfile(next(DIST.glob("*.whl")), DIST / "rocketmq_reindex.zip")
-    shutil.copyfile(ROOT / "jobs" / "cli.py", DIST / "rmq_reindex.py")
+    put(next(DIST.glob("*.whl")), DIST / "rocketmq_reindex.zip")
+    put(ROOT / "jobs" / "cli.py", DIST / "rmq_reindex.py")
     for name in ("spark-defaults.conf", "log4j2.properties"):
-        shutil.copyfile(ROOT / "conf" / name, DIST / name)
+        put(ROOT / "conf" / name, DIST / name)
     shutil.rmtree(DIST / "jars", ignore_errors=True)
     (DIST / "jars").mkdir()
     for path in (ROOT / "jars").glob("*.jar"):

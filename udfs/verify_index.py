@@ -44,13 +44,17 @@ SLOT_CODES: Final = ("index-slot-range", "index-slot-foreign", "index-slot-old")
 
 @dataclass(frozen=True)
 class IndexPlace:
-    """One file of index/, by its number in the order of names; the sizes are those of the settings."""
+    """One file of index/, by its number in the order of names; the sizes are those of the settings.
+
+    ``trimmed``: zeros at its end may not be stored.
+    """
 
     number: int
     name: str
     path: str
     slots: int
     items: int
+    trimmed: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,12 +77,15 @@ class CheckIndex:
         with files.Reader(place.path) as reader:
             size = reader.size()
             data = reader.view(0, size)
-            if data is None:
+            wanted = file_size(place.slots, place.items)
+            if place.trimmed and size < wanted:
+                data = np.zeros(wanted, np.uint8)
+                reader.read_into(0, data[:size])
+            elif data is None:
                 data = np.frombuffer(reader.read(0, size), np.uint8)
         try:
             view = open_index(data, place.slots, place.items)
         except UnreadableError as error:
-            wanted = file_size(place.slots, place.items)
             tally.add("index-file-size", 1, told, size, f"{size} bytes instead of {wanted}: {error}")
             return word | {"tally": tally.to_json(), "size": size}
         found = check_index(view)

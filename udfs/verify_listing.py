@@ -27,7 +27,7 @@ NOT_QUEUES_MAX = 10
 class ListQueues:
     """Lists the topics whose names are in ``plan`` below ``folder``; ``tasks`` share them. ``batch``: of batch queues.
 
-    Leaves rows of files and, as a summary, {tally, files, bytes, others}.
+    ``trimmed``: zeros at a file's end may not be stored. Leaves rows of files and, as a summary, {tally, files, bytes, others}.
     """
 
     folder: str
@@ -36,6 +36,7 @@ class ListQueues:
     file_size: int
     keys: tuple[int, ...]
     batch: bool = False
+    trimmed: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         names = json.loads(files.read_bytes(self.plan))
@@ -82,7 +83,7 @@ class ListQueues:
                 continue
             if entry.size == 0 and number == len(entries) - 1:
                 continue  # MappedFileQueue.doLoad removes it
-            if entry.size != self.file_size:
+            if entry.size > self.file_size or (entry.size < self.file_size and not self.trimmed):
                 tally.add("queue-file-size", 1, path, entry.size, f"{entry.size} bytes instead of {self.file_size}")
             found.append((start, entry.size))
         return found

@@ -64,19 +64,38 @@ DELTA = {
 Params = Mapping[str, Any]
 
 
+def more_words(params: Params, name: str) -> list[str]:
+    """The words of a parameter, as a shell splits them."""
+    try:
+        return shlex.split(params[name])
+    except ValueError as error:
+        raise AirflowFailException(f"{name}: {error}") from error
+
+
 def build_words(params: Params) -> list[str]:
     words = ["build", params["store"], "--out", params["out"], "--overwrite", "--on-damage", params["on_damage"], "--json"]
     words += ["--incremental", "--tables", params["tables"]] if params["tables"] else []
-    return [*words, *shlex.split(params["build_options"])]
+    return [*words, *more_words(params, "build_options")]
+
+
+def around(place: str) -> str:
+    """The folder that a path or URI lies in; options of a URI stand behind a ?."""
+    head, mark, options = place.partition("?") if "://" in place else (place, "", "")
+    return os.path.dirname(head.rstrip("/")) + mark + options
+
+
+def below(place: str, name: str) -> str:
+    head, mark, options = place.partition("?") if "://" in place else (place, "", "")
+    return os.path.join(head, name) + mark + options
 
 
 def verify_words(params: Params) -> list[str]:
-    words = ["verify", params["out"], "--commitlog", os.path.join(params["store"], "commitlog"), "--json"]
+    words = ["verify", params["out"], "--commitlog", below(params["store"], "commitlog"), "--json"]
     # Items are kept there for a while: executors share it, as they share DIR.
-    words += ["--work", os.path.dirname(params["out"].rstrip("/"))]
+    words += ["--work", around(params["out"])]
     # The build has said where the log itself is damaged.
     words += ["--only", "consumequeue,index,checkpoint"] if params["on_damage"] == "salvage" else []
-    return [*words, *shlex.split(params["verify_options"])]
+    return [*words, *more_words(params, "verify_options")]
 
 
 def publish_words(params: Params) -> list[str]:

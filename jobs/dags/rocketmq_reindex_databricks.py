@@ -6,6 +6,7 @@ failed verify means for the tasks behind it is the job's to say, and so are its 
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime, timezone
 
 from airflow.providers.databricks.operators.databricks import DatabricksRunNowOperator
@@ -21,7 +22,7 @@ PARAMS = {
     "build_options": Param("", type="string", description="more of `build`, as on the command line"),
     "verify_options": Param("", type="string", description="more of `verify`, such as --broker-conf FILE or --sample 0.1"),
 }
-TABLES = "{% if params.tables %}--incremental '--tables={{ params.tables }}' {% endif %}"
+TABLES = "{% if params.tables %}--incremental {{ ('--tables=' ~ params.tables) | quoted }} {% endif %}"
 
 with DAG(
     "rocketmq_reindex_databricks",
@@ -31,6 +32,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     params=PARAMS,
+    user_defined_filters={"quoted": shlex.quote},
     tags=["rocketmq"],
 ) as dag:
     DatabricksRunNowOperator(

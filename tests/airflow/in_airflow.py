@@ -1,6 +1,7 @@
 """Runs in .venv-airflow, not in the tests' own environment: what Airflow makes of a folder of DAGs, as JSON on the last line.
 
     python in_airflow.py load              the DAGs, and what could not be imported
+    python in_airflow.py words DAG PARAMS  what its tasks say to spark-submit
     python in_airflow.py run DAG RUNS      dag.test() for each of RUNS, a list of {"conf": ..., "done": pattern of task ids}
 
 AIRFLOW_HOME and the folder of DAGs are those of the environment.
@@ -31,6 +32,10 @@ def load() -> dict[str, Any]:
     return {"dags": dags, "errors": bag.import_errors, "modules": sorted(loaded)}
 
 
+def words(name: str, params: dict[str, Any]) -> dict[str, list[str]]:
+    return {task.task_id: task.words(params) for task in DagBag().dags[name].tasks}
+
+
 def run(name: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     told = []
     for wanted in runs:
@@ -44,5 +49,5 @@ def run(name: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    found = load() if sys.argv[1] == "load" else run(sys.argv[2], json.loads(sys.argv[3]))
-    print(json.dumps(found))
+    told: Any = load() if sys.argv[1] == "load" else globals()[sys.argv[1]](sys.argv[2], json.loads(sys.argv[3]))
+    print(json.dumps(told))

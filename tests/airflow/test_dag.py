@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -69,22 +70,41 @@ def test_the_dags_load_clean(airflow: AirflowHome) -> None:
     }
 
 
+def test_places_may_be_uris_with_options(airflow: AirflowHome) -> None:
+    """And none of them is a word for a shell."""
+    given = {
+        "store": "s3://logs/a b?region=x", "out": "s3://logs/out/?region=x", "publish_to": "/data/$(id)", "tables": "",
+        "on_damage": "salvage", "build_options": "--delay-levels '1s 5s'", "verify_options": "",
+    }  # fmt: skip
+    told = airflow.ask("words", "rocketmq_reindex", json.dumps(given))
+    assert told == {
+        "build": ["build", given["store"], "--out", given["out"], "--overwrite", "--on-damage", "salvage", "--json",
+                  "--delay-levels", "1s 5s"],
+        "verify": ["verify", given["out"], "--commitlog", "s3://logs/a b/commitlog?region=x", "--json",
+                   "--work", "s3://logs?region=x", "--only", "consumequeue,index,checkpoint"],
+        "publish": ["fetch", given["out"], "--to", "/data/$(id)", "--json"],
+    }  # fmt: skip
+
+
 def test_the_databricks_variant_starts_the_bundles_job(migrated: AirflowHome) -> None:
     """Through the provider's own client; the workspace is a few lines on loopback."""
+    hostile = "--tables=/t' --out=/x"
     conf = {"store": "/Volumes/s", "out": "/Volumes/o", "tables": "/Volumes/t t", "build_options": "--lmq"}
     expected = {"store": "/Volumes/s", "out": "/Volumes/o", "publish_to": "", "verify_options": ""}
     with workspace() as there:
         connection = {"conn_type": "databricks", "host": "127.0.0.1", "schema": "http", "port": there.port, "password": "token"}
         more = {"AIRFLOW_CONN_DATABRICKS_DEFAULT": json.dumps(connection)}
-        runs = [{"conf": conf}, {"conf": conf | {"tables": ""}}]
+        runs = [{"conf": conf}, {"conf": conf | {"tables": ""}}, {"conf": conf | {"tables": hostile.removeprefix("--tables=")}}]
         told = migrated.ask("run", "rocketmq_reindex_databricks", json.dumps(runs), more=more)
-        assert [run["state"] for run in told] == ["success", "success"]
+        assert [run["state"] for run in told] == ["success"] * 3
         started = [given for _, path, given in there.asked if path.endswith("/run-now")]
-    assert [given["job_id"] for given in started] == [JOB_ID, JOB_ID]
+    assert [given["job_id"] for given in started] == [JOB_ID] * 3
     assert [given["job_parameters"] for given in started] == [
         expected | {"build_options": "--incremental '--tables=/Volumes/t t' --lmq"},
         expected | {"build_options": "--lmq"},
+        expected | {"build_options": f"--incremental {shlex.quote(hostile)} --lmq"},
     ]
+    assert shlex.split(started[2]["job_parameters"]["build_options"]) == ["--incremental", hostile, "--lmq"]
     assert set(started[0]["job_parameters"]) == {parameter["name"] for parameter in JOB["parameters"]}
     assert JOB["name"] == NAME_OF_JOB
 
@@ -123,6 +143,7 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
         "whole": {"conf": conf(tables=tables)},
         "spoilt": {"conf": conf(out=spoilt), "done": "^build$"},
         "salvaged": {"conf": conf(store=damaged, out=tmp_path / "salvaged", publish_to="", on_damage="salvage")},
+        "unquoted": {"conf": conf(build_options="--include-topic 'a")},
         "refused": {"conf": conf(store=damaged, out=tmp_path / "refused")},
         "wrong": {"conf": conf(build_options="--no-such-option")},
         "absent": {"conf": conf(store=tmp_path / "nowhere", out=tmp_path / "absent")},
@@ -134,12 +155,14 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
         "whole": ["success", ["success", 1], ["success", 1], ["success", 1]],
         "spoilt": ["failed", ["success", 1], ["failed", 1], never],
         "salvaged": ["success", ["success", 1], ["success", 1], ["skipped", 1]],
+        "unquoted": ["failed", ["failed", 1], never, never],
         "refused": ["failed", ["failed", 1], never, never],
         "wrong": ["failed", ["failed", 1], never, never],
         "absent": ["failed", ["failed", 2], never, never],
     }
     assert_is_rebuilt(out, store)
     log = (migrated.folder / "log").read_text(errors="replace")
+    assert "build_options: No closing quotation" in log
     assert "built, but damaged parts of the log are missing" in log
     assert "the build differs from its log (exit 4)" in log
     assert "refused: damage, or queues out of order (exit 5)" in log

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,53 @@ def test_a_stores_own_topics_stay(scene: Scene, capsys: pytest.CaptureFixture[st
     assert (scene.store / "config" / "topics.json.previous").read_bytes() == b"own"
 
 
+def test_a_new_file_is_the_brokers(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root: lock, config/ and all that was built get the owner of commitlog/; what was there keeps its own."""
+    uid, gid = (12345, 54321) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    os.chown(scene.store / "commitlog", uid, gid)
+    shutil.rmtree(scene.store / "config")
+    assert scene.fetch() == 0
+    for name in ("lock", "config", *scene.new):
+        found = (scene.store / name).stat()
+        assert (found.st_uid, found.st_gid) == (uid, gid), name
+    assert (scene.store / "checkpoint.previous").stat().st_uid == os.getuid()
+
+
+def test_room_that_an_earlier_fetch_took_counts(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is given back first: else a fetch that was killed on a narrow disk could never be gone on with."""
+    full = os.statvfs_result((4096, 4096, 100, 0, 0, 100, 100, 100, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    assert scene.fetch() == 1
+    assert "make room" in capsys.readouterr().err
+    left = scene.store / ".rmq-reindex-fetch" / "new" / "index"
+    left.mkdir(parents=True)
+    (left / "half").write_bytes(b"x" * (1 << 20))
+    assert scene.fetch("--dry-run") == 0
+    assert scene.fetch() == 0
+    assert scene.tree() == scene.laid_out(**PREVIOUS)
+
+
+def test_what_no_rename_can_replace(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """Such as a config/ that is mounted: told before anything is swapped."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        shutil.rmtree(scene.store / "config")
+        (scene.store / "config").symlink_to(elsewhere)
+        before = scene.tree()
+        for words in (("--dry-run",), ()):
+            assert scene.fetch(*words) == 1
+            assert "another file system" in capsys.readouterr().err
+        assert scene.tree() == before | {"lock": b""}
+        # A link to a folder elsewhere is no more than a name.
+        (scene.store / "config").unlink()
+        shutil.rmtree(scene.store / "index")
+        (scene.store / "index").symlink_to(elsewhere)
+        assert scene.fetch() == 0
+        assert os.readlink(scene.store / "index.previous") == elsewhere
+
+
 def test_a_dry_run_changes_nothing(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     before = scene.tree()
     assert scene.fetch("--dry-run") == 0
@@ -248,6 +296,8 @@ def test_places(scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ([str(tmp_path / "empty"), "--to", str(scene.store)], 1, "holds no build"),
         ([str(tmp_path / "none"), "--to", str(scene.store)], 1, "holds no build"),
         ([str(scene.out), "--to", str(tmp_path / "other")], 1, "none of the segments"),
+        ([str(scene.out), "--to", ""], 2, "--to: is empty"),
+        (["", "--to", str(scene.store)], 2, "BUILD: is empty"),
         ([str(scene.out), "--to", "s3://bucket/x"], 2, "name a folder on a disk"),
         (["ftp://a/b", "--to", str(scene.store)], 2, "unknown kind"),
         ([str(scene.out)], 2, "--to"),

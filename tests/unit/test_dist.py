@@ -51,6 +51,15 @@ def test_packing_says_nothing_of_when_and_where(tmp_path: Path, monkeypatch: pyt
     assert len(digests) == 1
 
 
+def test_what_somebody_reads_stays_as_it_was(tmp_path: Path) -> None:
+    target = tmp_path / "rocketmq_reindex.zip"
+    target.write_bytes(b"old")
+    with open(target, "rb") as reading:
+        (tmp_path / "new").write_bytes(b"new")
+        dist.put(tmp_path / "new", target)
+        assert (reading.read(), target.read_bytes()) == (b"old", b"new")
+
+
 @pytest.mark.parametrize("folder", ["plain", "with blank"])
 def test_the_launcher_puts_its_packages_first(folder: str, tmp_path: Path) -> None:
     place = tmp_path / folder
