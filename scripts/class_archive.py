@@ -1,4 +1,4 @@
-"""Make the archive of Spark's and Delta Lake's classes that local sessions start with (``jobs.java.class_archive``), once for a JVM.
+"""Make the archive of Spark's and Delta's classes that local sessions start with (``jobs.java.class_archive``), once a JVM.
 
 It holds what one small build loads. The JVM writes it when it ends, after the session is stopped.
 """

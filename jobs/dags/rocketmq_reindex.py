@@ -119,7 +119,8 @@ class RmqReindex(SparkSubmitOperator):
         if "--tables" in self.application_args:
             # The same for each try of the task: what a try before recorded is replaced.
             run = re.sub(r"[^A-Za-z0-9_.:+@/=-]", "_", f"{self.dag_id}/{context['run_id']}")
-            self.application_args += ["--build-id", run[:200]]
+            if not any(word.startswith("--build-id") for word in self.application_args):
+                self.application_args += ["--build-id", run[:200]]
             if self.delta is not None:
                 self.jars = ",".join(sorted(map(str, self.delta.glob("*.jar"))))
                 self.conf = {**(self.conf or {}), **DELTA}
