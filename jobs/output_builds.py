@@ -3,6 +3,7 @@
 OUT/builds/BUILD/...               what a build wrote, as it lies in a store, with reindex.json
 OUT/published/NUMBER-BUILD.json    that BUILD is complete; the highest NUMBER counts, of equal ones the last BUILD by name
 OUT/work/BUILD/...                 what its tasks hand on while it runs; every minute it gets a new ``alive-NUMBER``
+OUT/work/BUILD/sweeping            while it removes what earlier runs left elsewhere: in ``--tables``
 
 A new name is all that publishing takes, and no store shows half of a new name for long: what has no whole content yet does not
 count. Two runs to one OUT never meet; the one that publishes last wins, unless it was told not to replace anything.
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from jobs.layout import MANIFEST
+from jobs.standing import Standing
 from storage_format.digest import new_digest
 from storage_format.errors import InputError
 from storage_format.names import escape
@@ -28,6 +30,7 @@ from udfs.stage import Stage
 
 BUILDS, POINTERS, WORK = "builds", "published", "work"
 _ALIVE: Final = "alive-"
+_SWEEPING: Final = "sweeping"
 _PIECE: Final = 4 << 20
 _NAMES: Final = frozenset({BUILDS, POINTERS, WORK})
 KEPT: Final = 2
@@ -70,6 +73,19 @@ def pointers(out: str) -> list[Pointer]:
                 digest = str(json.loads(files.read_bytes(entry.path))["manifest"])
                 found.append(Pointer(int(matched[1]), matched[2], digest))
     return sorted(found)
+
+
+def standing(out: str) -> Standing | None:
+    """The build that counts, if its manifest is the one that was published; its pointer was written last."""
+    published = pointers(out)
+    if published:
+        newest = published[-1]
+        folder, pointer = build_folder(out, newest.build), files.join(out, POINTERS, newest.name)
+        # Builds that were published since may have removed it.
+        with contextlib.suppress(FileNotFoundError):
+            if digest_of(files.join(folder, MANIFEST)) == newest.digest:
+                return Standing(folder, newest.digest, files.modified(pointer))
+    return None
 
 
 def build_folder(out: str, build: str) -> str:
@@ -118,7 +134,13 @@ class _Alive:
         while not self._end.wait(BEAT_SECONDS):
             # The next one may get through.
             with contextlib.suppress(OSError):
+                if not self.known():
+                    return
                 self.beat()
+
+    def known(self) -> bool:
+        """Whether the last one is still there: a run that was taken for dead must not come back to life."""
+        return files.look(files.join(self._stage.root, f"{_ALIVE}{self._count}")).kind != files.ABSENT
 
     def __enter__(self) -> _Alive:
         files.make_folder(self._stage.temporary)
@@ -161,6 +183,30 @@ def sweep(out: str, own: str) -> None:
         files.remove_tree(work)
         if build not in {pointer.build for pointer in pointers(out)}:
             files.remove_tree(build_folder(out, build))
+
+
+@contextlib.contextmanager
+def sweeping(stage: Stage, out: str) -> Iterator[bool]:
+    """Whether no other run is under way. One that begins while the body runs finds that this one sweeps (``others_sweep``).
+
+    Each run says that it is there before it looks, and this one says that it sweeps before it looks: of two at least one sees
+    the other. Runs that died count until one that begins an hour later removes what they left.
+    """
+    mark = files.join(stage.root, _SWEEPING)
+    files.write_bytes(stage.temporary, mark, [b"sweeping\n"])
+    try:
+        yield not _others(stage, out)
+    finally:
+        files.remove_tree(mark)
+
+
+def others_sweep(stage: Stage, out: str) -> bool:
+    marks = (files.join(out, WORK, build, _SWEEPING) for build in _others(stage, out))
+    return any(files.look(mark).kind != files.ABSENT for mark in marks)
+
+
+def _others(stage: Stage, out: str) -> set[str]:
+    return _present(files.join(out, WORK)) - {files.base(stage.root)}
 
 
 def _forget(out: str, published: list[Pointer]) -> None:
