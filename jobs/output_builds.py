@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from jobs.layout import MANIFEST
+from jobs.output_alive import Alive, last_beat
 from jobs.standing import Standing
 from storage_format.digest import new_digest
 from storage_format.errors import InputError
@@ -29,13 +29,11 @@ from udfs import files
 from udfs.stage import Stage
 
 BUILDS, POINTERS, WORK = "builds", "published", "work"
-_ALIVE: Final = "alive-"
 _SWEEPING: Final = "sweeping"
 _PIECE: Final = 4 << 20
 _NAMES: Final = frozenset({BUILDS, POINTERS, WORK})
 KEPT: Final = 2
 """builds: the one that counts, and the one before, which somebody may still be fetching"""
-BEAT_SECONDS: Final = 60.0
 DEAD_NANOSECONDS: Final = 3600 * 10**9
 """A run whose last sign of life is so much older than another's is taken for dead."""
 _BUILD: Final = re.compile(r"[0-9a-f]{32}")
@@ -116,51 +114,6 @@ def _bucket(path: str) -> str:
     return path
 
 
-class _Alive:
-    """Says again and again that a run goes on."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage, self._end = stage, threading.Event()
-        self._thread = threading.Thread(target=self._run, name="alive", daemon=True)
-        self._count = 0
-
-    def beat(self) -> None:
-        """A new one before the old one goes: at no moment there is none."""
-        files.write_bytes(self._stage.temporary, files.join(self._stage.root, f"{_ALIVE}{self._count + 1}"), [b"alive\n"])
-        files.remove_tree(files.join(self._stage.root, f"{_ALIVE}{self._count}"))
-        self._count += 1
-
-    def _run(self) -> None:
-        while not self._end.wait(BEAT_SECONDS):
-            # The next one may get through.
-            with contextlib.suppress(OSError):
-                if not self.known():
-                    return
-                self.beat()
-
-    def known(self) -> bool:
-        """Whether the last one is still there: a run that was taken for dead must not come back to life."""
-        return files.look(files.join(self._stage.root, f"{_ALIVE}{self._count}")).kind != files.ABSENT
-
-    def __enter__(self) -> _Alive:
-        files.make_folder(self._stage.temporary)
-        self.beat()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-
-def last_beat(work: str) -> int:
-    """When a run said last that it goes on, by the store's clock in nanoseconds; 0 for never."""
-    if files.look(work).kind != files.FOLDER:
-        return 0
-    beats = [entry.modified for entry in files.listing(work) if entry.kind == files.FILE and entry.name.startswith(_ALIVE)]
-    return max(beats, default=0)
-
-
 def _present(folder: str) -> set[str]:
     """The builds that have something in ``folder``."""
     if files.look(folder).kind != files.FOLDER:
@@ -222,7 +175,7 @@ def staging(target: str, trim: bool) -> Iterator[Stage]:
     build = uuid.uuid4().hex
     stage = Stage(files.join(target, WORK, build), build_folder(target, build), trim)
     try:
-        with _Alive(stage):
+        with Alive(stage):
             for folder in (files.parent(stage.build), files.join(target, POINTERS)):
                 files.make_folder(folder)
             stage.make()

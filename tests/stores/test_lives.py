@@ -5,14 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pytest
-
 from tests.stores.bucket_world import BucketWorld, live
 
 
-@pytest.mark.parametrize("run", range(2))
-def test_lives_behind_a_uri(tmp_path: Path, seed: int, run: int) -> None:
-    live(BucketWorld(tmp_path, (tmp_path / "there").as_uri()), random.Random(seed + run), 6, bucket=False)
+def test_a_life_behind_a_uri(tmp_path: Path, seed: int) -> None:
+    live(BucketWorld(tmp_path, (tmp_path / "there").as_uri()), random.Random(seed), 8, bucket=False)
 
 
 def test_a_life_in_a_bucket(bucket_by_environment: str, tmp_path: Path, seed: int) -> None:
