@@ -6,29 +6,31 @@ import heapq
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import compress, islice
 from typing import Any, Final
 
 import numpy as np
 
 from jobs.decisions import Order
 from jobs.last_build import LastBuild
+from jobs.parts import joined
 from jobs.scanning import Scan
 from jobs.session import TASKS_PER_CORE
-from storage_format import index_file as ix
-from storage_format.digest import new_digest
 from udfs import files, write_batches, write_queues
-from udfs.scan_store import ScanStore, file_digest
+from udfs.scan_store import ScanStore
 from udfs.stage import Stage
 from udfs.stored_rows import Keys, Touched, Wanted, among, pack_keys, queue_keys, unpack_keys
 from udfs.write_again import StoredRange, TouchedFiles, write_ranges
 
 CARRIED_AT_ONCE: Final = 5_000
 """files of one task"""
+_CARRIED_BYTES: Final = 1 << 30
+"""of one task, which may have to copy them"""
 _CHUNK: Final = 10_000
-_READ_BYTES: Final = 16 << 20
 Line = tuple[dict[str, Any], bytes]
 """(entry of the manifest, the line that it was read from)"""
+Damaged = Callable[[list[dict[str, Any]]], list[bool]]
+"""Of entries whether their files are no longer what they were"""
 
 
 def queue_files(store: ScanStore, last: LastBuild) -> Iterator[list[Line]]:
@@ -36,32 +38,6 @@ def queue_files(store: ScanStore, last: LastBuild) -> Iterator[list[Line]]:
     lines = files.lines(files.join(store.builds, f"{last.digest}.files"))
     while some := [(json.loads(line.partition(b"\t")[0]), line) for line in islice(lines, _CHUNK)]:
         yield some
-
-
-def is_as_published(target: str, entry: dict[str, Any], published: int, recheck: bool, hash_slots: int) -> bool:
-    """Whether a file of DIR is as a build left it: in its size, not written since its manifest was, which came last.
-
-    With ``recheck`` its bytes are compared with the manifest's digest; ``hash_slots`` are those of its IndexFiles.
-    """
-    path = files.join(target, entry["path"])
-    found = files.look(path)
-    if found.kind != files.FILE or found.size != entry["size"] or found.modified > published:
-        return False
-    return not recheck or _digest(path, entry, hash_slots) == entry["digest"]
-
-
-def _digest(path: str, entry: dict[str, Any], hash_slots: int) -> str:
-    """As the writers took it: of an IndexFile without the place of item 0, which no item has."""
-    if not entry["path"].startswith("index/"):
-        return file_digest(path, entry["used"])
-    items = ix.HEADER_SIZE + hash_slots * ix.SLOT_SIZE
-    parts = [(0, items), (items + ix.ITEM_SIZE, max(entry["used"], items + ix.ITEM_SIZE))]
-    hasher = new_digest()
-    with files.Reader(path) as reader:
-        for low, high in parts:
-            for at in range(low, high, _READ_BYTES):
-                hasher.update(reader.read(at, min(_READ_BYTES, high - at)))
-    return hasher.digest().hex()
 
 
 def _queue_of(entry: dict[str, Any]) -> tuple[bytes, int, int, bool]:
@@ -109,13 +85,19 @@ def _moved(before: Iterator[bytes], now: Iterator[bytes], touched: Touched) -> I
         yield twins[among(twins, touched.queues)]
 
 
+def damaged_ones(lines: list[Line], damaged: Damaged) -> list[dict[str, Any]]:
+    """The entries of these lines whose files are no longer what they were."""
+    entries = [entry for entry, _ in lines]
+    return list(compress(entries, damaged(entries)))
+
+
 def wanted_files(
-    scan: Scan, store: ScanStore, last: LastBuild, order: Order, ranges: list[StoredRange], damaged: Callable[[Line], bool]
+    scan: Scan, store: ScanStore, last: LastBuild, order: Order, ranges: list[StoredRange], damaged: Damaged
 ) -> Wanted:
     """What is written again: files with units of ``ranges``, which came or went, whole queues of files that are ``damaged``."""
     touched = touched_by(scan, ranges)
     odd = files.lines(files.join(store.builds, f"{last.digest}.odd"))
-    broken = (keys_of(_queue_of(line[0])[:2] for line in some if damaged(line)) for some in queue_files(store, last))
+    broken = (keys_of(_queue_of(entry)[:2] for entry in damaged_ones(some, damaged)) for some in queue_files(store, last))
     whole = [touched.batches, *_moved(odd, odd_lines(order), touched), *broken]
     return Wanted(np.unique(np.concatenate(whole)), touched.files)
 
@@ -126,16 +108,33 @@ def write_wanted(stage: Stage, wanted: Wanted) -> str:
     return path
 
 
-def carried_parts(stage: Stage, store: ScanStore, last: LastBuild, wanted: Wanted, file_size: int) -> Iterator[str]:
+class _Parts:
+    """Lines of files that are carried, in parts that one task takes each."""
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self._stage, self._name = stage, name
+        self._held: list[bytes] = []
+        self._bytes = 0
+        self.paths: list[str] = []
+
+    def add(self, line: bytes, size: int) -> None:
+        self._held.append(line)
+        self._bytes += size
+        if len(self._held) >= CARRIED_AT_ONCE or self._bytes >= _CARRIED_BYTES:
+            self.finish()
+
+    def finish(self) -> list[str]:
+        if self._held:
+            path = files.join(self._stage.parts, f"{self._name}-carried-{uuid.uuid4().hex}")
+            files.write_bytes(self._stage.temporary, path, joined(line + b"\n" for line in self._held))
+            self.paths.append(path)
+        self._held, self._bytes = [], 0
+        return self.paths
+
+
+def carried_parts(stage: Stage, store: ScanStore, last: LastBuild, wanted: Wanted, file_size: int) -> list[str]:
     """Parts of the manifest, with the files that nothing wants anew."""
-    held: list[bytes] = []
-
-    def part() -> str:
-        path = files.join(stage.parts, f"{write_queues.FOLDER}-carried-{uuid.uuid4().hex}")
-        files.write_bytes(stage.temporary, path, [line + b"\n" for line in held])
-        held.clear()
-        return path
-
+    parts = _Parts(stage, write_queues.FOLDER)
     for some in queue_files(store, last):
         queues = [_queue_of(entry) for entry, _ in some]
         keys = keys_of((name, queue) for name, queue, *_ in queues)
@@ -143,11 +142,16 @@ def carried_parts(stage: Stage, store: ScanStore, last: LastBuild, wanted: Wante
         batch = np.array([is_batch for *_, is_batch in queues], bool)
         again = np.where(batch, wanted.having(keys, None), wanted.having(keys, numbers))
         for k in np.flatnonzero(~again).tolist():
-            held.append(some[k][1])
-            if len(held) >= CARRIED_AT_ONCE:
-                yield part()
-    if held:
-        yield part()
+            parts.add(some[k][1], some[k][0]["used"])
+    return parts.finish()
+
+
+def carried_index(stage: Stage, words: Iterable[dict[str, Any]]) -> list[str]:
+    """Parts with IndexFiles that stay, each with the path where it is ``made``: names come later."""
+    parts = _Parts(stage, "index")
+    for word in words:
+        parts.add(json.dumps(word).encode(), word["used"])
+    return parts.finish()
 
 
 def opened_again(order: Order, wanted: Wanted) -> list[tuple[str, int, int]]:

@@ -10,38 +10,38 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import json
-import os
-import re
 import time
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, Final
 
-from jobs import __version__, carrying, last_build, strangers, writing
+from jobs import __version__, carrying, last_build, output, strangers, writing
 from jobs.decisions import Order
-from jobs.index_history import IndexHistory, plan_with_history
+from jobs.index_history import IndexHistory, fingerprints, plan_with_history
 from jobs.last_build import LastBuild
 from jobs.manifest import path_of
 from jobs.output import MANIFEST
 from jobs.parts import entries, joined
 from jobs.progress import Reporter
 from jobs.scan_memory import ScanMemory, fingerprint_of
+from jobs.scan_place import store_of
 from jobs.scanning import Scan
 from jobs.segments import Commitlog
 from jobs.session import TASKS_PER_CORE
 from jobs.settings import BuildSettings
+from jobs.standing import StandingFiles
 from jobs.summary import Summary
-from storage_format.digest import CHUNK, new_digest
+from storage_format.digest import CHUNK
 from storage_format.errors import InputError
-from storage_format.index_plan import Begun, IndexFilePlan, Stretch
+from storage_format.index_plan import Begun, IndexFilePlan
 from storage_format.names import escape
 from storage_format.range_scan import ScanSettings
 from storage_format.range_summary import RangeSummary
 from udfs import files
-from udfs.carry import Carry, carry
-from udfs.scan_store import ScanStore, file_digest, sampled_alike
+from udfs.carry import Carry
+from udfs.scan_store import file_digest, sampled_alike
 from udfs.stage import Stage
 from udfs.write_again import LoadRows, stored_range, write_ranges
 
@@ -53,21 +53,6 @@ _TOLD: Final = ("bytes", "records", "units", "items", "files", "damage", "decisi
 """of the summary: what a run that finds nothing new says again"""
 
 
-def store_of(settings: BuildSettings, target: str) -> ScanStore:
-    """The scan store of one DIR. Raises InputError when it would lie in the input."""
-    scans = files.join(settings.tables, "_scans")
-    if not files.is_remote(scans):
-        scans = os.path.realpath(scans)
-        for place in (*settings.inputs, target):
-            real = os.path.realpath(place)
-            if os.path.commonpath([real, scans]) == real:
-                raise InputError(
-                    f"--tables {escape(settings.tables)}: lies inside {escape(place)}: name a folder apart from it"
-                )
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", target.rpartition("/")[2])[:40]
-    return ScanStore(files.join(scans, f"{name}-{new_digest([target.encode()]).digest().hex()[:16]}"))
-
-
 @dataclass
 class Written:
     """What an incremental build wrote, and took over: as the writers' own, and for the store."""
@@ -75,8 +60,6 @@ class Written:
     all: writing.Written
     fingerprints: list[str] = field(default_factory=list)
     """of the IndexFiles"""
-    kept: int = 0
-    """files taken over"""
 
 
 class Increment:
@@ -90,8 +73,9 @@ class Increment:
         self.fingerprint = fingerprint_of(__version__, scan, units_per_file, settings.write_topics)
         self.memory = ScanMemory(self.store, self.fingerprint, settings.recheck)
         self.last: LastBuild | None = None
-        self.published = 0
-        """when the manifest in DIR was written (ns)"""
+        self._folder = ""
+        """where the files of ``last`` lie"""
+        self._files: StandingFiles | None = None
         self.history = IndexHistory([], Begun(), [])
         self.kept = 0
         self._begin = time.monotonic()
@@ -99,17 +83,19 @@ class Increment:
     # -- before the scan ------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Make the store, and find the build that stands in DIR; DIR's lock is held."""
+        """Make the store, and find the build that stands in DIR; DIR's lock is held where it has one."""
         self.store.make()
-        manifest = files.join(self.target, MANIFEST)
-        found = files.look(manifest)
-        if found.kind != files.FILE:
+        settings, standing = self.settings, output.standing(self.target)
+        if standing is None:
             return
-        self.published = found.modified
-        self.last = last_build.load(self.store, file_digest(manifest), self.settings.recheck)
+        self.last = last_build.load(self.store, standing.digest, settings.recheck)
         if self.last is None:
             self.reporter.line("incremental: what stands in DIR is not known in --tables: all of its files are written anew")
-        elif self.last.fingerprint != self.fingerprint:
+            return
+        count = sum(self.last.summary["files"].values())
+        self._folder = standing.folder
+        self._files = StandingFiles(standing, not settings.keep_zeros, settings.recheck, settings.hash_slots, count)
+        if self.last.fingerprint != self.fingerprint:
             self.reporter.line(
                 "incremental: other settings than in the build before, or another version: all of the log is scanned"
             )
@@ -134,10 +120,10 @@ class Increment:
                 if not alike:
                     return False
         own = [*(word for _, _, word in last.index), *last.checkpoint]
-        whole = all(self._is_whole(entry) for entry in own) and not any(
-            self._is_damaged(line) for some in carrying.queue_files(self.store, last) for line in some
+        damaged = any(self._damaged(own)) or any(
+            carrying.damaged_ones(some, self._damaged) for some in carrying.queue_files(self.store, last)
         )
-        if not whole or self._has_strangers(last):
+        if damaged or self._has_strangers(last):
             return False
         owed = last_build.owes_rows(self.store, last) or (self.settings.messages_table and not last.messages)
         if owed:
@@ -146,15 +132,17 @@ class Increment:
 
     def _has_strangers(self, last: LastBuild) -> bool:
         """Whether DIR's folders hold more or less than the files of ``last``: a broker maps whatever it finds there."""
+        if files.no_rename(self.target):
+            # It takes what is fetched, and that is what the manifest names.
+            return False
         index = [str(path) for _, path, _ in last.index]
         queues = (entry["path"] for some in carrying.queue_files(self.store, last) for entry, _ in some)
         return strangers.differ(self.target, heapq.merge(queues, index), self.settings.only)
 
-    def _is_whole(self, entry: dict[str, Any]) -> bool:
-        return carrying.is_as_published(self.target, entry, self.published, self.settings.recheck, self.settings.hash_slots)
-
-    def _is_damaged(self, line: carrying.Line) -> bool:
-        return not self._is_whole(line[0])
+    def _damaged(self, entries: list[dict[str, Any]]) -> list[bool]:
+        """Of files of the build before: which ones somebody changed, or removed."""
+        assert self._files is not None
+        return self._files.damaged(entries) if entries else []
 
     def say_again(self, summary: Summary) -> None:
         """What the build before said, in a run that finds nothing new."""
@@ -175,6 +163,14 @@ class Increment:
             "files_kept": kept,
         }
 
+    def staged(self, stage: Stage) -> None:
+        """From here on others know of this run, and remove nothing that it may use; before, they may have."""
+        kept = output.kept(self.target)
+        if self.last and kept and self.last.digest not in kept:
+            raise InputError(f"{escape(self.target)}: others have published builds since this run began: run it again")
+        if output.others_sweep(stage, self.target):
+            self.memory.only = frozenset(entry.key for entry in self.last.ranges) if self.last else frozenset()
+
     # -- behind it ------------------------------------------------------------------------------------------------------
 
     def plan_index(self, accepted: list[RangeSummary]) -> list[IndexFilePlan]:
@@ -186,17 +182,19 @@ class Increment:
     def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> Written:
         """Write what changes, and take over the rest."""
         settings, last, stage = self.settings, self.follows, scan.stage
-        prints = self._fingerprints(plans)
-        carried, parts = self._carried_index(stage, plans, prints), list[str]()
+        prints = fingerprints(self.store, self.history, self.memory.entries.values(), settings)
+        carried = self._carried_index(stage, plans, prints)
+        parts = carrying.carried_index(stage, carried.values())
+        index = set(parts)
         ranges = {s.number: stored_range(self.store, s.number, self.memory.entries[s.number]) for s in accepted}
         some, where = True, ""
         if last is not None and "consumequeue" in settings.only:
             now = {self.memory.entries[number].identity: one for number, one in ranges.items()}
             before = {entry.identity: stored_range(self.store, -1, entry) for entry in last.built_from}
             changed = [one for name, one in (before | now).items() if (name in now) != (name in before)]
-            wanted = carrying.wanted_files(scan, self.store, last, order, changed, self._is_damaged)
+            wanted = carrying.wanted_files(scan, self.store, last, order, changed, self._damaged)
             some, where = bool(wanted), carrying.write_wanted(stage, wanted)
-            parts = list(carrying.carried_parts(stage, self.store, last, wanted, settings.cq_file_size))
+            parts += carrying.carried_parts(stage, self.store, last, wanted, settings.cq_file_size)
             order = dataclasses.replace(order, opened=carrying.opened_again(order, wanted))
         if some and "consumequeue" in settings.only and ranges:
             tasks = min(len(ranges), TASKS_PER_CORE * scan.engine.cores)
@@ -204,46 +202,30 @@ class Increment:
             scan.engine.scan(LoadRows(plan, tasks, scan.task.keys, scan.task.units_per_file, where), tasks)
         anew = [plan for plan in plans if plan.number not in carried]
         written = writing.write_both(scan, settings, accepted, order, anew, queues=some)
-        for text in scan.engine.numbers(Carry(stage, self.target, tuple(parts)), len(parts)) if parts else ():
+        for text in scan.engine.numbers(Carry(stage, self._folder, tuple(parts)), len(parts)) if parts else ():
             word = json.loads(text)
-            written.parts.append(word["part"])
-            written.queue_files += word["files"]
-            written.units += word["units"]
             self.kept += word["files"]
+            if word["part"] not in index:
+                written.parts.append(word["part"])
+                written.queue_files += word["files"]
+                written.units += word["units"]
         written.index = sorted([*written.index, *carried.values()], key=lambda word: int(word["number"]))
-        self.kept += len(carried)
-        return Written(written, prints, self.kept)
-
-    def _fingerprints(self, plans: list[IndexFilePlan]) -> list[str]:
-        """Stands for each IndexFile's bytes: the items of known ranges in it, and how it is written."""
-        settings = self.settings
-        entries_of = [*self.history.ghosts, *self.memory.entries.values()]
-        names = {self.store.summary(entry, -1).block: entry.identity for entry in entries_of}
-        how = [settings.hash_slots, settings.index_items, settings.broker_version]
-
-        def told(stretch: Stretch | None) -> list[Any] | None:
-            return [names[stretch.block], stretch.start, stretch.count] if stretch else None
-
-        found = []
-        for plan in plans:
-            seal = settings.checkpoint == "safe" and plan.last
-            text = json.dumps([how, seal, [told(s) for s in plan.stretches], told(plan.before), plan.maker, plan.full])
-            found.append(new_digest([text.encode()]).digest().hex())
-        return found
+        return Written(written, prints)
 
     def _carried_index(self, stage: Stage, plans: list[IndexFilePlan], prints: list[str]) -> dict[int, dict[str, Any]]:
-        """The words of IndexFiles that stay, by number; they lie in the staging area as if they had been written."""
+        """The words of IndexFiles that stay, by number: as if they had been written into the staging area."""
         if self.follows is None or "index" not in self.settings.only:
             return {}
-        known = {found: word for found, _, word in self.follows.index if self._is_whole(word)}
-        words = {}
-        for plan, found in zip(plans, prints, strict=True):
-            if found in known:
-                word = known[found]
-                made = files.join(stage.made, f"{plan.number}-{uuid.uuid4().hex}")
-                carry(stage, files.join(self.target, word["path"]), made, word["size"], word["used"])
-                words[plan.number] = word | {"number": plan.number, "made": made}
-        return words
+        before = [word for _, _, word in self.follows.index]
+        whole = [not damaged for damaged in self._damaged(before)]
+        known = {found: word for found, _, word in compress(self.follows.index, whole)}
+        return {
+            # The same name as before: with the same files the manifest is the same.
+            plan.number: known[found]
+            | {"number": plan.number, "made": files.join(stage.made, files.base(known[found]["made"]))}
+            for plan, found in zip(plans, prints, strict=True)
+            if found in known
+        }
 
     # -- at last --------------------------------------------------------------------------------------------------------
 
@@ -279,7 +261,7 @@ class Increment:
         build.save(store)
         files.sync(store.root)
         self.built = build
-        whole = self.last is not None and all(self._is_whole(entry) for entry in self.last.checkpoint)
+        whole = self.last is not None and not any(self._damaged(self.last.checkpoint))
         kept = self.kept == written.all.queue_files + len(written.all.index)
         return same and whole and kept and not self._has_strangers(build)
 
@@ -294,6 +276,13 @@ class Increment:
         path = files.join(self.store.builds, name)
         files.write_bytes(self.store.temporary, path, joined(line + b"\n" for line in lines))
 
-    def sweep(self) -> None:
-        """Remove from the store what no build needs any longer; what was published stays, whatever happens here."""
-        last_build.sweep(self.store, self.built)
+    def sweep(self, stage: Stage) -> None:
+        """Remove from the store what no build needs any longer; what was published stays, whatever happens here.
+
+        With another run under way nothing is removed: it may use what earlier runs left, and is adding to it.
+        """
+        names = last_build.names(self.store)
+        with output.sweeping(stage, self.target) as alone:
+            if alone:
+                needed = last_build.needed(self.store, self.built, output.kept(self.target))
+                last_build.remove(self.store, [name for name in names if name not in needed])

@@ -8,11 +8,16 @@ goes when its end lies below the log's first offset, the last file never (``Inde
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from jobs.last_build import LastBuild
 from jobs.segments import Commitlog
-from storage_format.index_plan import Begun, IndexFilePlan, plan_index_files
+from jobs.settings import BuildSettings
+from storage_format.digest import new_digest
+from storage_format.index_plan import Begun, IndexFilePlan, Stretch, plan_index_files
 from storage_format.range_summary import RangeSummary
 from udfs.scan_store import ScanEntry, ScanStore, begins_alike
 from udfs.write_index import ends, maker_of, staged_items
@@ -47,6 +52,22 @@ def plan_with_history(
         begun = Begun(begun.skip - summaries[0].items, begun.maker, max(windows, default=None))
         ghosts, summaries = ghosts[1:], summaries[1:]
     return IndexHistory(ghosts, begun, plans, anew)
+
+
+def fingerprints(store: ScanStore, history: IndexHistory, entries: Iterable[ScanEntry], settings: BuildSettings) -> list[str]:
+    """Stands for the bytes of each file: the items of known ranges in it, and how it is written."""
+    names = {store.summary(entry, -1).block: entry.identity for entry in (*history.ghosts, *entries)}
+    how = [settings.hash_slots, settings.index_items, settings.broker_version]
+
+    def told(stretch: Stretch | None) -> list[Any] | None:
+        return [names[stretch.block], stretch.start, stretch.count] if stretch else None
+
+    found = []
+    for plan in history.plans:
+        seal = settings.checkpoint == "safe" and plan.last
+        text = json.dumps([how, seal, [told(s) for s in plan.stretches], told(plan.before), plan.maker, plan.full])
+        found.append(new_digest([text.encode()]).digest().hex())
+    return found
 
 
 def _in_front(last: LastBuild | None, log: Commitlog) -> tuple[list[ScanEntry], Begun, bool]:

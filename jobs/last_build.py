@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ LINES: Final = (".files", ".odd")
 _OWED: Final = ".owed"
 KEPT_BUILDS: Final = 2
 """What no build of the last so many used is removed from the store."""
+_REMOVED_AT_ONCE: Final = 16
 
 
 @dataclass
@@ -83,8 +85,11 @@ def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | No
         found = LastBuild(**(fields | {"begun": Begun(**fields["begun"])}))
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    whole = store.is_sound if recheck else store.has_data
-    return found if all(whole(entry) for entry in [*found.ghosts, *found.built_from]) else None
+    used = [*found.ghosts, *found.built_from]
+    # A listing tells of a thousand by one request.
+    sizes = {entry.name: entry.size for entry in files.listing(store.data) if entry.kind == files.FILE}
+    there = all(sizes.get(name) == size for entry in used for name, size, _ in entry.data.values())
+    return found if there and (not recheck or all(store.is_sound(entry) for entry in used)) else None
 
 
 def owe_rows(store: ScanStore, build: LastBuild) -> None:
@@ -106,24 +111,31 @@ def _owed(store: ScanStore, build: LastBuild) -> str:
     return files.join(store.builds, f"{build.digest}{_OWED}")
 
 
-def sweep(store: ScanStore, newest: LastBuild) -> None:
-    """Remove what none of the last builds used. DIR's lock is held: no other run reads or writes here."""
-    kept, build = [newest], newest
-    while len(kept) < KEPT_BUILDS and build.before and build.before != build.digest:
+def names(store: ScanStore) -> list[str]:
+    """All that the store holds, as paths in it."""
+    folders = (store.entries, store.data, store.builds, store.temporary)
+    return [f"{files.base(folder)}/{name}" for folder in folders for name in sorted(files.names(folder))]
+
+
+def needed(store: ScanStore, newest: LastBuild, more: Iterable[str]) -> set[str]:
+    """What ``newest`` and those before it use, as far as they are kept, and builds by their manifests (``more``)."""
+    kept, build = {newest.digest: newest}, newest
+    while len(kept) < KEPT_BUILDS and build.before and build.before not in kept:
         older = load(store, build.before)
         if older is None:
             break
-        kept.append(older)
-        build = older
-    ranges = [entry for build in kept for entry in build.ranges]
-    used = [*ranges, *(entry for build in kept for entry in build.ghosts)]
-    builds = {f"{build.digest}{ending}" for build in kept for ending in ("", *LINES, _OWED)}
-    _keep(store.entries, {entry.key for entry in ranges})
-    _keep(store.data, {name for entry in used for name, _, _ in entry.data.values()})
-    _keep(store.builds, builds)
-    _keep(store.temporary, set())
+        kept[older.digest] = build = older
+    for digest in set(more) - kept.keys():
+        found = load(store, digest)
+        kept |= {digest: found} if found else {}
+    used = {f"builds/{digest}{ending}" for digest in kept for ending in ("", *LINES, _OWED)}
+    for build in kept.values():
+        used |= {f"entries/{entry.key}" for entry in build.ranges}
+        used |= {f"data/{name}" for entry in (*build.ranges, *build.ghosts) for name, _, _ in entry.data.values()}
+    return used
 
 
-def _keep(folder: str, wanted: Iterable[str]) -> None:
-    for name in sorted(set(files.names(folder)) - set(wanted)):
-        files.remove_tree(files.join(folder, name))
+def remove(store: ScanStore, unused: Iterable[str]) -> None:
+    """Remove what ``names`` told of."""
+    with ThreadPoolExecutor(_REMOVED_AT_ONCE, thread_name_prefix="sweep") as pool:
+        list(pool.map(lambda name: files.remove_tree(files.join(store.root, name)), unused))

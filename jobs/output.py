@@ -14,6 +14,7 @@ from jobs.layout import CONFIG as CONFIG
 from jobs.layout import MANIFEST as MANIFEST
 from jobs.layout import PUBLISHED as PUBLISHED
 from jobs.layout import TOPICS as TOPICS
+from jobs.standing import Standing
 from storage_format.errors import InputError
 from storage_format.names import escape
 from udfs import files
@@ -46,6 +47,31 @@ def staging(target: str, overwrite: bool = True, trim: bool = False) -> Iterator
     opened = output_builds.staging(target, trim) if files.no_rename(target) else output_local.staging(target, overwrite)
     with opened as stage:
         yield stage
+
+
+def standing(target: str) -> Standing | None:
+    """The build that counts in DIR; None when there is none, or its manifest is not as it was published."""
+    return output_builds.standing(target) if files.no_rename(target) else output_local.standing(target)
+
+
+def kept(target: str) -> list[str]:
+    """The digests of the manifests of all builds that are still there, where DIR keeps more than one."""
+    return [pointer.digest for pointer in output_builds.pointers(target)] if files.no_rename(target) else []
+
+
+@contextlib.contextmanager
+def sweeping(stage: Stage, target: str) -> Iterator[bool]:
+    """Whether this run is the only one to DIR. While the body runs, others that begin know that something may be removed.
+
+    Only what was seen before may be removed, and nothing of a build that is ``kept`` now.
+    """
+    with output_builds.sweeping(stage, target) if stage.build else contextlib.nullcontext(True) as alone:
+        yield alone
+
+
+def others_sweep(stage: Stage, target: str) -> bool:
+    """Whether another run to DIR may be removing what no build that is ``kept`` needs. Ask when this one is staged."""
+    return bool(stage.build) and output_builds.others_sweep(stage, target)
 
 
 def publish(stage: Stage, target: str, overwrite: bool) -> None:

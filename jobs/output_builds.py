@@ -3,6 +3,7 @@
 OUT/builds/BUILD/...               what a build wrote, as it lies in a store, with reindex.json
 OUT/published/NUMBER-BUILD.json    that BUILD is complete; the highest NUMBER counts, of equal ones the last BUILD by name
 OUT/work/BUILD/...                 what its tasks hand on while it runs; every minute it gets a new ``alive-NUMBER``
+OUT/work/BUILD/sweeping            while it removes what earlier runs left elsewhere: in ``--tables``
 
 A new name is all that publishing takes, and no store shows half of a new name for long: what has no whole content yet does not
 count. Two runs to one OUT never meet; the one that publishes last wins, unless it was told not to replace anything.
@@ -13,13 +14,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from jobs.layout import MANIFEST
+from jobs.output_alive import Alive, last_beat
+from jobs.standing import Standing
 from storage_format.digest import new_digest
 from storage_format.errors import InputError
 from storage_format.names import escape
@@ -27,12 +29,11 @@ from udfs import files
 from udfs.stage import Stage
 
 BUILDS, POINTERS, WORK = "builds", "published", "work"
-_ALIVE: Final = "alive-"
+_SWEEPING: Final = "sweeping"
 _PIECE: Final = 4 << 20
 _NAMES: Final = frozenset({BUILDS, POINTERS, WORK})
 KEPT: Final = 2
 """builds: the one that counts, and the one before, which somebody may still be fetching"""
-BEAT_SECONDS: Final = 60.0
 DEAD_NANOSECONDS: Final = 3600 * 10**9
 """A run whose last sign of life is so much older than another's is taken for dead."""
 _BUILD: Final = re.compile(r"[0-9a-f]{32}")
@@ -72,6 +73,19 @@ def pointers(out: str) -> list[Pointer]:
     return sorted(found)
 
 
+def standing(out: str) -> Standing | None:
+    """The build that counts, if its manifest is the one that was published; its pointer was written last."""
+    published = pointers(out)
+    if published:
+        newest = published[-1]
+        folder, pointer = build_folder(out, newest.build), files.join(out, POINTERS, newest.name)
+        # Builds that were published since may have removed it.
+        with contextlib.suppress(FileNotFoundError):
+            if digest_of(files.join(folder, MANIFEST)) == newest.digest:
+                return Standing(folder, newest.digest, files.modified(pointer))
+    return None
+
+
 def build_folder(out: str, build: str) -> str:
     return files.join(out, BUILDS, build)
 
@@ -100,45 +114,6 @@ def _bucket(path: str) -> str:
     return path
 
 
-class _Alive:
-    """Says again and again that a run goes on."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage, self._end = stage, threading.Event()
-        self._thread = threading.Thread(target=self._run, name="alive", daemon=True)
-        self._count = 0
-
-    def beat(self) -> None:
-        """A new one before the old one goes: at no moment there is none."""
-        files.write_bytes(self._stage.temporary, files.join(self._stage.root, f"{_ALIVE}{self._count + 1}"), [b"alive\n"])
-        files.remove_tree(files.join(self._stage.root, f"{_ALIVE}{self._count}"))
-        self._count += 1
-
-    def _run(self) -> None:
-        while not self._end.wait(BEAT_SECONDS):
-            # The next one may get through.
-            with contextlib.suppress(OSError):
-                self.beat()
-
-    def __enter__(self) -> _Alive:
-        files.make_folder(self._stage.temporary)
-        self.beat()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-
-def last_beat(work: str) -> int:
-    """When a run said last that it goes on, by the store's clock in nanoseconds; 0 for never."""
-    if files.look(work).kind != files.FOLDER:
-        return 0
-    beats = [entry.modified for entry in files.listing(work) if entry.kind == files.FILE and entry.name.startswith(_ALIVE)]
-    return max(beats, default=0)
-
-
 def _present(folder: str) -> set[str]:
     """The builds that have something in ``folder``."""
     if files.look(folder).kind != files.FOLDER:
@@ -163,6 +138,30 @@ def sweep(out: str, own: str) -> None:
             files.remove_tree(build_folder(out, build))
 
 
+@contextlib.contextmanager
+def sweeping(stage: Stage, out: str) -> Iterator[bool]:
+    """Whether no other run is under way. One that begins while the body runs finds that this one sweeps (``others_sweep``).
+
+    Each run says that it is there before it looks, and this one says that it sweeps before it looks: of two at least one sees
+    the other. Runs that died count until one that begins an hour later removes what they left.
+    """
+    mark = files.join(stage.root, _SWEEPING)
+    files.write_bytes(stage.temporary, mark, [b"sweeping\n"])
+    try:
+        yield not _others(stage, out)
+    finally:
+        files.remove_tree(mark)
+
+
+def others_sweep(stage: Stage, out: str) -> bool:
+    marks = (files.join(out, WORK, build, _SWEEPING) for build in _others(stage, out))
+    return any(files.look(mark).kind != files.ABSENT for mark in marks)
+
+
+def _others(stage: Stage, out: str) -> set[str]:
+    return _present(files.join(out, WORK)) - {files.base(stage.root)}
+
+
 def _forget(out: str, published: list[Pointer]) -> None:
     for pointer in published[:-KEPT]:
         # First the file that leads to it: a reader meets a whole build or none.
@@ -176,7 +175,7 @@ def staging(target: str, trim: bool) -> Iterator[Stage]:
     build = uuid.uuid4().hex
     stage = Stage(files.join(target, WORK, build), build_folder(target, build), trim)
     try:
-        with _Alive(stage):
+        with Alive(stage):
             for folder in (files.parent(stage.build), files.join(target, POINTERS)):
                 files.make_folder(folder)
             stage.make()

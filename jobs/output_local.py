@@ -13,10 +13,12 @@ import uuid
 from collections.abc import Iterator
 
 from jobs.layout import CONFIG, MANIFEST, PUBLISHED, TOPICS
+from jobs.standing import Standing
 from storage_format.digest import new_digest
 from storage_format.errors import InputError
 from storage_format.names import escape
 from udfs import files
+from udfs.scan_store import file_digest
 from udfs.stage import Stage
 
 _RENAME_EXCHANGE = 2
@@ -204,6 +206,13 @@ def publish(stage: Stage, target: str, overwrite: bool) -> None:
                 raise
     else:
         os.rename(stage.sealed, target)
+
+
+def standing(target: str) -> Standing | None:
+    """The build in DIR; its manifest was written last."""
+    manifest = files.join(target, MANIFEST)
+    found = files.look(manifest)
+    return Standing(target, file_digest(manifest), found.modified) if found.kind == files.FILE else None
 
 
 def identity(folder: str) -> tuple[int, int] | None:

@@ -192,6 +192,8 @@ class Build:
         task = ScanTask(stage, "", 0, scan_settings(settings), units_per_file, keys, settings.write_topics)
         memory = self.increment.memory if self.increment else None
         try:
+            if self.increment:
+                self.increment.staged(stage)
             self._build(Scan(engine, stage, task, self.reporter, memory), log)
         except Exception:
             # What looked like damage, and would be refused for good, may be a broker at work; and a segment that
@@ -206,7 +208,7 @@ class Build:
             output.publish(stage, target, settings.overwrite)
             output.settle(target)
         if self.increment:
-            self.increment.sweep()
+            self.increment.sweep(stage)
 
     def _build(self, scan: Scan, log: Commitlog) -> None:
         settings, summary, stage = self.settings, self.summary, scan.stage

@@ -28,9 +28,11 @@ class ScanMemory:
         self.bytes_read = 0
         self.known = 0
         """ranges that were not scanned again"""
+        self.only: frozenset[str] | None = None
+        """keys of the entries that may be used, when not all of them may"""
 
     def wrap(self, task: ScanTask) -> RememberedScan:
-        return RememberedScan(task, self.store, self._fingerprint, self._recheck)
+        return RememberedScan(task, self.store, self._fingerprint, self._recheck, self.only)
 
     def take(self, data: bytes) -> RangeSummary:
         """A range's summary from the data of its row."""

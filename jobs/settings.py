@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from jobs.times import parse_time as parse_time
 from storage_format.errors import InputError, UsageError
-from storage_format.names import escape
 from storage_format.record import INT64_MAX
 from storage_format.unit_layout import BATCH_UNIT_SIZE, UNIT_SIZE
 from udfs import files
@@ -132,8 +131,6 @@ class BuildSettings:
             raise UsageError(f"--only {','.join(self.only)}: take one or more of {', '.join(PARTS)}")
         if self.incremental and not self.tables:
             raise UsageError("--incremental: name --tables as well: what is known of the log is kept there")
-        if self.incremental and files.no_rename(self.out):
-            raise UsageError(f"--incremental --out {escape(self.out)}: behind a URI each build is whole: name a local folder")
         if self.recheck and not self.incremental:
             raise UsageError("--recheck: goes with --incremental: a full build reads everything anyway")
         _ = self.window, self.delays

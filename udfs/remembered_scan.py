@@ -24,13 +24,15 @@ WRITTEN_LATER = (schemas.UNITS, schemas.BATCHES)
 class RememberedScan:
     """A ScanTask with a memory. The data of a summary's row is JSON: the range's ``number`` and ``entry``, and bytes ``read``.
 
-    ``recheck``: known bytes are read again and compared whole, whatever the file's time says.
+    ``recheck``: known bytes are read again and compared whole, whatever the file's time says. ``only``: entries of other keys
+    are not used, since another run may be removing them.
     """
 
     task: ScanTask
     store: ScanStore
     fingerprint: str
     recheck: bool
+    only: frozenset[str] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         specs = [RangeSpec(*fields) for fields in json.loads(files.read_bytes(self.task.plan))]
@@ -48,7 +50,8 @@ class RememberedScan:
 
     def _known(self, spec: RangeSpec) -> tuple[ScanEntry | None, int]:
         """The entry of a range, when its bytes are those that were scanned; and the bytes of the log read to tell."""
-        entry = self.store.find(key_of(self.fingerprint, spec))
+        key = key_of(self.fingerprint, spec)
+        entry = self.store.find(key) if self.only is None or key in self.only else None
         if entry is None or (self.recheck and not self.store.is_sound(entry)):
             return None, 0
         alike, read = (False, 0) if self.recheck else sampled_alike(entry, spec.path)

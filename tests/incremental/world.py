@@ -90,7 +90,8 @@ class World:
             self.writer.close()
 
     def allocate_ahead(self) -> None:
-        (self.log / f"{self.writer.base + SEGMENT:020d}").write_bytes(bytes(SEGMENT))
+        size = self.writer.segment_size
+        (self.log / f"{self.writer.base + size:020d}").write_bytes(bytes(size))
 
     def tear(self, rng: random.Random) -> None:
         """A record of which only the beginning reached the disk."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.hdfs_server import hdfs_server
-from tests.tools.s3_server import s3_server
+from tests.tools.s3_server import BUCKET, s3_server
 from udfs import files
 
 Place = Callable[[], str]
@@ -46,3 +46,10 @@ def local_place(tmp_path: Path) -> str:
 @pytest.fixture
 def file_place(tmp_path: Path) -> str:
     return (tmp_path / "place").as_uri()
+
+
+@pytest.fixture
+def bucket_by_environment(bucket: str) -> str:
+    """A place whose endpoint the environment alone tells of. Another server has another region, as far as connections know."""
+    port = bucket.partition("%3A")[2].partition("&")[0]
+    return f"s3://{BUCKET}/{uuid.uuid4().hex}?region=server-{port}"

@@ -17,6 +17,7 @@ class FilesContract:
     """``place`` is a folder that is not there yet."""
 
     odd_names: tuple[str, ...] = ("a b", "a%20b", "é😀", "*", "...", "%RETRY%group", "%LMQ%a|b", "a+b&c=d")
+    copies = False
 
     @pytest.fixture
     def aside(self, place: str) -> str:
@@ -148,6 +149,33 @@ class FilesContract:
         assert {entry.name for entry in listed} == set(self.odd_names) == set(files.names(files.join(place, "odd")))
         for entry in listed:
             assert files.read_bytes(files.join(entry.path, "f")) == entry.name.encode()
+
+    def test_all_files_below(self, place: str, aside: str) -> None:
+        wanted = [*(f"{name}/0/f" for name in self.odd_names), "file", "deep/er/still/x"]
+        for k, name in enumerate(wanted):
+            target = files.join(place, "tree", name)
+            files.make_folder(files.parent(target))
+            files.write_bytes(aside, target, [bytes(k)])
+        found = files.below(files.join(place, "tree"))
+        assert {entry.name: entry.size for entry in found} == {name: k for k, name in enumerate(wanted)}
+        for entry in found:
+            assert entry.path == files.join(place, "tree", entry.name)
+            there = files.look(entry.path)
+            assert (there.kind, there.modified // 10**9) == (files.FILE, entry.modified // 10**9)
+        assert files.below(files.join(place, "none")) == []
+
+    def test_a_copy_within_the_store(self, place: str, aside: str) -> None:
+        """Only buckets have that."""
+        for name in self.odd_names:
+            one, other = files.join(place, "one", name), files.join(place, "other", name)
+            for target in (one, other):
+                files.make_folder(files.parent(target))
+            files.write_bytes(aside, one, [name.encode()])
+            assert files.copy_in_store(one, other) == self.copies
+            if self.copies:
+                assert files.read_bytes(one) == files.read_bytes(other) == name.encode()
+        assert not files.copy_in_store(files.join(place, "none"), files.join(place, "new"))
+        assert files.look(files.join(place, "new")).kind == files.ABSENT
 
     def test_removing(self, place: str, aside: str) -> None:
         for name in ("keep/file", "tree/deep/file", "tree/file", "file"):

@@ -31,6 +31,7 @@ class TestMount(FilesContract):
 
 class TestS3(FilesContract):
     odd_names = (*FilesContract.odd_names, "#x", "a:b", "x?y")
+    copies = True
 
     @pytest.fixture
     def place(self, s3_place: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from jobs.build import build
 from tests.golden.stores import GoldenStore
+from tests.stores.bucket_world import BucketWorld
 from tests.stores.contract import FilesContract
 from tests.stores.whole import build_through_spark
 
@@ -21,6 +23,17 @@ class TestWebHdfs(FilesContract):
 
 def test_from_hdfs_to_hdfs_through_spark(golden_store: Callable[[str], GoldenStore], hdfs_place: str, tmp_path: Path) -> None:
     build_through_spark(golden_store("transactions-delay"), hdfs_place, tmp_path)
+
+
+def test_an_incremental_build(hdfs_place: str, tmp_path: Path, seed: int) -> None:
+    """HDFS copies nothing by itself: what stays is read and written again."""
+    world, rng = BucketWorld(tmp_path, hdfs_place, str(tmp_path / "tables")), random.Random(seed)
+    world.writer.segment_size = 1 << 14
+    world.append(rng, 60)
+    world.build()
+    world.append(rng, 1)
+    assert world.build()["incremental"]["files_kept"]
+    assert world.incremental()["incremental"]["nothing_new"]
 
 
 def test_without_hadoops_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 from tests.tools.faulty_files import Fault
 from tests.tools.faulty_processes import PATIENCE, ROOT, end_session
 from tests.tools.faulty_runs import command, command_with
+from tests.tools.faulty_s3 import deadly_s3
 
 
 class Children:
@@ -29,13 +30,24 @@ class Children:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def ask(self, store: Path, out: Path, *words: str, exchange: bool = True, limit: int = 0, **fault: Any) -> None:
+    def ask(
+        self,
+        store: Path | str,
+        out: Path | str,
+        *words: str,
+        exchange: bool = True,
+        limit: int = 0,
+        door: str = "",
+        **fault: Any,
+    ) -> None:
         """Begin a build in a child. ``fault``: kind, number, and ``operations``, ``path`` as patterns.
 
-        ``limit``: no file may grow beyond so many bytes.
+        ``limit``: no file may grow beyond so many bytes. ``door``: places are URIs; the child is killed instead of its n-th
+        write to a path in a bucket that matches.
         """
         assert self._process.stdin is not None
         request = {"store": str(store), "out": str(out), "words": words, "exchange": exchange, "limit": limit, "fault": fault}
+        request["door"] = door
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
 
@@ -50,7 +62,7 @@ class Children:
         status, error = json.loads(line)
         return int(status), str(error)
 
-    def run(self, store: Path, out: Path, *words: str, exchange: bool = True, **fault: Any) -> int:
+    def run(self, store: Path | str, out: Path | str, *words: str, exchange: bool = True, **fault: Any) -> int:
         self.ask(store, out, *words, exchange=exchange, **fault)
         return self.answer()
 
@@ -78,6 +90,8 @@ def _child(request: dict[str, Any]) -> tuple[int, str]:
     signal.alarm(int(PATIENCE))
     if request["limit"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["limit"], request["limit"]))
+    if request["door"]:
+        return _at_door(request)
     wanted = dict(request["fault"])
     operations, path = re.compile(wanted.pop("operations", "")), re.compile(wanted.pop("path", ""))
 
@@ -87,6 +101,16 @@ def _child(request: dict[str, Any]) -> tuple[int, str]:
     fault = Fault(matches=matches, **{"kind": "kill", "number": sys.maxsize, **wanted})
     store, out = Path(request["store"]), Path(request["out"])
     summary, _ = command_with(fault, store, out, *request["words"], exchange=request["exchange"])
+    return int(summary["exit"]), str(summary["error"])
+
+
+def _at_door(request: dict[str, Any]) -> tuple[int, str]:
+    def kill() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with deadly_s3(os.environ["AWS_ENDPOINT_URL"], request["door"], request["fault"]["number"], kill) as endpoint:
+        os.environ["AWS_ENDPOINT_URL"] = f"http://{endpoint}"
+        summary, _ = command(request["store"], request["out"], *request["words"])
     return int(summary["exit"]), str(summary["error"])
 
 

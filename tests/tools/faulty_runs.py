@@ -24,7 +24,7 @@ def _no_spark(_master: str, _observer: Observer | None = None, **_delta: bool) -
     return single(LocalEngine())
 
 
-def command(store: Path, out: Path, *words: str) -> tuple[dict[str, Any], str]:
+def command(store: Path | str, out: Path | str, *words: str) -> tuple[dict[str, Any], str]:
     """``rmq-reindex build STORE --out DIR ...``, its tasks in this process; (summary, what went to stderr)."""
     said, errors = io.StringIO(), io.StringIO()
     local = mock.patch.object(engine, "SparkEngines", _no_spark)

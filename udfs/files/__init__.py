@@ -3,16 +3,17 @@
 A plain path is a local or mounted file, and local files are reached by the system's own calls. A URI goes through pyarrow.fs.
 """
 
-from udfs.files.entries import ABSENT, FILE, FOLDER, OTHER, Entry, count_below, listing, look, modified, names
-from udfs.files.folders import free_bytes, link, make_folder, remove_tree, rename, sync
+from udfs.files.entries import ABSENT, FILE, FOLDER, OTHER, Entry, below, count_below, listing, look, modified, names
+from udfs.files.folders import copy_in_store, free_bytes, link, make_folder, remove_tree, rename, sync
 from udfs.files.reading import Reader, lines, read_bytes
 from udfs.files.systems import checked, is_flat, naming, no_rename
 from udfs.files.uris import absolute, base, beside, canonical, is_remote, join, overlap, parent, plain
 from udfs.files.writer import Writer, write_bytes, writing
 
 __all__ = [
-    "ABSENT", "FILE", "FOLDER", "OTHER", "Entry", "Reader", "Writer", "absolute", "base", "beside", "canonical", "checked",
-    "count_below", "free_bytes", "is_flat", "is_remote", "join", "lines", "link", "listing", "look", "make_folder", "modified",
-    "names", "naming", "no_rename", "overlap", "parent", "plain", "read_bytes", "remove_tree", "rename", "sync",
+    "ABSENT", "FILE", "FOLDER", "OTHER", "Entry", "Reader", "Writer", "absolute", "base", "below", "beside", "canonical",
+    "checked", "copy_in_store", "count_below", "free_bytes", "is_flat", "is_remote", "join", "lines", "link", "listing", "look",
+    "make_folder", "modified", "names", "naming", "no_rename", "overlap", "parent", "plain", "read_bytes", "remove_tree",
+    "rename", "sync",
     "write_bytes", "writing",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from udfs.files.systems import System, resolve
@@ -74,6 +74,23 @@ def listing(folder: str) -> list[Entry]:
     if system is None:
         return [_local_entry(join(folder, name)) for name in sorted(os.listdir(inner))]
     return sorted((_entry(info, join(folder, info.base_name)) for info in _infos(system, inner)), key=lambda e: e.name)
+
+
+def below(folder: str) -> list[Entry]:
+    """All files below a folder, if it is there, by few requests and in no order; each ``name`` is the path from the folder."""
+    system, inner = resolve(folder)
+    if system is None:
+        found = [os.path.join(where, name) for where, _, some in os.walk(inner) for name in some]
+        return [replace(_local_entry(path), name=os.path.relpath(path, inner)) for path in found]
+    from pyarrow import fs as pafs
+
+    try:
+        infos = system.fs.get_file_info(pafs.FileSelector(inner, recursive=True, allow_not_found=True))
+    except FileNotFoundError:
+        return []  # removed meanwhile
+    start = len(inner.strip("/")) + 1
+    paths = [(info.path.strip("/")[start:], info) for info in infos if info.type.name == "File"]
+    return [replace(_entry(info, join(folder, path)), name=path) for path, info in paths]
 
 
 def names(folder: str) -> list[str]:

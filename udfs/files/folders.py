@@ -91,6 +91,19 @@ def _copy(system: System, source: str, target: str, error: OSError) -> None:
     system.fs.delete_file(source)
 
 
+def copy_in_store(source: str, target: str) -> bool:
+    """Have a bucket copy a file within itself: none of its bytes comes here. False where that cannot be: read and write it."""
+    (system, inner), (there, wanted) = resolve(source), resolve(target)
+    if system is None or not system.flat or there is not system:
+        return False
+    try:
+        system.fs.copy_file(inner, wanted)
+    except (OSError, NotImplementedError):
+        # Stores that speak S3 do not all copy. What is not there, reading tells.
+        return False
+    return True
+
+
 def sync(folder: str) -> None:
     """Make all that was written on the file system of ``folder`` durable (local file systems only)."""
     system, inner = resolve(folder)

@@ -1,0 +1,58 @@
+"""Signs of life of runs that hold no lock: each leaves a new small file every minute, with its store's time."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Final
+
+from udfs import files
+from udfs.stage import Stage
+
+_ALIVE: Final = "alive-"
+BEAT_SECONDS: Final = 60.0
+
+
+class Alive:
+    """Says again and again that a run goes on."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage, self._end = stage, threading.Event()
+        self._thread = threading.Thread(target=self._run, name="alive", daemon=True)
+        self._count = 0
+
+    def beat(self) -> None:
+        """A new one before the old one goes: at no moment there is none."""
+        files.write_bytes(self._stage.temporary, files.join(self._stage.root, f"{_ALIVE}{self._count + 1}"), [b"alive\n"])
+        files.remove_tree(files.join(self._stage.root, f"{_ALIVE}{self._count}"))
+        self._count += 1
+
+    def _run(self) -> None:
+        while not self._end.wait(BEAT_SECONDS):
+            # The next one may get through.
+            with contextlib.suppress(OSError):
+                if not self.known():
+                    return
+                self.beat()
+
+    def known(self) -> bool:
+        """Whether the last one is still there: a run that was taken for dead must not come back to life."""
+        return files.look(files.join(self._stage.root, f"{_ALIVE}{self._count}")).kind != files.ABSENT
+
+    def __enter__(self) -> Alive:
+        files.make_folder(self._stage.temporary)
+        self.beat()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+
+def last_beat(work: str) -> int:
+    """When a run said last that it goes on, by the store's clock in nanoseconds; 0 for never."""
+    if files.look(work).kind != files.FOLDER:
+        return 0
+    beats = [entry.modified for entry in files.listing(work) if entry.kind == files.FILE and entry.name.startswith(_ALIVE)]
+    return max(beats, default=0)
