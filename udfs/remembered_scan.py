@@ -109,7 +109,8 @@ class RememberedScan:
             sample, more = sample_of(reader, spec.segment_start, found.size, spec.low, reach, summary)
         data = {ending: store.kept(path, its) for ending, (path, its) in kept.items() if its}
         name = f"{spec.segment_start:020d}"
-        fields = dataclasses.asdict(summary)
+        # Its block's place is found anew: a URI may have secrets, and be another next time.
+        fields = dataclasses.asdict(dataclasses.replace(summary, block=""))
         entry = ScanEntry(
             key, name, spec.segment_start, found.size, found.modified, spec.low, reach, digest, sample, fields, data
         )

@@ -130,7 +130,7 @@ class ScanStore:
 
     def kept(self, path: str, digest: str) -> list[Any]:
         """A file in data/ as an entry tells of it."""
-        return [path.rpartition("/")[2], files.look(path).size, digest]
+        return [files.base(path), files.look(path).size, digest]
 
 
 def key_of(fingerprint: str, spec: RangeSpec) -> str:
