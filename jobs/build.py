@@ -46,7 +46,7 @@ def build(arguments: Sequence[str]) -> int:
                 from jobs.run import Build
 
                 with daemon_ahead(), watch.reporter() as reporter:
-                    engines = SparkEngines(settings.master, watch.observer(), delta, user)
+                    engines = SparkEngines(settings.master, watch.observer(), delta=delta, hadoop_user=user)
                     job = Build(settings, reporter, engines)
                     summary = job.summary
                     job.run(log)
