@@ -15,9 +15,10 @@ help: ## list the targets
 setup: ## .venv from uv.lock, a JDK 17 or 21, Delta's jars; does only what is missing
 	@scripts/setup
 
-oracle-setup: setup  # RocketMQ's own jars for tests/oracle, an HDFS for tests/stores, a browser for report: no test downloads anything
+oracle-setup: setup  # RocketMQ's own jars for tests/oracle, an HDFS and S3A for tests/stores, a browser for report: no test downloads anything
 	@for version in 5.3.3 4.9.8 5.5.0; do $(ENV) tests/oracle/run $$version build; done
 	@$(ENV) tests/hdfs/run build
+	@$(ENV) tests/s3a/build
 	@scripts/browser >/dev/null
 
 airflow-setup: setup  # Airflow in an environment of its own, .venv-airflow, for tests/airflow

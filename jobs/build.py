@@ -12,6 +12,7 @@ from jobs.build_options import parse_settings
 from jobs.failures import PLACE, UNPUBLISHED, Interrupts, outcome
 from jobs.segments import list_segments
 from jobs.summary import Summary
+from jobs.tables_hadoop import hdfs_user
 from jobs.tables_place import check_place
 from jobs.watching import Watch
 
@@ -37,14 +38,15 @@ def build(arguments: Sequence[str]) -> int:
 
             # An incremental build asks for Spark when it has found something to do.
             ahead = not (settings.dry_run or settings.incremental)
-            with starting(settings.master, bool(settings.tables)) if ahead else contextlib.nullcontext():
+            delta, user = bool(settings.tables), hdfs_user(settings.tables)
+            with starting(settings.master, delta, user) if ahead else contextlib.nullcontext():
                 # numba alone takes a second, and the session starts meanwhile.
                 from jobs.daemon import daemon_ahead
                 from jobs.engine import SparkEngines
                 from jobs.run import Build
 
                 with daemon_ahead(), watch.reporter() as reporter:
-                    engines = SparkEngines(settings.master, watch.observer(), delta=bool(settings.tables))
+                    engines = SparkEngines(settings.master, watch.observer(), delta=delta, hadoop_user=user)
                     job = Build(settings, reporter, engines)
                     summary = job.summary
                     job.run(log)

@@ -108,12 +108,12 @@ class SparkEngine:
 class SparkEngines:
     """Opens the engine of a run, and closes what it opened."""
 
-    def __init__(self, master: str, observer: Observer | None = None, delta: bool = False) -> None:
-        self._master, self._observer, self._delta = master, observer, delta
+    def __init__(self, master: str, observer: Observer | None = None, delta: bool = False, hadoop_user: str = "") -> None:
+        self._master, self._observer, self._delta, self._hadoop_user = master, observer, delta, hadoop_user
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[Engine]:
-        spark, own = session.get_session(self._master, self._delta)
+        spark, own = session.get_session(self._master, self._delta, self._hadoop_user)
         engine = SparkEngine(spark, self._observer)
         try:
             with session.run_settings(spark):

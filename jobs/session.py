@@ -43,10 +43,11 @@ _RUN_SETTINGS = {
 }
 
 
-def configuration(master: str) -> dict[str, str]:
+def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
     """conf/spark-defaults.conf, beside the sources or in the wheel, for a session of our own."""
     found: dict[str, str] = {}
-    java = []
+    # Hadoop takes this property where the environment has no such variable.
+    java = [f"-DHADOOP_USER_NAME={hadoop_user}"] if hadoop_user else []
     if master.startswith("local"):
         java.append(_LOCAL_JAVA)
         if jars := _delta_jars():
@@ -90,12 +91,12 @@ def _with_delta(master: str) -> dict[str, str]:
     return _DELTA | ({"spark.jars": ",".join(jars)} if jars else {})
 
 
-def _own(master: str, delta: bool = False) -> dict[str, str]:
+def _own(master: str, delta: bool = False, hadoop_user: str = "") -> dict[str, str]:
     """All settings of a session of our own that spark-submit does not start. Delta Lake costs it a second: only where asked."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     choose_java()
     master = master or "local[*]"
-    return {"spark.master": master, **configuration(master), **(_with_delta(master) if delta else {})}
+    return {"spark.master": master, **configuration(master, hadoop_user), **(_with_delta(master) if delta else {})}
 
 
 class _Start(threading.Thread):
@@ -132,12 +133,12 @@ _starts: list[_Start] = []
 
 
 @contextlib.contextmanager
-def starting(master: str, delta: bool = False) -> Iterator[None]:
+def starting(master: str, delta: bool = False, hadoop_user: str = "") -> Iterator[None]:
     """The session that is to come starts meanwhile, where it is our own to start."""
     if _is_there() or "PYSPARK_GATEWAY_PORT" in os.environ:
         yield
         return
-    own = _own(master, delta)
+    own = _own(master, delta, hadoop_user)
     # Only a local session asks for our daemon; a cluster's workers start elsewhere.
     with name_daemon() if _DAEMON in own else contextlib.nullcontext():
         start = _Start(own)
@@ -167,14 +168,14 @@ def _new(settings: Mapping[str, str]) -> SparkSession:
         ) from error
 
 
-def get_session(master: str, delta: bool = False) -> tuple[SparkSession, bool]:
-    """The session to work in, and whether it is our own to stop."""
+def get_session(master: str, delta: bool = False, hadoop_user: str = "") -> tuple[SparkSession, bool]:
+    """The session to work in, and whether it is our own to stop: then with Delta Lake, and as that user of an HDFS."""
     if _starts:
         return _starts.pop().session(), True
     if _is_there():
         return SparkSession.builder.getOrCreate(), False
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        settings = _own(master, delta)
+        settings = _own(master, delta, hadoop_user)
     else:
         # Under spark-submit, which brings its own settings.
         settings = {"spark.master": master} if master else {}

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from jobs.tables_place import given_place
 from jobs.times import parse_time as parse_time
 from storage_format.errors import InputError, UsageError
 from storage_format.record import INT64_MAX
@@ -140,7 +141,8 @@ class BuildSettings:
             raise UsageError(str(error)) from None
         # DIR holds the build before: that is what --incremental goes on from.
         overwrite = self.overwrite or self.incremental
-        return replace(self, store=store, out=out, commitlogs=tuple(commitlogs), overwrite=overwrite)
+        tables = given_place(self.tables, self.incremental)
+        return replace(self, store=store, out=out, commitlogs=tuple(commitlogs), overwrite=overwrite, tables=tables)
 
     def for_manifest(self) -> dict[str, Any]:
         """The settings that decide what is written (not where it runs)."""

@@ -30,6 +30,15 @@ _ABSENT: Final = (
 )
 """What Spark says in a session that was started without Delta: CLUSTER BY is then a syntax it cannot have."""
 
+_LACKING: Final = {
+    "Class org.apache.hadoop.fs.s3a.S3AFileSystem not found": "org.apache.hadoop:hadoop-aws",
+    "Class org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem not found": "org.apache.hadoop:hadoop-azure",
+    'No FileSystem for scheme "gs"': "com.google.cloud.bigdataoss:gcs-connector",
+}
+"""What Hadoop says where it lacks a package"""
+_CALLING: Final = "An error occurred while calling "
+"""How py4j begins; what it was is the next line"""
+
 Result = TypeVar("Result")
 
 
@@ -95,9 +104,13 @@ def _is_conflict(error: Exception) -> bool:
 def reason(error: Exception) -> str:
     """One line for whatever Spark or Delta raised."""
     text = str(error).strip()
+    for words, package in _LACKING.items():
+        if words in text:
+            return f"this Spark session has no file system for it: start it with {package} (README, Delta tables)"
     if any(word in text for word in _ABSENT):
         return (
             "this Spark session has no Delta Lake: start it with Delta's package and the two settings "
             "(README, Delta tables), or leave out --tables"
         )
-    return escape(text.splitlines()[0] if text else type(error).__name__, 400)
+    lines = [line for line in text.splitlines() if not line.startswith(_CALLING)]
+    return escape(lines[0].removeprefix(": ") if lines else type(error).__name__, 400)

@@ -13,13 +13,18 @@ from jobs import manifest
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
 from storage_format.digest import new_digest
+from storage_format.names import redacted
 from storage_format.range_summary import RangeSummary
 from udfs.segments import Commitlog
 from udfs.table_schema import BUILDS, QUARANTINE, SEGMENTS
 
 
 def text(value: str) -> str:
-    """A path or a message as a column can hold it: names of files may be no text at all."""
+    """A path or a message as a column can hold it: names of files may be no text at all, and URIs may have secrets."""
+    return redacted(_legible(value))
+
+
+def _legible(value: str) -> str:
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -116,8 +121,8 @@ class _Sum:
 
 
 def quarantine_rows(build: str, log: Commitlog, damage: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Damaged places, whose first bytes are still to be read."""
-    paths = {segment.name: text(segment.path) for segment in log.segments}
+    """Damaged places, whose first bytes are still to be read: so ``path`` is the whole one, with what it has of secrets."""
+    paths = {segment.name: _legible(segment.path) for segment in log.segments}
     rows = [
         {
             "build": build,

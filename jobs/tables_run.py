@@ -10,7 +10,7 @@ import dataclasses
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Final
@@ -24,9 +24,11 @@ from jobs.failures import PLACE, UNPUBLISHED
 from jobs.failures import outcome as failure
 from jobs.progress import Reporter
 from jobs.scanning import Scan
+from jobs.session import run_settings
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
 from jobs.tables_delta import ensure, reason, write
+from jobs.tables_hadoop import hadoop_settings, hdfs_user
 from jobs.tables_place import table_path
 from storage_format.errors import InputError, RefusedError, ReindexError
 from storage_format.names import escape
@@ -81,7 +83,8 @@ class Recorder:
         """Make the tables, and the row of a run that has started. Raises InputError: then nothing may be published."""
         where = escape(self.settings.tables)
         try:
-            with self._stage(len(self._asked)) as done:
+            with self._reaching(), self._stage(len(self._asked)) as done:
+                self._check_user()
                 self._each(self._asked, lambda table: ensure(self._spark, table, self._path(table)), done)
                 if self._given:
                     self._look_back()
@@ -111,6 +114,7 @@ class Recorder:
         tables = [table for table in self._asked if table is not BUILDS]
         with (
             self._warned("the build is published, not all of its rows are in the tables"),
+            self._reaching(),
             self._stage(len(tables) + 1) as done,
         ):
             self._each(tables, lambda table: self._write(table, self._rows(table, manifest), _ENDED), done)
@@ -126,7 +130,7 @@ class Recorder:
             return
         outcome = dataclasses.replace(self._summary)
         outcome.exit, outcome.error = failure(error, None, PLACE, UNPUBLISHED)
-        with self._warned("this run's rows are not all in the tables"), self._stage(2):
+        with self._warned("this run's rows are not all in the tables"), self._reaching(), self._stage(2):
             self._write(QUARANTINE, self._quarantine(), _ENDED)
             state = "refused" if isinstance(error, RefusedError) else "failed"
             self._write(BUILDS, self._row(state, _now(), outcome), _ENDED)
@@ -184,6 +188,22 @@ class Recorder:
         return self._spark.createDataFrame(table)
 
     # -- tables -------------------------------------------------------------------------------------------------------
+
+    def _reaching(self) -> AbstractContextManager[None]:
+        """The session's Hadoop finds the tables' place meanwhile."""
+        return run_settings(self._spark, hadoop_settings(self.settings.tables))
+
+    def _check_user(self) -> None:
+        """Raises InputError when Spark would write as somebody else than the URI says."""
+        user = hdfs_user(self.settings.tables)
+        if not user:
+            return
+        (found,) = self._spark.sql("SELECT current_user()").collect()
+        if found[0] != user:
+            raise InputError(
+                f"--tables {escape(self.settings.tables)}: this Spark session is {escape(found[0])} in an HDFS: "
+                f"start it with HADOOP_USER_NAME={escape(user)}, or name no user"
+            )
 
     def _path(self, table: Table) -> str:
         return table_path(self.settings.tables, table.name)

@@ -113,7 +113,8 @@ class RememberedScan:
             head = head_of(reader, spec.low, spec.segment_start, reach, summary)
         data = {ending: store.kept(path, its) for ending, (path, its) in kept.items() if its}
         name = f"{spec.segment_start:020d}"
-        fields = dataclasses.asdict(summary)
+        # Its block's place is found anew: a URI may have secrets, and be another next time.
+        fields = dataclasses.asdict(dataclasses.replace(summary, block=""))
         entry = ScanEntry(
             key, name, spec.segment_start, found.size, found.modified, spec.low, reach, digest, sample, fields, data, head
         )

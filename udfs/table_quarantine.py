@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from storage_format.errors import InputError
+from storage_format.names import redacted
 from udfs import files
 from udfs.table_schema import FIRST_BYTES, QUARANTINE
 
@@ -19,6 +20,7 @@ def read_first_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
         rows = batch.to_pylist()
         for row in rows:
             row["firstBytes"] = first_bytes(row["path"], int(row["segment"]), row["offset"], row["length"])
+            row["path"] = row["path"] and redacted(row["path"])
         yield pa.RecordBatch.from_pylist(rows, schema=QUARANTINE.arrow)
 
 

@@ -395,6 +395,10 @@ def test_what_is_refused_at_the_start(golden_store: Stores, delta: SparkSession,
     assert unknown.exit == 1
     assert str(unknown.error).startswith("--tables nosuchscheme://bucket/tables: ")
     assert "\n" not in str(unknown.error)
+    lacking = run_build(words(store, out, "s3://key:secret@bucket/tables"), SparkEngines(""))
+    assert lacking.exit == 1
+    assert "no file system for it: start it with org.apache.hadoop:hadoop-aws" in str(lacking.error)
+    assert "secret" not in str(lacking.error)
     inside = run_build(words(store, out, store.path / "tables"), SparkEngines(""))
     assert (inside.exit, "lies inside" in str(inside.error)) == (1, True)
     assert not out.exists()

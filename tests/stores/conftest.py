@@ -23,9 +23,15 @@ def bucket() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def hdfs_uris(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The same HDFS as webhdfs:// and as hdfs://."""
     with hdfs_server(tmp_path_factory.mktemp("hdfs")) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def hdfs(hdfs_uris: tuple[str, str]) -> str:
+    return hdfs_uris[0]
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextlib.contextmanager
-def hdfs_server(folder: Path) -> Iterator[str]:
-    """``webhdfs://root@HOST:PORT``; what it keeps lies in ``folder``."""
+def hdfs_server(folder: Path) -> Iterator[tuple[str, str]]:
+    """``webhdfs://root@HOST:PORT`` and ``hdfs://root@HOST:PORT``; what it keeps lies in ``folder``."""
     java = {"JAVA_HOME": (ROOT / ".java-home").read_text().strip()}
     with subprocess.Popen(
         [ROOT / "tests/hdfs/run", str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | java
@@ -22,8 +22,9 @@ def hdfs_server(folder: Path) -> Iterator[str]:
         assert process.stdout is not None
         try:
             line = process.stdout.readline()
-            assert line.startswith("port "), f"no HDFS: {line}"
-            yield f"webhdfs://root@127.0.0.1:{int(line.split()[1])}"
+            assert line.startswith("ports "), f"no HDFS: {line}"
+            web, own = map(int, line.split()[1:])
+            yield f"webhdfs://root@127.0.0.1:{web}", f"hdfs://root@127.0.0.1:{own}"
         finally:
             # Its end of the pipe is what it waits for.
             process.stdin.close()

@@ -15,8 +15,10 @@ import pytest
 from jobs import tables_delta
 from jobs.build_options import parse_settings
 from jobs.settings import BuildSettings
+from jobs.tables_hadoop import hadoop_settings, hdfs_user
 from jobs.tables_place import check_place, quoted, spark_path, table_path
 from jobs.tables_rows import quarantine_rows, text
+from storage_format.chain import Segment
 from storage_format.errors import InputError, UsageError
 from tests.reference import java
 from tests.reference.index_file import key_hash
@@ -29,6 +31,7 @@ from udfs.table_messages import with_keys
 from udfs.table_quarantine import first_bytes, read_first_bytes
 from udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, TABLES
 
+HADOOP = "org.apache.hadoop.fs.s3a"
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 
 
@@ -154,28 +157,121 @@ def test_places_keep_their_rows() -> None:
 # -- places and statements -----------------------------------------------------------------------------------------------------
 
 
-def test_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert spark_path("tables") == f"file:{tmp_path}/tables"
-    assert table_path("s3://bucket/a b/", "files") == "s3://bucket/a b/files"
-    assert spark_path("dbfs:/t") == "dbfs:/t"
     assert spark_path("/Volumes/c/s/v/t/") == "/Volumes/c/s/v/t"
     assert quoted("file:/a`b'") == "delta.`file:/a``b'`"
 
 
+@pytest.mark.parametrize(("given", "taken", "path"), [
+    ("s3://bucket/a%20b%25/%C3%A9//?region=r&scheme=http", None, "s3a://bucket/a b%/é"),
+    ("s3://key:sec%2Fret@bucket", None, "s3a://bucket"),
+    ("s3a://bucket/t", "s3://bucket/t", "s3a://bucket/t"),
+    ("webhdfs://alice:secret@host:9870/t%20?user=bob", None, "webhdfs://host:9870/t "),
+    ("webhdfs://host/t?use_https=true", None, "swebhdfs://host/t"),
+    ("hdfs://alice@cluster/t", None, "hdfs://cluster/t"),
+    ("abfss://box:key@account.dfs.core.windows.net/t", None, "abfss://box@account.dfs.core.windows.net/t"),
+    ("gs://bucket/t?access_token=x", None, "gs://bucket/t"),
+    ("dbfs:/t", "/dbfs/t", "dbfs:/t"),
+    ("dbfs:/Volumes/c/s/v/t", "/Volumes/c/s/v/t", "/Volumes/c/s/v/t"),
+    ("file:///a%20b%25", "/a b%", "file:/a b%"),
+    ("oss://bucket/t/", None, "oss://bucket/t"),
+])  # fmt: skip
+def test_one_place_for_both(given: str, taken: str | None, path: str) -> None:
+    """What ``udfs.files`` takes, and what Hadoop's Path takes: decoded, without user and options."""
+    settings = BuildSettings("store", "out", tables=given).check()
+    assert settings.tables == (taken or given)
+    assert table_path(settings.tables, "files") == f"{path}/files"
+
+
+@pytest.mark.parametrize("wrong", [
+    "hdfs:/t", "file:/t", "s3:/bucket/t", "s3://bucket/../t", "s3:///t", "hdfs:///t", "file://host/t", "webhdfs://h/t#x",
+])  # fmt: skip
+def test_what_is_no_place(wrong: str) -> None:
+    with pytest.raises(UsageError, match=r"^--tables "):
+        BuildSettings("store", "out", tables=wrong).check()
+
+
+def test_what_spark_alone_knows() -> None:
+    """--incremental keeps what it knows there by other means."""
+    with pytest.raises(UsageError, match=r"^--tables oss://bucket/t: is a URI of an unknown kind"):
+        BuildSettings("store", "out", tables="oss://bucket/t", incremental=True).check()
+
+
+def test_s3a_is_told_what_the_uri_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("URL", "URL_S3"):
+        monkeypatch.delenv(f"AWS_ENDPOINT_{name}", raising=False)
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+
+    def told(place: str) -> dict[str, str]:
+        return {name.removeprefix("fs.s3a.bucket.b.c."): value for name, value in hadoop_settings(place).items()}
+
+    assert told("s3://b.c/t") == {}
+    assert told("s3://b.c/t?region=eu-west-1") == {"endpoint.region": "eu-west-1"}
+    plain = {"endpoint": "http://h:9", "connection.ssl.enabled": "false", "path.style.access": "true"}
+    assert told("s3://b.c/t?endpoint_override=h%3A9&scheme=http") == plain | {"endpoint.region": "us-east-1"}
+    assert told("s3://b.c/t?endpoint_override=h&force_virtual_addressing=true&region=r") == {
+        "endpoint": "https://h", "path.style.access": "false", "endpoint.region": "r",
+    }  # fmt: skip
+    keys = {"access.key": "k", "secret.key": "s/+=", "aws.credentials.provider": f"{HADOOP}.SimpleAWSCredentialsProvider"}
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    assert told("s3://k:s%2F+=@b.c/t") == keys
+    assert told("s3://b.c/t")["aws.credentials.provider"].endswith(".ProfileCredentialsProvider")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    assert told("s3://b.c/t") == {}
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://h:9")
+    monkeypatch.setenv("AWS_REGION", "r")
+    assert told("s3://b.c/t") == plain | {"endpoint.region": "r"}
+
+
+def test_other_stores_are_told_little() -> None:
+    account = "account.dfs.core.windows.net"
+    assert hadoop_settings(f"abfss://box:a%2Bb@{account}/t") == {f"fs.azure.account.key.{account}": "a+b"}
+    for place in (f"abfss://box@{account}/t", "gs://b/t", "webhdfs://u:p@h/t", "hdfs://h/t", "oss://u:p@b/t", "/t"):
+        assert hadoop_settings(place) == {}
+
+
+def test_who_writes_in_an_hdfs() -> None:
+    assert [hdfs_user(place) for place in ("webhdfs://a%40b:p@h/t", "hdfs://c@h/t?user=d", "swebhdfs://h/t?user=d")] == [
+        "a@b", "c", "d",
+    ]  # fmt: skip
+    assert {hdfs_user(place) for place in ("webhdfs://h/t", "s3://k:s@b/t", "oss://u@b/t", "/t", "")} == {""}
+    with pytest.raises(InputError, match="no user's name"):
+        hdfs_user("hdfs://a%20-Dx@h/t")
+
+
 @pytest.mark.parametrize(("tables", "fine"), [
     ("beside", True), ("store-2", True), (".", True), ("store", False), ("store/commitlog", False), ("store/t", False),
-    ("out", False), ("out/t", False), ("file", False), ("s3://store/t", True),
+    ("out", False), ("out/t", False), ("file", False), ("s3://store/t", True), ("FILE/beside", True), ("FILE/store", False),
+    ("FILE/store/t", False), ("FILE/out/t", False), ("FILE/file", False), ("FILE/link/t", False), ("link", False),
 ])  # fmt: skip
 def test_tables_lie_apart(tables: str, fine: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where a file:// URI leads, and links."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    settings = BuildSettings("store", "out", tables=tables)
+    (tmp_path / "link").symlink_to("store/commitlog")
+    settings = BuildSettings("store", "out", tables=tables.replace("FILE", tmp_path.as_uri())).check()
     if fine:
         check_place(settings)
     else:
         with pytest.raises(InputError, match=r"^--tables .*: name "):
             check_place(settings)
+
+
+@pytest.mark.parametrize(("tables", "fine"), [
+    ("s3://b/t", True), ("s3://b/store-2", True), ("s3://b/store", False), ("s3a://k:s@b/store/x?region=r", False),
+    ("webhdfs://h:9870/out/t", False), ("hdfs://h/out/t", False), ("hdfs://h/out2", True), ("gs://b/store", True),
+])  # fmt: skip
+def test_tables_lie_apart_behind_uris(tables: str, fine: bool) -> None:
+    settings = BuildSettings("s3://b/store", "webhdfs://u@h/out", tables=tables).check()
+    if fine:
+        check_place(settings)
+    else:
+        with pytest.raises(InputError, match=r"^--tables .*: lies inside .*: name ") as caught:
+            check_place(settings)
+        assert "k:s" not in str(caught.value)
 
 
 def test_options_that_go_together() -> None:
@@ -193,10 +289,33 @@ def test_one_line_for_any_error() -> None:
         assert tables_delta.reason(Exception(absent)).startswith("this Spark session has no Delta Lake")
     assert tables_delta.reason(Exception("one\ntwo\x1b[0m")) == "one"
     assert tables_delta.reason(ValueError()) == "ValueError"
+    for lacking, package in (
+        ("ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found", "hadoop-aws"),
+        (
+            "ClassNotFoundException: Class org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem not found",
+            "hadoop-azure",
+        ),
+        ('org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "gs"', "gcs-connector"),
+    ):
+        told = f"An error occurred while calling o1.sql.\n: {lacking}\n\tat org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        assert f"{package} (README" in tables_delta.reason(Exception(told))
+    denied = "An error occurred while calling o1.sql.\n: java.nio.file.AccessDeniedException: s3a://b/t: 403\n\tat x"
+    assert tables_delta.reason(Exception(denied)) == "java.nio.file.AccessDeniedException: s3a://b/t: 403"
 
 
 def test_paths_that_are_no_text() -> None:
     assert text("a\udcff") == "a\ufffd"
+
+
+def test_secrets_are_no_rows(tmp_path: Path) -> None:
+    assert text("s3://k:s@b/x?token=t") == "s3://***@b/x?token=***"
+    segment = tmp_path / f"{7:020d}"
+    segment.write_bytes(b"abc")
+    path = f"file://{segment}?token=t"
+    log = Commitlog([Segment(segment.name, path, 7, 10, 10)], [], [])
+    made = quarantine_rows("b", log, [{"segment": segment.name, "offset": 8, "length": 9, "reason": "bad"}])
+    (batch,) = read_first_bytes(iter(made.to_batches()))
+    assert [(row["path"], row["firstBytes"]) for row in batch.to_pylist()] == [(f"file://{segment}?token=***", b"bc".hex())]
 
 
 def test_definitions() -> None:

@@ -6,14 +6,29 @@ A plain path is a local or mounted file, and local files are reached by the syst
 from udfs.files.entries import ABSENT, FILE, FOLDER, OTHER, Entry, below, count_below, listing, look, modified, names
 from udfs.files.folders import copy_in_store, free_bytes, link, make_folder, remove_tree, rename, sync
 from udfs.files.reading import Reader, lines, read_bytes
+from udfs.files.s3 import s3_options
 from udfs.files.systems import checked, is_flat, naming, no_rename
-from udfs.files.uris import absolute, base, beside, canonical, is_remote, join, overlap, parent, plain
+from udfs.files.uris import (
+    Uri,
+    absolute,
+    base,
+    beside,
+    canonical,
+    is_known,
+    is_remote,
+    join,
+    option,
+    overlap,
+    parent,
+    plain,
+    split,
+    within,
+)  # fmt: skip
 from udfs.files.writer import Writer, write_bytes, writing
 
 __all__ = [
-    "ABSENT", "FILE", "FOLDER", "OTHER", "Entry", "Reader", "Writer", "absolute", "base", "below", "beside", "canonical",
-    "checked", "copy_in_store", "count_below", "free_bytes", "is_flat", "is_remote", "join", "lines", "link", "listing", "look",
-    "make_folder", "modified", "names", "naming", "no_rename", "overlap", "parent", "plain", "read_bytes", "remove_tree",
-    "rename", "sync",
-    "write_bytes", "writing",
+    "ABSENT", "FILE", "FOLDER", "OTHER", "Entry", "Reader", "Uri", "Writer", "absolute", "base", "below", "beside", "canonical",
+    "checked", "copy_in_store", "count_below", "free_bytes", "is_flat", "is_known", "is_remote", "join", "lines", "link",
+    "listing", "look", "make_folder", "modified", "names", "naming", "no_rename", "option", "overlap", "parent", "plain",
+    "read_bytes", "remove_tree", "rename", "s3_options", "split", "sync", "within", "write_bytes", "writing",
 ]  # fmt: skip

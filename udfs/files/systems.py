@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from storage_format.errors import InputError
 from storage_format.names import escape
+from udfs.files.s3 import s3_options
 from udfs.files.uris import Uri, is_remote, plain, split
 
 if TYPE_CHECKING:
@@ -128,14 +129,7 @@ def _open(uri: Uri) -> System:
 def _s3(uri: Uri) -> System:
     from pyarrow import fs as pafs
 
-    options = dict(parse_qsl(uri.query, keep_blank_values=True))
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if endpoint and "endpoint_override" not in options:
-        found = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
-        options |= {"endpoint_override": found.netloc, "scheme": found.scheme}
-    if "endpoint_override" in options and "region" not in options:
-        # Another's store does not say; Amazon's own is asked.
-        options["region"] = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    options = s3_options(uri)
 
     def opened(options: dict[str, str]) -> System:
         query = f"?{urlencode(options)}" if options else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from storage_format.errors import InputError
 from storage_format.names import escape
@@ -32,6 +32,11 @@ class Uri(NamedTuple):
 def is_remote(path: str) -> bool:
     """Whether a path is a URI."""
     return "://" in path
+
+
+def is_known(path: str) -> bool:
+    """Whether a path is no URI, or one of a kind that is known here."""
+    return not is_remote(path) or path.partition("://")[0] in SCHEMES
 
 
 def plain(path: str) -> str:
@@ -65,6 +70,11 @@ def split(uri: str) -> Uri:
     if any(part in (".", "..") or "/" in part or "\0" in part for part in segments):
         raise InputError(f"{shown}: has . or .. or an encoded / in it: name the place itself")
     return Uri(found.scheme, found.netloc, segments, found.query)
+
+
+def option(uri: Uri, name: str) -> str:
+    """What a URI says behind ``?name=``, "" when nothing."""
+    return dict(parse_qsl(uri.query)).get(name, "")
 
 
 def _cut(uri: str) -> tuple[str, str]:
@@ -133,3 +143,9 @@ def overlap(one: str, other: str) -> bool:
     a, b = canonical(one), canonical(other)
     shorter = min(len(a), len(b))
     return a[:shorter] == b[:shorter]
+
+
+def within(path: str, folder: str) -> bool:
+    """Whether ``path`` is ``folder``, or lies in it."""
+    above = canonical(folder)
+    return canonical(path)[: len(above)] == above

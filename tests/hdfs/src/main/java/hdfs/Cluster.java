@@ -5,7 +5,10 @@ import java.util.logging.LogManager;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 
-/** An HDFS of one name node and one data node on loopback: prints the port of its web interface, ends when stdin does. */
+/**
+ * An HDFS of one name node and one data node on loopback: prints two ports, of its web interface and its own
+ * protocol; ends when stdin does.
+ */
 public final class Cluster {
     private Cluster() {
     }
@@ -19,7 +22,7 @@ public final class Cluster {
         conf.set("dfs.namenode.fs-limits.min-block-size", "1024");
         MiniDFSCluster cluster = new MiniDFSCluster.Builder(conf, new File(words[0])).numDataNodes(1).build();
         cluster.waitActive();
-        System.out.println("port " + cluster.getNameNode().getHttpAddress().getPort());
+        System.out.println("ports " + cluster.getNameNode().getHttpAddress().getPort() + " " + cluster.getNameNodePort());
         System.out.flush();
         while (System.in.read() >= 0) {
             continue;

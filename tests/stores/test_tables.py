@@ -1,0 +1,163 @@
+"""``--tables`` behind URIs: Spark writes the tables by its Hadoop, pyarrow what --incremental keeps, both in one folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs import session
+from jobs.build import build
+from jobs.tables_delta import write
+from jobs.tables_hadoop import hadoop_settings
+from jobs.tables_place import table_path
+from tests.fault.disk import tree
+from tests.golden.stores import GoldenStore
+from tests.tools.local_engine import local_build
+from udfs import files
+from udfs.files.systems import resolve
+from udfs.table_schema import BUILDS, FILES, SEGMENTS, Table
+
+Stores = Callable[[str], GoldenStore]
+NAME = "tables é 100%25 a+b"
+USER = "alice"
+SECRET = "not/to+be=seen"
+QUICK = {
+    # Of Delta's own shuffles; Spark's default of 200 costs these small tables minutes.
+    "spark.sql.shuffle.partitions": "1",
+    # To compile what runs over a few rows takes most of the time.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+JARS = Path(__file__).parents[1] / "s3a" / "target" / "classpath"
+
+
+class Started(NamedTuple):
+    spark: SparkSession
+    said: Path
+    """what the JVM printed"""
+
+
+def stop_jvm() -> None:
+    """pyspark keeps its JVM, with class path, environment and user, for the next session."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    gateway.shutdown()
+    # Its end of the pipe is what it waits for.
+    process = gateway.proc
+    process.stdin.close()
+    process.wait(60)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """A session with S3A, as a user would add it, that is alice in an HDFS and knows no key of AWS."""
+    said = tmp_path_factory.mktemp("jvm") / "said"
+    stop_jvm()
+    with pytest.MonkeyPatch.context() as patched, said.open("wb") as file:
+        for name in [name for name in os.environ if name.startswith("AWS_") or name == "HADOOP_USER_NAME"]:
+            patched.delenv(name)
+        patched.setenv("PYSPARK_SUBMIT_ARGS", f"--driver-class-path {JARS.read_text().strip()} pyspark-shell")
+        before = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            spark, own = session.get_session("local[2]", delta=True, hadoop_user=USER)
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+    assert own, "a session was left by another test"
+    for name, value in QUICK.items():
+        spark.conf.set(name, value)
+    yield Started(spark, said)
+    session.stop(spark)
+    stop_jvm()
+
+
+def read(spark: SparkSession, place: str, table: Table) -> DataFrame:
+    return spark.read.format("delta").load(table_path(place, table.name))
+
+
+def every_file(folder: str) -> Iterator[str]:
+    for entry in files.listing(folder):
+        if entry.kind == files.FOLDER:
+            yield from every_file(entry.path)
+        else:
+            yield entry.path
+
+
+def built_twice(golden: GoldenStore, started: Started, place: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A log that grows between two incremental builds: DIR and rows are those of the whole log."""
+    store, out, newest = tmp_path / "store", tmp_path / "out", max((golden.path / "commitlog").iterdir())
+    shutil.copytree(golden.path / "commitlog", store / "commitlog", ignore=shutil.ignore_patterns(newest.name))
+    sizes = [word for name, size in golden.sizes().items() for word in (f"--{name.replace('_', '-')}", str(size))]
+    words = [str(store), "--out", str(out), "--tables", place, "--incremental", "--json", *sizes]
+    told = []
+    for _ in range(2):
+        assert build(words) == 0
+        said = capfd.readouterr()
+        assert SECRET not in said.out + said.err
+        told.append(json.loads(said.out))
+        shutil.copy(newest, store / "commitlog")
+    assert [summary["warnings"] for summary in told] == [[], []]
+    assert told[1]["incremental"]["ranges_known"] == told[1]["incremental"]["ranges"] - 1 == told[0]["incremental"]["ranges"]
+    sized: dict[str, Any] = dict(golden.sizes())
+    assert local_build(golden.path, tmp_path / "full", **sized).exit == 0
+    assert tree(out) == tree(tmp_path / "full")
+    manifest: dict[str, Any] = json.loads((out / "reindex.json").read_text())
+    with session.run_settings(started.spark, hadoop_settings(place)):
+        rows = read(started.spark, place, BUILDS).orderBy("startedAt").collect()
+        assert [(row.state, row.records) for row in rows] == [("published", summary["records"]) for summary in told]
+        last = f"build = '{rows[1].build}'"
+        segments = read(started.spark, place, SEGMENTS).where(last).orderBy("startOffset").collect()
+        assert [(row.segment, row.chunkDigests) for row in segments] == [
+            (i["segment"], i["digests"]) for i in manifest["inputs"]
+        ]
+        listed = read(started.spark, place, FILES).where(last).select("path", "digest").collect()
+        assert sorted(map(tuple, listed)) == sorted((entry["path"], entry["digest"]) for entry in manifest["files"])
+    # One folder for both: names mean the same to Hadoop and to pyarrow.
+    assert set(files.names(place)) == {"_scans", "builds", "files", "quarantine", "segments"}
+    assert not [path for path in every_file(place) if SECRET.encode() in files.read_bytes(path)]
+    assert SECRET not in started.said.read_text()
+    assert not [name for name in started.spark.conf.getAll if name.startswith("fs.")]
+
+
+def test_in_a_bucket(
+    golden_store: Stores, started: Started, s3_place: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Endpoint, region and keys are those of the URI: the session knows none."""
+    keyed = s3_place.replace("s3://", f"s3://someone:{SECRET.replace('/', '%2F')}@")
+    built_twice(golden_store("basic-5.3"), started, files.join(keyed, NAME), tmp_path, capfd)
+
+
+def test_in_an_hdfs(
+    golden_store: Stores, started: Started, hdfs_place: str, hdfs_uris: tuple[str, str], tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """And all of it is the user's that the URI names."""
+    place = files.join(hdfs_place.replace("root@", f"{USER}@"), NAME)
+    built_twice(golden_store("basic-5.3"), started, place, tmp_path, capfd)
+    for name in ("_scans", "builds"):
+        system, inner = resolve(files.join(place, name))
+        assert system is not None
+        assert system.fs.handler.fs.info(inner)["owner"] == USER
+    wrong = place.replace(f"{USER}@", "bob@")
+    assert build([str(tmp_path / "store"), "--out", str(tmp_path / "other"), "--tables", wrong]) == 1
+    (error,) = (line for line in capfd.readouterr().err.splitlines() if line.startswith("error: "))
+    assert f"this Spark session is {USER} in an HDFS: start it with HADOOP_USER_NAME=bob" in error
+    assert not (tmp_path / "other").exists()
+    # Hadoop's own protocol finds the same tables, and writes them as well.
+    same = place.replace(hdfs_uris[0].replace("root@", f"{USER}@"), hdfs_uris[1])
+    assert read(started.spark, same, BUILDS).count() == 2
+    other = read(started.spark, same, BUILDS).limit(1)
+    write(other.withColumn("build", other.version), table_path(same, BUILDS.name), "other", "other", 0)
+    assert read(started.spark, place, BUILDS).count() == 3

@@ -1,0 +1,21 @@
+"""How a bucket is reached: by the options of its URI, and by AWS's own environment where they say nothing."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import parse_qsl, urlsplit
+
+from udfs.files.uris import Uri
+
+
+def s3_options(uri: Uri) -> dict[str, str]:
+    """Options as pyarrow names them: ``endpoint_override`` (HOST:PORT), ``scheme``, ``region`` and what the URI has besides."""
+    options = dict(parse_qsl(uri.query, keep_blank_values=True))
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint and "endpoint_override" not in options:
+        found = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+        options |= {"endpoint_override": found.netloc, "scheme": found.scheme}
+    if "endpoint_override" in options and "region" not in options:
+        # Another's store does not say; Amazon's own is asked.
+        options["region"] = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    return options
