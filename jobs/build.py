@@ -54,11 +54,13 @@ def build(arguments: Sequence[str]) -> int:
         text = "" if settings.dry_run else summary.to_text()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
         summary.exit, summary.error = outcome(error, interrupts, PLACE, UNPUBLISHED)
-    if job is not None and job.published and summary.error:
-        # What went wrong after the rename takes nothing back.
-        summary.warnings.append(f"published all the same: {summary.error.removesuffix(UNPUBLISHED)}")
-        summary.exit, summary.error = 3 if summary.lost else 0, None
-    watch.ended(summary, lines=True, published=job is not None and job.published)
+    with interrupts.ignored():
+        published = job is not None and job.published
+        if published and summary.error:
+            # What went wrong after the rename takes nothing back.
+            summary.warnings.append(f"published all the same: {summary.error.removesuffix(UNPUBLISHED)}")
+            summary.exit, summary.error = 3 if summary.lost else 0, None
+        watch.ended(summary, lines=True, published=published)
     if "--json" in arguments:
         print(summary.to_json())
     elif text and not summary.error:

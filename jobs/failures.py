@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType
 
 from storage_format.errors import ReindexError
@@ -18,6 +20,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.seen = False
+        self._over = False
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
@@ -29,7 +32,16 @@ class Interrupts:
             signal.signal(number, handler)
         logging.disable(logging.NOTSET)
 
+    @contextlib.contextmanager
+    def ignored(self) -> Iterator[None]:
+        """While it is told how a run ended: there is nothing left that a signal could end, and what is told is to be whole."""
+        self._over = True
+        with self:
+            yield
+
     def _mark(self, _number: int, _frame: FrameType | None) -> None:
+        if self._over:
+            return
         self.seen = True
         # What py4j logs of a call cut short is no news.
         logging.disable(logging.CRITICAL)

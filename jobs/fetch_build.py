@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs import output_builds
+from jobs import pointers
 from jobs.layout import MANIFEST, TOPICS
 from storage_format.digest import new_digest
 from storage_format.errors import InputError
@@ -53,12 +53,10 @@ def find_build(place: str) -> FoundBuild:
     """The build in the folder ``place``, or the one that counts of those published there. Raises InputError."""
     if files.look(files.join(place, MANIFEST)).kind == files.FILE:
         return _read(place, "")
-    published = output_builds.pointers(place)
+    published = pointers.pointers(place)
     if not published:
-        raise InputError(
-            f"{escape(place)}: holds no build (neither {MANIFEST} nor {output_builds.POINTERS}/): name what --out was"
-        )
-    return _read(output_builds.build_folder(place, published[-1].build), published[-1].digest)
+        raise InputError(f"{escape(place)}: holds no build (neither {MANIFEST} nor {pointers.POINTERS}/): name what --out was")
+    return _read(pointers.build_folder(place, published[-1].build), published[-1].digest)
 
 
 def _read(folder: str, digest: str) -> FoundBuild:

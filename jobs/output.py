@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Hashable, Iterator
 
-from jobs import output_builds, output_local
+from jobs import output_builds, output_local, pointers
 from jobs.layout import CONFIG as CONFIG
 from jobs.layout import MANIFEST as MANIFEST
 from jobs.layout import PUBLISHED as PUBLISHED
@@ -56,7 +56,7 @@ def standing(target: str) -> Standing | None:
 
 def kept(target: str) -> list[str]:
     """The digests of the manifests of all builds that are still there, where DIR keeps more than one."""
-    return [pointer.digest for pointer in output_builds.pointers(target)] if files.no_rename(target) else []
+    return [pointer.digest for pointer in pointers.pointers(target)] if files.no_rename(target) else []
 
 
 @contextlib.contextmanager
@@ -84,7 +84,7 @@ def publish(stage: Stage, target: str, overwrite: bool) -> None:
 
 def identity(folder: str) -> Hashable | None:
     """What tells the published build from any other, before and after; None when it cannot be known."""
-    return output_builds.identity(folder) if files.no_rename(folder) else output_local.identity(folder)
+    return pointers.identity(folder) if files.no_rename(folder) else output_local.identity(folder)
 
 
 def settle(target: str) -> None:

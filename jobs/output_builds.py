@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from jobs.layout import MANIFEST
 from jobs.output_alive import Alive, last_beat
+from jobs.pointers import BUILD, BUILDS, POINTERS, Pointer, build_folder, pointers
 from jobs.standing import Standing
 from storage_format.digest import new_digest
 from storage_format.errors import InputError
@@ -28,7 +27,7 @@ from storage_format.names import escape
 from udfs import files
 from udfs.stage import Stage
 
-BUILDS, POINTERS, WORK = "builds", "published", "work"
+WORK: Final = "work"
 _SWEEPING: Final = "sweeping"
 _PIECE: Final = 4 << 20
 _NAMES: Final = frozenset({BUILDS, POINTERS, WORK})
@@ -36,41 +35,6 @@ KEPT: Final = 2
 """builds: the one that counts, and the one before, which somebody may still be fetching"""
 DEAD_NANOSECONDS: Final = 3600 * 10**9
 """A run whose last sign of life is so much older than another's is taken for dead."""
-_BUILD: Final = re.compile(r"[0-9a-f]{32}")
-_POINTER: Final = re.compile(r"([0-9]{10})-([0-9a-f]{32})\.json")
-
-
-@dataclass(frozen=True, order=True)
-class Pointer:
-    """One published build. ``digest`` is its manifest's."""
-
-    number: int
-    build: str
-    digest: str = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.number:010d}-{self.build}.json"
-
-
-def is_output(folder: str) -> bool:
-    """Whether builds were published there."""
-    return files.look(files.join(folder, POINTERS)).kind == files.FOLDER
-
-
-def pointers(out: str) -> list[Pointer]:
-    """What was published, the one that counts last. One that is being written does not count yet."""
-    folder = files.join(out, POINTERS)
-    if files.look(folder).kind != files.FOLDER:
-        return []
-    found = []
-    for entry in files.listing(folder):
-        matched = _POINTER.fullmatch(entry.name)
-        if matched and entry.kind == files.FILE:
-            with contextlib.suppress(ValueError, KeyError, TypeError, FileNotFoundError):
-                digest = str(json.loads(files.read_bytes(entry.path))["manifest"])
-                found.append(Pointer(int(matched[1]), matched[2], digest))
-    return sorted(found)
 
 
 def standing(out: str) -> Standing | None:
@@ -84,10 +48,6 @@ def standing(out: str) -> Standing | None:
             if digest_of(files.join(folder, MANIFEST)) == newest.digest:
                 return Standing(folder, newest.digest, files.modified(pointer))
     return None
-
-
-def build_folder(out: str, build: str) -> str:
-    return files.join(out, BUILDS, build)
 
 
 def check_place(out: str, overwrite: bool) -> str:
@@ -118,7 +78,7 @@ def _present(folder: str) -> set[str]:
     """The builds that have something in ``folder``."""
     if files.look(folder).kind != files.FOLDER:
         return set()
-    return {name for name in files.names(folder) if _BUILD.fullmatch(name)}
+    return {name for name in files.names(folder) if BUILD.fullmatch(name)}
 
 
 def sweep(out: str, own: str) -> None:
@@ -214,19 +174,3 @@ def digest_of(path: str) -> str:
         for at in range(0, size, _PIECE):
             hasher.update(reader.read(at, min(_PIECE, size - at)))
     return hasher.digest().hex()
-
-
-def check_laid_out(store: str) -> None:
-    """Raises InputError for builds that lie as behind a URI: only ``fetch`` and ``verify`` know their files."""
-    if identity(store):
-        raise InputError(f"{escape(store)}: holds builds as behind a URI: `rmq-reindex fetch` lays one out on a disk")
-
-
-def identity(folder: str) -> str | None:
-    """The build whose folder it is, or else the one that counts in an output."""
-    with contextlib.suppress(OSError, InputError):
-        if files.base(files.parent(folder)) == BUILDS and _BUILD.fullmatch(files.base(folder)):
-            return files.base(folder)
-        found = pointers(folder)
-        return found[-1].build if found else None
-    return None

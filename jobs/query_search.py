@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from jobs.notes import Notes
-from jobs.output_builds import check_laid_out
+from jobs.pointers import check_laid_out
 from jobs.query_index import IndexFiles, Sizes
 from jobs.query_queue import PLAIN, Served, StoreQueue, queue_folder, topics
 from jobs.store_log import EXPIRED, StoreLog

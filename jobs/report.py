@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from jobs.options import Parser, wide_help
-from jobs.output_builds import check_laid_out
+from jobs.pointers import check_laid_out
 from jobs.whole_file import write_whole
 from storage_format.errors import InputError, ReindexError
 from storage_format.names import escape

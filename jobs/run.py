@@ -151,7 +151,7 @@ class Build:
             begin = time.monotonic()
             with self.engines() as engine:
                 self.summary.seconds["session"] = time.monotonic() - begin
-                with self._recorded(engine, log, target):
+                with self._recorded(engine, log, stage, target):
                     opened = time.monotonic()
                     try:
                         self._make(engine, stage, log, target)
@@ -159,7 +159,7 @@ class Build:
                         self.summary.seconds["build"] = time.monotonic() - opened
 
     @contextlib.contextmanager
-    def _recorded(self, engine: Engine, log: Commitlog, target: str) -> Iterator[None]:
+    def _recorded(self, engine: Engine, log: Commitlog, stage: Stage, target: str) -> Iterator[None]:
         """With --tables: rows of the run, at its start and at its end."""
         if not self.settings.tables or not isinstance(engine, SparkEngine):
             yield
@@ -168,6 +168,8 @@ class Build:
 
         self.recorder = recorder = Recorder(self.settings, self.summary, self.reporter, engine, log)
         recorder.began()
+        # Behind a URI a build stays where it was written.
+        tree = stage.tree if files.no_rename(target) else target
         try:
             yield
         except Exception as error:
@@ -175,12 +177,12 @@ class Build:
                 recorder.failed(error)
                 raise
             # What went wrong after the rename takes nothing back.
-            self._tell_rows(recorder, target)
+            self._tell_rows(recorder, tree)
             raise
-        self._tell_rows(recorder, target)
+        self._tell_rows(recorder, tree)
 
-    def _tell_rows(self, recorder: Recorder, target: str) -> None:
-        recorder.published(files.join(target, output.MANIFEST))
+    def _tell_rows(self, recorder: Recorder, tree: str) -> None:
+        recorder.published(files.join(tree, output.MANIFEST))
         if recorder.complete and self.increment:
             self.increment.rows_told()
 

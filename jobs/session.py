@@ -85,9 +85,9 @@ def _delta_jars() -> list[str]:
     return [str(jar.resolve()) for jar in sorted((_PACKAGE.parent / "jars").glob("delta-*.jar"))]
 
 
-def _with_delta(master: str) -> dict[str, str]:
-    """Delta Lake; a local session has its jars already."""
-    jars = [] if master.startswith("local") else _delta_jars()
+def _with_delta() -> dict[str, str]:
+    """Delta Lake. Its jars once more: a cluster's executors need them, and a class path of the user's own comes before ours."""
+    jars = _delta_jars()
     return _DELTA | ({"spark.jars": ",".join(jars)} if jars else {})
 
 
@@ -96,7 +96,7 @@ def _own(master: str, delta: bool = False, hadoop_user: str = "") -> dict[str, s
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     choose_java()
     master = master or "local[*]"
-    return {"spark.master": master, **configuration(master, hadoop_user), **(_with_delta(master) if delta else {})}
+    return {"spark.master": master, **configuration(master, hadoop_user), **(_with_delta() if delta else {})}
 
 
 class _Start(threading.Thread):

@@ -27,6 +27,7 @@ _ABSENT: Final = (
     "DeltaCatalog",
     "ClassNotFoundException: delta",
     "PARSE_SYNTAX_ERROR",
+    "CANNOT_CREATE_DATA_SOURCE_TABLE",
 )
 """What Spark says in a session that was started without Delta: CLUSTER BY is then a syntax it cannot have."""
 

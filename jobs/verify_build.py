@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jobs import output_builds
+from jobs import pointers
 from jobs.fetch_build import find_build
 from jobs.verify_settings import SIZES, VerifySettings
 from udfs import files
@@ -16,8 +16,8 @@ def of_build(settings: VerifySettings) -> VerifySettings:
     Raises InputError for a manifest that is not as published, and where two stores are to be compared.
     """
     for store in (settings.build.store, settings.against) if settings.against else ():
-        output_builds.check_laid_out(store)
-    if not output_builds.identity(settings.build.store):
+        pointers.check_laid_out(store)
+    if not pointers.identity(settings.build.store):
         return settings
     found = find_build(settings.build.store)
     sizes = {name: size for name, size in found.sizes.items() if name not in settings.given}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from jobs import output_builds
+from jobs import pointers
 from jobs.fetch import fetch
 from tests.incremental.world import World
 from tests.tools.faulty_runs import command
@@ -47,12 +47,12 @@ class BucketWorld(World):
     def builds(self) -> str:
         return self.place("out")
 
-    def pointers(self) -> list[output_builds.Pointer]:
-        return output_builds.pointers(self.builds)
+    def pointers(self) -> list[pointers.Pointer]:
+        return pointers.pointers(self.builds)
 
     def newest(self) -> str:
         """The folder of the build that counts."""
-        return output_builds.build_folder(self.builds, self.pointers()[-1].build)
+        return pointers.build_folder(self.builds, self.pointers()[-1].build)
 
     def upload(self) -> None:
         now, log = {path.name: path.read_bytes() for path in self.segments()}, files.join(self.place("store"), "commitlog")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from jobs import output_builds
+from jobs import pointers
 from jobs.fetch import fetch
 from jobs.settings import BuildSettings
 from tests.fault.disk import tiny_store, tree
@@ -312,7 +312,7 @@ def test_a_build_behind_a_uri_and_one_below_it(scene: Scene, tmp_path: Path, mon
     for overwrite in (False, True):
         settings = BuildSettings(store=str(scene.store), out=out, write_topics=True, overwrite=overwrite, **SMALL)
         assert run_build(settings.check(), single(LocalEngine())).exit == 0
-    first = output_builds.build_folder(out, output_builds.pointers(out)[0].build)
+    first = pointers.build_folder(out, pointers.pointers(out)[0].build)
     for number, place in enumerate((out, first)):
         target = tmp_path / f"target-{number}"
         target.mkdir()
@@ -328,7 +328,7 @@ def test_a_build_behind_a_uri_and_one_below_it(scene: Scene, tmp_path: Path, mon
     assert fetch([mounted.out, "--to", str(tmp_path / "target-2")]) == 0
     assert tree(tmp_path / "target-2") == scene.new | {"lock": b""}
     # The pointer knows its manifest.
-    last = tmp_path / "builds-of" / "builds" / output_builds.pointers(out)[-1].build / "reindex.json"
+    last = tmp_path / "builds-of" / "builds" / pointers.pointers(out)[-1].build / "reindex.json"
     last.write_bytes(last.read_bytes().replace(b'"warnings"', b'"warnings" '))
     assert fetch([out, "--to", str(tmp_path / "target-0")]) == 1
 

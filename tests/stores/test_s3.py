@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jobs import output, output_builds
+from jobs import output, output_builds, pointers
 from jobs.build import build
 from jobs.fetch import fetch
 from jobs.inspect_files import inspect
@@ -123,7 +123,7 @@ def test_a_write_that_is_refused_leaves_nothing(pattern: str, store: str, out: s
         with pytest.raises(OSError, match=r"(?i)access.?denied"):
             built(store, faulty)
     assert refused() > 0
-    assert output_builds.pointers(out) == []
+    assert pointers.pointers(out) == []
     assert [files.names(files.join(out, name)) for name in ("builds", "work", "published")] == [[], [], []]
 
 
@@ -176,10 +176,10 @@ def test_two_runs_at_the_same_time(out: str) -> None:
             output.publish(other, out, False)
         output.publish(other, out, True)
         assert output.identity(out) == output.identity(other.tree)
-    numbers = [pointer.number for pointer in output_builds.pointers(out)]
+    numbers = [pointer.number for pointer in pointers.pointers(out)]
     assert numbers == [1, 2]
-    for pointer in output_builds.pointers(out):
-        folder = output_builds.build_folder(out, pointer.build)
+    for pointer in pointers.pointers(out):
+        folder = pointers.build_folder(out, pointer.build)
         assert files.read_bytes(files.join(folder, "reindex.json")).decode() == pointer.build
 
 
@@ -191,16 +191,16 @@ def test_a_run_that_was_taken_for_dead_publishes_nothing(out: str, monkeypatch: 
             with output.staging(out):
                 pass
         output.publish(asleep, out, False)
-    assert output_builds.pointers(out) == []
+    assert pointers.pointers(out) == []
 
 
 def test_a_pointer_that_is_only_begun_does_not_count(store: str, out: str) -> None:
     assert built(store, out).exit == 0
-    before = output_builds.pointers(out)
+    before = pointers.pointers(out)
     for number, text in enumerate((b"", b'{"build": "', b"[]", b"{}")):
         name = f"000000010{number}-{'0' * 32}.json"
         files.write_bytes(files.join(out, "aside"), files.join(out, "published", name), [text])
-    assert output_builds.pointers(out) == before
+    assert pointers.pointers(out) == before
 
 
 def test_places(store: str, out: str, s3_place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs import output_builds
+from jobs import pointers
 from jobs.query import query
 from jobs.report import report
 from jobs.settings import BuildSettings
@@ -88,7 +88,7 @@ def test_of_a_mount(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_who_does_not_know_such_builds_says_so(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = (tmp_path / "out").as_uri()
     folder = built(store, out)
-    assert output_builds.identity(folder) == folder.rpartition("/")[2]
+    assert pointers.identity(folder) == folder.rpartition("/")[2]
     for place in (out, folder, str(tmp_path / "out")):
         assert query([place, "--commitlog", str(store / "commitlog"), "--topic", "TopicA", "--key", "k"]) == 1
         assert "`rmq-reindex fetch` lays one out" in capsys.readouterr().err

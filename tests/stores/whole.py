@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jobs import output_builds
+from jobs import pointers
 from jobs.fetch import fetch
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
@@ -27,7 +27,7 @@ def entries_of(manifest: bytes) -> dict[str, Any]:
 
 def published(out: str) -> str:
     """The folder of the build that counts."""
-    return output_builds.build_folder(out, output_builds.pointers(out)[-1].build)
+    return pointers.build_folder(out, pointers.pointers(out)[-1].build)
 
 
 def build_through_spark(golden: GoldenStore, place: str, tmp_path: Path, *words: str) -> None:

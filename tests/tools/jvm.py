@@ -6,7 +6,7 @@ from pyspark import SparkContext
 
 
 def end_jvm() -> None:
-    """End it once its session is stopped: the settings that it was started with would be in every later session."""
+    """End it once its session is stopped: later sessions would have its settings, class path, environment and user."""
     gateway = SparkContext._gateway
     if gateway is None:
         return

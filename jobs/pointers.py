@@ -1,0 +1,74 @@
+"""What was published behind a URI: the small files that make builds visible, and the folders they lead to.
+
+Little is imported: ``query`` asks here, and starts in a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from storage_format.errors import InputError
+from storage_format.names import escape
+from udfs import files
+
+BUILDS, POINTERS = "builds", "published"
+BUILD: Final = re.compile(r"[0-9a-f]{32}")
+"""names of builds"""
+_POINTER: Final = re.compile(r"([0-9]{10})-([0-9a-f]{32})\.json")
+
+
+@dataclass(frozen=True, order=True)
+class Pointer:
+    """One published build. ``digest`` is its manifest's."""
+
+    number: int
+    build: str
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:010d}-{self.build}.json"
+
+
+def is_output(folder: str) -> bool:
+    """Whether builds were published there."""
+    return files.look(files.join(folder, POINTERS)).kind == files.FOLDER
+
+
+def pointers(out: str) -> list[Pointer]:
+    """What was published, the one that counts last. One that is being written does not count yet."""
+    folder = files.join(out, POINTERS)
+    if files.look(folder).kind != files.FOLDER:
+        return []
+    found = []
+    for entry in files.listing(folder):
+        matched = _POINTER.fullmatch(entry.name)
+        if matched and entry.kind == files.FILE:
+            with contextlib.suppress(ValueError, KeyError, TypeError, FileNotFoundError):
+                digest = str(json.loads(files.read_bytes(entry.path))["manifest"])
+                found.append(Pointer(int(matched[1]), matched[2], digest))
+    return sorted(found)
+
+
+def build_folder(out: str, build: str) -> str:
+    return files.join(out, BUILDS, build)
+
+
+def check_laid_out(store: str) -> None:
+    """Raises InputError for builds that lie as behind a URI: only ``fetch`` and ``verify`` know their files."""
+    if identity(store):
+        raise InputError(f"{escape(store)}: holds builds as behind a URI: `rmq-reindex fetch` lays one out on a disk")
+
+
+def identity(folder: str) -> str | None:
+    """The build whose folder it is, or else the one that counts in an output."""
+    with contextlib.suppress(OSError, InputError):
+        if files.base(files.parent(folder)) == BUILDS and BUILD.fullmatch(files.base(folder)):
+            return files.base(folder)
+        found = pointers(folder)
+        return found[-1].build if found else None
+    return None
