@@ -1,7 +1,8 @@
 """What an hourly run costs: ``python -m tests.bench.incremental``.
 
 100 segments are there, the last one of which came after the build before. Prints seconds and bytes read of the incremental run,
-of one that finds nothing new, and of the full build, and compares what the two wrote.
+of one that finds nothing new, and of the full build, by itself and with its rows in the Delta tables, as the incremental run
+writes them; compares what the two wrote.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ def main() -> int:
         run("incremental, 1 more", *words, *kept)
         run("nothing new", *words, *kept)
         run("full", *words, "--out", str(root / "full"))
+        run("full, recorded as well", *words, "--out", str(root / "full"), "--overwrite", "--tables", str(root / "tables"))
         scans = sum(path.stat().st_size for path in (root / "tables").rglob("*") if path.is_file())
         print(f"the scan store has {scans / 1e6:,.1f} MB, {100 * scans / size:.1f} % of the log")
         same = alike(root / "out", root / "full")
