@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from jobs.planning import range_size
 from jobs.segments import Commitlog
 from jobs.settings import BuildSettings
 from storage_format import index_file as ix
@@ -79,8 +80,6 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
     cores = os.cpu_count() or 1
     if settings.master.startswith("local[") and settings.master[6:-1].isdigit():
         cores = int(settings.master[6:-1])
-    from jobs.run import range_size
-
     segment_bytes = max((s.segment_end - s.start for s in log.segments), default=1)
     size = range_size(settings, log.size, segment_bytes, cores)
     ranges = cut_ranges(log.segments, size, settings.until_offset)

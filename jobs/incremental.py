@@ -12,12 +12,12 @@ import heapq
 import json
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, Final
 
-from jobs import __version__, carrying, last_build, output, strangers, writing
+from jobs import __version__, carrying, last_build, output, writing
+from jobs.before import Before
 from jobs.decisions import Order
 from jobs.index_history import IndexHistory, fingerprints, plan_with_history
 from jobs.last_build import LastBuild
@@ -31,7 +31,6 @@ from jobs.scanning import Scan
 from jobs.segments import Commitlog
 from jobs.session import TASKS_PER_CORE
 from jobs.settings import BuildSettings
-from jobs.standing import StandingFiles
 from jobs.summary import Summary
 from storage_format.digest import CHUNK
 from storage_format.errors import InputError
@@ -41,14 +40,13 @@ from storage_format.range_scan import ScanSettings
 from storage_format.range_summary import RangeSummary
 from udfs import files
 from udfs.carry import Carry
-from udfs.scan_store import file_digest, sampled_alike
+from udfs.scan_store import file_digest
 from udfs.stage import Stage
 from udfs.write_again import LoadRows, stored_range, write_ranges
 
 RANGE_BYTES: Final = 4 * CHUNK
 """Of each segment, whatever the log's size and the cores: the same ranges in every run. At most so much of what was read before
 is scanned again as the last segment grows."""
-_LOOKS_AT_ONCE: Final = 16
 _TOLD: Final = ("bytes", "records", "units", "items", "files", "damage", "decisions", "warnings", "about", "exit")
 """of the summary: what a run that finds nothing new says again"""
 
@@ -63,7 +61,7 @@ class Written:
 
 
 class Increment:
-    """One incremental run: ``last`` is the build that stands in DIR, if the store knows it."""
+    """One incremental run; ``before`` is what it goes on from."""
 
     def __init__(
         self, settings: BuildSettings, scan: ScanSettings, units_per_file: int, target: str, log: Commitlog, reporter: Reporter
@@ -72,10 +70,7 @@ class Increment:
         self.store = store_of(settings, target)
         self.fingerprint = fingerprint_of(__version__, scan, units_per_file, settings.write_topics)
         self.memory = ScanMemory(self.store, self.fingerprint, settings.recheck)
-        self.last: LastBuild | None = None
-        self._folder = ""
-        """where the files of ``last`` lie"""
-        self._files: StandingFiles | None = None
+        self.before = Before(settings, self.store, target, self.fingerprint, reporter)
         self.history = IndexHistory([], Begun(), [])
         self.kept = 0
         self._begin = time.monotonic()
@@ -85,72 +80,18 @@ class Increment:
     def open(self) -> None:
         """Make the store, and find the build that stands in DIR; DIR's lock is held where it has one."""
         self.store.make()
-        settings, standing = self.settings, output.standing(self.target)
-        if standing is None:
-            return
-        self.last = last_build.load(self.store, standing.digest, settings.recheck)
-        if self.last is None:
-            self.reporter.line("incremental: what stands in DIR is not known in --tables: all of its files are written anew")
-            return
-        count = sum(self.last.summary["files"].values())
-        self._folder = standing.folder
-        self._files = StandingFiles(standing, not settings.keep_zeros, settings.recheck, settings.hash_slots, count)
-        if self.last.fingerprint != self.fingerprint:
-            self.reporter.line(
-                "incremental: other settings than in the build before, or another version: all of the log is scanned"
-            )
-
-    @property
-    def follows(self) -> LastBuild | None:
-        """The build before, when its settings were the same: then its files may stay."""
-        same = self.last and self.last.settings == self.settings.for_manifest() and self.last.version == __version__
-        return self.last if same else None
+        self.before.find()
 
     def nothing_new(self) -> bool:
-        """Whether log and DIR are as the build before left them, as far as sizes, times and a few pages of each range tell."""
-        last = self.follows
-        if last is None or self.settings.recheck or last.fingerprint != self.fingerprint:
-            return False
-        if last.segments != [[segment.name, segment.data_end - segment.start] for segment in self.log.segments]:
-            return False
-        paths = {segment.name: segment.path for segment in self.log.segments}
-        with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="look") as pool:
-            for alike, read in pool.map(lambda entry: sampled_alike(entry, paths[entry.segment]), last.ranges):
-                self.memory.bytes_read += read
-                if not alike:
-                    return False
-        own = [*(word for _, _, word in last.index), *last.checkpoint]
-        damaged = any(self._damaged(own)) or any(
-            carrying.damaged_ones(some, self._damaged) for some in carrying.queue_files(self.store, last)
-        )
-        if damaged or self._has_strangers(last):
-            return False
-        owed = last_build.owes_rows(self.store, last) or (self.settings.messages_table and not last.messages)
-        if owed:
-            self.reporter.line("incremental: nothing new, but --tables lacks rows of the build in DIR")
-        return not owed
-
-    def _has_strangers(self, last: LastBuild) -> bool:
-        """Whether DIR's folders hold more or less than the files of ``last``: a broker maps whatever it finds there."""
-        if files.no_rename(self.target):
-            # It takes what is fetched, and that is what the manifest names.
-            return False
-        index = [str(path) for _, path, _ in last.index]
-        queues = (entry["path"] for some in carrying.queue_files(self.store, last) for entry, _ in some)
-        return strangers.differ(self.target, heapq.merge(queues, index), self.settings.only)
-
-    def _damaged(self, entries: list[dict[str, Any]]) -> list[bool]:
-        """Of files of the build before: which ones somebody changed, or removed."""
-        assert self._files is not None
-        return self._files.damaged(entries) if entries else []
+        return self.before.nothing_new(self.log, self.memory)
 
     def say_again(self, summary: Summary) -> None:
         """What the build before said, in a run that finds nothing new."""
-        assert self.last is not None
+        assert self.before.last is not None
         for name in _TOLD:
-            setattr(summary, name, self.last.summary[name])
+            setattr(summary, name, self.before.last.summary[name])
         summary.seconds["build"] = time.monotonic() - self._begin
-        self._tell(summary, len(self.last.ranges), self.kept, nothing_new=True)
+        self._tell(summary, len(self.before.last.ranges), self.kept, nothing_new=True)
         self.reporter.line("incremental: nothing new: DIR is as the build before left it")
 
     def _tell(self, summary: Summary, known: int, kept: int, *, nothing_new: bool) -> None:
@@ -166,22 +107,22 @@ class Increment:
     def staged(self, stage: Stage) -> None:
         """From here on others know of this run, and remove nothing that it may use; before, they may have."""
         kept = output.kept(self.target)
-        if self.last and kept and self.last.digest not in kept:
+        if self.before.last and kept and self.before.last.digest not in kept:
             raise InputError(f"{escape(self.target)}: others have published builds since this run began: run it again")
         if output.others_sweep(stage, self.target):
-            self.memory.only = frozenset(entry.key for entry in self.last.ranges) if self.last else frozenset()
+            self.memory.only = frozenset(entry.key for entry in self.before.last.ranges) if self.before.last else frozenset()
 
     # -- behind it ------------------------------------------------------------------------------------------------------
 
     def plan_index(self, accepted: list[RangeSummary]) -> list[IndexFilePlan]:
-        self.history = plan_with_history(self.store, self.follows, self.log, accepted, self.settings.index_items)
-        if self.history.anew or (self.last and self.last.ghosts and not self.follows):
+        self.history = plan_with_history(self.store, self.before.follows, self.log, accepted, self.settings.index_items)
+        if self.history.anew or (self.before.last and self.before.last.ghosts and not self.before.follows):
             self.reporter.line("incremental: IndexFiles are cut anew: they do not go on with those of the build before")
         return self.history.plans
 
     def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> Written:
         """Write what changes, and take over the rest."""
-        settings, last, stage = self.settings, self.follows, scan.stage
+        settings, last, stage = self.settings, self.before.follows, scan.stage
         prints = fingerprints(self.store, self.history, self.memory.entries.values(), settings)
         carried = self._carried_index(stage, plans, prints)
         parts = carrying.carried_index(stage, carried.values())
@@ -192,7 +133,7 @@ class Increment:
             now = {self.memory.entries[number].identity: one for number, one in ranges.items()}
             before = {entry.identity: stored_range(self.store, -1, entry) for entry in last.built_from}
             changed = [one for name, one in (before | now).items() if (name in now) != (name in before)]
-            wanted = carrying.wanted_files(scan, self.store, last, order, changed, self._damaged)
+            wanted = carrying.wanted_files(scan, self.store, last, order, changed, self.before.damaged)
             some, where = bool(wanted), carrying.write_wanted(stage, wanted)
             parts += carrying.carried_parts(stage, self.store, last, wanted, settings.cq_file_size)
             order = dataclasses.replace(order, opened=carrying.opened_again(order, wanted))
@@ -202,7 +143,7 @@ class Increment:
             scan.engine.scan(LoadRows(plan, tasks, scan.task.keys, scan.task.units_per_file, where), tasks)
         anew = [plan for plan in plans if plan.number not in carried]
         written = writing.write_both(scan, settings, accepted, order, anew, queues=some)
-        for text in scan.engine.numbers(Carry(stage, self._folder, tuple(parts)), len(parts)) if parts else ():
+        for text in scan.engine.numbers(Carry(stage, self.before.folder, tuple(parts)), len(parts)) if parts else ():
             word = json.loads(text)
             self.kept += word["files"]
             if word["part"] not in index:
@@ -214,11 +155,11 @@ class Increment:
 
     def _carried_index(self, stage: Stage, plans: list[IndexFilePlan], prints: list[str]) -> dict[int, dict[str, Any]]:
         """The words of IndexFiles that stay, by number: as if they had been written into the staging area."""
-        if self.follows is None or "index" not in self.settings.only:
+        if self.before.follows is None or "index" not in self.settings.only:
             return {}
-        before = [word for _, _, word in self.follows.index]
-        whole = [not damaged for damaged in self._damaged(before)]
-        known = {found: word for found, _, word in compress(self.follows.index, whole)}
+        before = [word for _, _, word in self.before.follows.index]
+        whole = [not damaged for damaged in self.before.damaged(before)]
+        known = {found: word for found, _, word in compress(self.before.follows.index, whole)}
         return {
             # The same name as before: with the same files the manifest is the same.
             plan.number: known[found]
@@ -236,13 +177,13 @@ class Increment:
         """Leave in the store what this build is made of. Returns whether it is the one that stands in DIR already."""
         self._tell(summary, self.memory.known, self.kept, nothing_new=False)
         store, digest = self.store, file_digest(files.join(stage.tree, MANIFEST))
-        same = self.last is not None and digest == self.last.digest
+        same = self.before.last is not None and digest == self.before.last.digest
         paths = [entry for entry in own if entry["path"].startswith("index/")]
         names = [[found, entry["path"], word | entry] for found, entry, word in zip(
             written.fingerprints, paths, written.all.index, strict=True)] if paths else []  # fmt: skip
         build = LastBuild(
             digest=digest,
-            before="" if self.last is None else self.last.before if same else self.last.digest,
+            before="" if self.before.last is None else self.before.last.before if same else self.before.last.digest,
             fingerprint=self.fingerprint,
             settings=self.settings.for_manifest(),
             version=__version__,
@@ -261,9 +202,9 @@ class Increment:
         build.save(store)
         files.sync(store.root)
         self.built = build
-        whole = self.last is not None and not any(self._damaged(self.last.checkpoint))
+        whole = self.before.last is not None and not any(self.before.damaged(self.before.last.checkpoint))
         kept = self.kept == written.all.queue_files + len(written.all.index)
-        return same and whole and kept and not self._has_strangers(build)
+        return same and whole and kept and not self.before.has_strangers(build)
 
     def owe_rows(self) -> None:
         """The build that was saved is to be told in --tables: until it is, no later run finds nothing to do."""

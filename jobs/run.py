@@ -10,84 +10,28 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from jobs import decisions, drafting, manifest, notices, output, writing
+from jobs import decisions, drafting, manifest, notices, output, planning, writing
 from jobs.engine import Engine, SparkEngine
 from jobs.estimate import check_free, dry_run_lines
-from jobs.incremental import RANGE_BYTES, Increment
+from jobs.incremental import Increment
+from jobs.planning import make_checkpoint, range_size, scan_settings
 from jobs.progress import Probe, Reporter
 from jobs.scanning import Scan
 from jobs.segments import Commitlog, check_unchanged, list_segments
-from jobs.settings import CRC_MODES, BuildSettings
+from jobs.settings import BuildSettings
 from jobs.summary import Summary
 from jobs.tables_place import check_place
-from storage_format.checkpoint import Checkpoint
 from storage_format.consume_queue import UNIT_SIZE
-from storage_format.digest import CHUNK, new_digest
+from storage_format.digest import new_digest
 from storage_format.index_plan import IndexFilePlan, plan_index_files
-from storage_format.range_scan import ScanSettings
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
 from udfs import files
 from udfs.scan import ScanTask
 from udfs.stage import Stage
-from udfs.write_index import ends as ends_of
-from udfs.write_index import staged_items
 
 if TYPE_CHECKING:
     from jobs.tables_run import Recorder
-
-BUCKET_BYTES = 512 << 20
-"""Commitlog bytes whose units one bucket takes: bounds what a writing task holds at once."""
-
-
-def range_size(settings: BuildSettings, size: int, segment_bytes: int, cores: int) -> int:
-    """Few ranges a core, whole segments where there are many, on chunk boundaries; the same in every incremental run."""
-    if settings.incremental:
-        return settings.range_size or max(1, min(segment_bytes, RANGE_BYTES))
-    per_core = -(-size // (2 * cores))
-    wanted = min(max(segment_bytes, 1), -(-per_core // CHUNK) * CHUNK)
-    return max(1, min(wanted, settings.range_size or wanted))
-
-
-def scan_settings(settings: BuildSettings) -> ScanSettings:
-    return ScanSettings(
-        crc_mode=CRC_MODES[settings.crc],
-        broker_version=settings.broker_version,
-        lmq=settings.lmq,
-        delays=settings.delays,
-        include=settings.include_topics,
-        exclude=settings.exclude_topics,
-        until_time=settings.until_time,
-        want_units="consumequeue" in settings.only,
-        want_items="index" in settings.only or "checkpoint" in settings.only,
-        want_topics=settings.write_topics,
-        batch_topics=settings.batch_topics,
-        window=settings.window,
-        stop_at_damage=settings.on_damage == "stop",
-    )
-
-
-def make_checkpoint(
-    settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan]
-) -> Checkpoint:
-    """The checkpoint of what was built (``StoreCheckpoint``; FORMAT: which field says what)."""
-    dispatched = [s for s in accepted if s.records]
-    with_units = [s for s in accepted if s.unit_records]
-    confirm = dispatched[-1].last_dispatched if dispatched and settings.broker_version != "4.9" else 0
-    ends = []
-    for number, plan in enumerate(plans):
-        followed = number + 1 < len(plans)
-        if plan.stretches and (settings.checkpoint == "safe" or (plan.full and followed)):
-            ends.append(int(staged_items(ends_of(plan.stretches)[1])[0]["time"]))
-    if settings.checkpoint == "safe":
-        newest = dispatched[-1].last_time if dispatched else 0
-        return Checkpoint(newest, newest, max([0, *ends]), 0, confirm)
-    if log.segments and not dispatched and not settings.partial and settings.broker_version != "4.9":
-        # CommitLog.recoverNormally leaves what it started from: the end of the last segment.
-        confirm = log.segments[-1].segment_end
-    logics = with_units[-1].last_unit_time if with_units else 0
-    index = [end for end in ends if end > 0]
-    return Checkpoint(0, logics, index[-1] if index else 0, 0, confirm)
 
 
 class Build:
@@ -146,7 +90,7 @@ class Build:
     def _run(self, target: str, log: Commitlog) -> None:
         settings = self.settings
         with output.staging(target, settings.overwrite, not settings.keep_zeros) as stage:
-            if self.increment is None or self.increment.last is None:
+            if self.increment is None or self.increment.before.last is None:
                 check_free(settings, scan_settings(settings), log, stage)
             begin = time.monotonic()
             with self.engines() as engine:
@@ -189,7 +133,7 @@ class Build:
     def _make(self, engine: Engine, stage: Stage, log: Commitlog, target: str) -> None:
         """Build and publish."""
         settings = self.settings
-        keys = engine.buckets(-(-log.size // BUCKET_BYTES))
+        keys = engine.buckets(-(-log.size // planning.BUCKET_BYTES))
         units_per_file = settings.cq_file_size // UNIT_SIZE
         task = ScanTask(stage, "", 0, scan_settings(settings), units_per_file, keys, settings.write_topics)
         memory = self.increment.memory if self.increment else None
@@ -225,7 +169,7 @@ class Build:
         self._count(accepted, log)
         increment = self.increment
         plans = increment.plan_index(accepted) if increment else plan_index_files(accepted, settings.index_items)
-        if increment is None or increment.last is None:
+        if increment is None or increment.before.last is None:
             check_free(settings, scan_settings(settings), log, stage, accepted, plans, order.extra_units)
         with self.reporter.stage("write", "buckets and IndexFiles", *self._to_write(scan, plans)) as shown:
             if increment:

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from jobs import verify_index, verify_queues, verify_sizes
 from jobs.engine import Engine
+from jobs.planning import BUCKET_BYTES, range_size, scan_settings
 from jobs.progress import Reporter
-from jobs.run import BUCKET_BYTES, range_size, scan_settings
 from jobs.scanning import Scan
 from jobs.segments import Commitlog, check_unchanged
 from jobs.verify_build import of_build

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from jobs import run
+from jobs import planning
 from jobs.session import bucket_keys, plan_shuffle
 from tests.tools.local_engine import local_build
 from tests.tools.make_log import random_log
@@ -117,7 +117,7 @@ def main() -> int:
         local_build(folder / "store", folder / "out", SpoolEngine(folder), hash_slots=500, index_items=600)
         print("ready", flush=True)
         sys.stdin.readline()
-        run.BUCKET_BYTES = bucket_bytes
+        planning.BUCKET_BYTES = bucket_bytes
         print(local_build(store, out, SpoolEngine(folder), **settings).to_json())
     return 0
 

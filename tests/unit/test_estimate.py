@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.estimate import dry_run_lines, sample
-from jobs.run import scan_settings
+from jobs.planning import scan_settings
 from jobs.segments import list_segments
 from jobs.settings import BuildSettings
 from tests.tools.log_writer import LogWriter
