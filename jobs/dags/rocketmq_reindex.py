@@ -7,7 +7,7 @@ lies ("site": see SITE) and name stores, each of which becomes a DAG with a sche
     {"site": {"dist": "/opt/rocketmq-reindex", "connection": "spark_default"},
      "stores": {"orders": {"schedule": "@hourly", "store": "/data/orders", "out": "/data/built", "publish_to": "/data/orders"}}}
 
-One run at a time for each DAG, and so for each store; a second build into the same DIR is refused by the build itself.
+One run at a time for each DAG, and so for each store: no DAG writes where another one's "out" or "publish_to" is.
 """
 
 from __future__ import annotations
@@ -104,6 +104,21 @@ def publish_words(params: Params) -> list[str]:
     return ["fetch", params["out"], "--to", params["publish_to"], "--json"]
 
 
+def same_place(place: str) -> str:
+    """One name for a folder, however it is written."""
+    return place.partition("?")[0].rstrip("/") if "://" in place else os.path.normpath(place)
+
+
+def owners(stores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The store whose DAG alone writes a place: between its verify and its publish no other run may change what was built."""
+    found: dict[str, str] = {}
+    for name, store in stores.items():
+        for place in {same_place(store[key]) for key in ("out", "publish_to") if store.get(key)}:
+            if found.setdefault(place, name) != name:
+                raise ValueError(f"{name}: {place} is written by the DAG of {found[place]}: give each store folders of its own")
+    return found
+
+
 class RmqReindex(SparkSubmitOperator):
     """spark-submit of one command. Its exit status decides whether a retry makes sense."""
 
@@ -115,7 +130,12 @@ class RmqReindex(SparkSubmitOperator):
         self.delta = delta
 
     def execute(self, context: Any) -> None:
-        self.application_args = self.words(context["params"])
+        params = context["params"]
+        for place in (params["out"], params["publish_to"]):
+            dag = f"{ANY}_{OWNERS[same_place(place)]}" if place and same_place(place) in OWNERS else self.dag_id
+            if dag != self.dag_id:
+                raise AirflowFailException(f"{place}: is written by {dag}, one run at a time: trigger that one")
+        self.application_args = self.words(params)
         if "--tables" in self.application_args:
             # The same for each try of the task: what a try before recorded is replaced.
             run = re.sub(r"[^A-Za-z0-9_.:+@/=-]", "_", f"{self.dag_id}/{context['run_id']}")
@@ -179,6 +199,9 @@ def reindex_dag(name: str, site: Mapping[str, Any], schedule: str | None = None,
 _beside = Path(__file__).with_name("rocketmq_reindex.json")
 _given = json.loads(_beside.read_text(encoding="utf-8")) if _beside.exists() else {}
 _site = SITE | _given.get("site", {})
-reindex_dag("rocketmq_reindex", _site)
+ANY = "rocketmq_reindex"
+"""the DAG for any store that has none of its own"""
+OWNERS = owners(_given.get("stores", {}))
+reindex_dag(ANY, _site)
 for _name, _store in _given.get("stores", {}).items():
-    reindex_dag(f"rocketmq_reindex_{_name}", _site, **_store)
+    reindex_dag(f"{ANY}_{_name}", _site, **_store)

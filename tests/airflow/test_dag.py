@@ -145,7 +145,7 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
         "salvaged": {"conf": conf(store=damaged, out=tmp_path / "salvaged", publish_to="", on_damage="salvage")},
         "unquoted": {"conf": conf(build_options="--include-topic 'a")},
         "refused": {"conf": conf(store=damaged, out=tmp_path / "refused")},
-        "wrong": {"conf": conf(build_options="--no-such-option")},
+        "another's": {"conf": conf(out="/data//built/")},
         "absent": {"conf": conf(store=tmp_path / "nowhere", out=tmp_path / "absent")},
     }
     told = dict(zip(runs, migrated.ask("run", "rocketmq_reindex", json.dumps(list(runs.values()))), strict=True))
@@ -157,7 +157,7 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
         "salvaged": ["success", ["success", 1], ["success", 1], ["skipped", 1]],
         "unquoted": ["failed", ["failed", 1], never, never],
         "refused": ["failed", ["failed", 1], never, never],
-        "wrong": ["failed", ["failed", 1], never, never],
+        "another's": ["failed", ["failed", 1], never, never],
         "absent": ["failed", ["failed", 2], never, never],
     }
     assert_is_rebuilt(out, store)
@@ -166,4 +166,5 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
     assert "built, but damaged parts of the log are missing" in log
     assert "the build differs from its log (exit 4)" in log
     assert "refused: damage, or queues out of order (exit 5)" in log
+    assert "is written by rocketmq_reindex_orders, one run at a time: trigger that one" in log
     assert_is_rebuilt(to, store)
