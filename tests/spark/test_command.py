@@ -82,10 +82,14 @@ def test_a_build_and_a_second_one_to_the_same_folder(golden_store: Stores, tmp_p
     with guarded(store.path, out):
         first = start(store.path, "--out", out, *broker_words(store), "--json", "--master", "local[2]")
         wait_for(place, ".out.rmq-reindex-*/plans")
-        status, summary, _ = run(store.path, "--out", out, *broker_words(store))
+        # It would be done before the second is up.
+        first.send_signal(signal.SIGSTOP)
+        try:
+            status, summary, _ = run(store.path, "--out", out, *broker_words(store))
+        finally:
+            first.send_signal(signal.SIGCONT)
         assert (status, summary["records"]) == (1, 0)
         assert summary["error"] == f"{out}: another build is writing there: wait for it to end"
-        assert first.poll() is None, "the first build ended too soon to be disturbed"
         status, summary, lines = finished(first)
     assert (status, summary["damage"], summary["decisions"], summary["warnings"]) == (0, [], [], [])
     assert (summary["records"], summary["bytes"]) == (1885, 2 << 20)

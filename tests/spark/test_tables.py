@@ -257,6 +257,7 @@ def test_a_table_that_fails_after_publishing(
     assert versions(place) == at
 
 
+@pytest.mark.slow
 def test_rows_that_were_deleted_can_be_written_again(
     recorded: tuple[Build, Path, Path], golden_store: Stores, delta: SparkSession, tmp_path: Path
 ) -> None:  # fmt: skip
@@ -366,6 +367,7 @@ def test_refused_and_salvaged(
     assert tuple(only(told)) == (len(salvaged.damage), sum(d["length"] for d in salvaged.damage))
 
 
+@pytest.mark.slow
 def test_optimize_and_vacuum(recorded: tuple[Build, Path, Path], delta: SparkSession) -> None:
     """As the README advises, and nothing that was read before is lost."""
     _, _, place = recorded
@@ -404,6 +406,7 @@ def test_what_is_refused_at_the_start(golden_store: Stores, delta: SparkSession,
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_runs_at_the_same_time(delta: SparkSession, recorded: tuple[Build, Path, Path], tmp_path: Path) -> None:
     """Writers of one table wait for each other, and each row is there once."""
     _, _, place = recorded

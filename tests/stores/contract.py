@@ -102,7 +102,7 @@ class FilesContract:
             thread.start()
         for thread in threads:
             thread.join()
-        assert errors == []
+        assert not errors, errors
         assert [files.read_bytes(files.join(place, f"{k}")) for k in range(5)] == [b"%d\n" % k for k in range(5)]
 
     def test_ranges(self, place: str, aside: str, seed: int) -> None:

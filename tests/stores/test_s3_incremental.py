@@ -126,7 +126,8 @@ def test_a_killed_run_is_gone_on_with(world: BucketWorld, warm: Children, monkey
     newest = last_build.load(store_of_scans, world.pointers()[-1].digest)
     assert newest
     needed = last_build.needed(store_of_scans, newest, [pointer.digest for pointer in world.pointers()])
-    assert set(last_build.names(store_of_scans)) == needed
+    # Without Spark no rows are owed.
+    assert set(last_build.names(store_of_scans)) == {name for name in needed if not name.endswith(".owed")}
 
 
 class Stopping(LocalEngine):

@@ -38,6 +38,7 @@ def test_a_session_of_our_own_has_all_of_them_and_contradicts_none() -> None:
         assert {name: own[name] for name in given} == given
         added = set(own) - set(given)
         assert added <= {
+            "spark.driver.extraClassPath",
             "spark.driver.extraJavaOptions",
             "spark.python.daemon.module",
             "spark.driver.bindAddress",

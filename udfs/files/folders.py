@@ -13,6 +13,7 @@ from udfs.files.entries import ABSENT, FOLDER, look
 from udfs.files.systems import System, no_rename, resolve
 
 _REMOVE_ATTEMPTS: Final = 3
+_REPLACE_ATTEMPTS: Final = 9
 
 
 def make_folder(path: str, below: str = "") -> None:
@@ -69,17 +70,30 @@ def rename(source: str, target: str) -> None:
 
 def replace(system: System, source: str, target: str) -> None:
     """Rename a file of ``system``. HDFS renames onto no other file, and by its web interface says nothing then."""
-    try:
-        system.fs.move(source, target)
-        if system.flat or system.fs.get_file_info(source).type.name == "NotFound":
+    for attempt in range(_REPLACE_ATTEMPTS):
+        refused: OSError | None = None
+        try:
+            system.fs.move(source, target)
+            if system.flat:
+                return
+        except OSError as error:
+            refused = error
+        if _is_absent(system, source):
+            if refused is None or not _is_absent(system, target):
+                return  # renamed, even where the answer was lost
+            raise refused
+        if not _is_absent(system, target):
+            # Two attempts of a task write the same bytes: whichever comes last may take the place, whoever removes the other.
+            with contextlib.suppress(OSError):
+                system.fs.delete_file(target)
+        elif refused is not None and attempt:
+            _copy(system, source, target, refused)
             return
-    except OSError as error:
-        if system.fs.get_file_info(target).type.name == "NotFound":
-            _copy(system, source, target, error)
-            return
-    # Two attempts of a task write the same bytes: whichever comes last may take the place.
-    system.fs.delete_file(target)
-    system.fs.move(source, target)
+    raise refused or OSError(errno.EEXIST, "others write there again and again", target)
+
+
+def _is_absent(system: System, inner: str) -> bool:
+    return bool(system.fs.get_file_info(inner).type.name == "NotFound")
 
 
 def _copy(system: System, source: str, target: str, error: OSError) -> None:
