@@ -22,8 +22,8 @@ def query(arguments: Sequence[str]) -> int:
     any_text()
     try:
         asked = parse_query(arguments)
-        search = Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan)
-        found = show(_answer(asked, search), search.log, asked, notes)
+        with Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan) as search:
+            found = show(_answer(asked, search), search.log, asked, notes)
         notes.close()
         return 1 if notes.lost and not found else 0
     except ReindexError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from jobs.notes import Notes
@@ -32,6 +33,15 @@ class Search:
             raise InputError(f"{escape(store)}: is no folder: STORE is the folder around commitlog/ and index/")
         check_laid_out(store)
         self.log = StoreLog(roots, notes)
+        self._opened = contextlib.ExitStack()
+        self._opened.callback(self.log.close)
+
+    def __enter__(self) -> Search:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close all files of the store."""
+        self._opened.close()
 
     # -- one place ----------------------------------------------------------------------------------------------------
 
@@ -110,6 +120,7 @@ class Search:
         if self._index is None:
             folder = files.join(self._store, "index")
             self._index = IndexFiles(folder, self._sizes, self._notes)
+            self._opened.callback(self._index.close)
             if not self._index.present:
                 size = sum(segment.size for segment in self.log.segments)
                 raise InputError(
@@ -124,7 +135,9 @@ class Search:
         """A queue of the store; None where it has none. Raises InputError where it has no queues at all."""
         where = queue_folder(self._store, topic, number)
         if where is not None:
-            return StoreQueue(*where, self.log, self._notes)
+            queue = StoreQueue(*where, self.log, self._notes)
+            self._opened.callback(queue.close)
+            return queue
         folder = files.join(self._store, PLAIN)
         if files.look(folder).kind != files.FOLDER:
             raise InputError(f"{escape(folder)}: is not there: `rmq-reindex build --only consumequeue,checkpoint` makes it")
