@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jobs import pointers
-from jobs.layout import MANIFEST, TOPICS
+from jobs.layout import MANIFEST, SIZES, TOPICS
 from storage_format.digest import new_digest
 from storage_format.errors import InputError
 from storage_format.index_header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
@@ -20,7 +20,6 @@ _INT32_MAX: Final = 2**31 - 1
 _QUEUE_FILE: Final = re.compile(r"(?:batch)?consumequeue/([^/]+)/([0-9]{1,10})/[0-9]{20}")
 _INDEX_FILE: Final = re.compile(r"index/[0-9]{17,19}")
 _AT: Final = re.compile(r"index/[0-9]{1,10}-[0-9a-f]{32}")
-_SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items")
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def _read(folder: str, digest: str) -> FoundBuild:
         manifest = json.loads(data)
         if manifest["format"] != 1:
             raise InputError(f"{escape(path)}: is of format {escape(str(manifest['format']))}: take a newer rmq-reindex")
-        sizes = {name: _number(manifest["settings"][name], _INT32_MAX) for name in _SIZES}
+        sizes = {name: _number(manifest["settings"][name], _INT32_MAX) for name in SIZES}
         wanted = tuple(_wanted(entry, sizes["hash_slots"]) for entry in manifest["files"])
         parts = [part for part in manifest["settings"]["only"] if part in ("consumequeue", "index", "checkpoint")]
         segments = tuple(str(entry["segment"]) for entry in manifest["inputs"])

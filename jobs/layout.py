@@ -1,9 +1,11 @@
-"""What a build leaves in DIR, by name."""
+"""What a build leaves in DIR, by name, and the settings that its files' sizes come from."""
 
 from typing import Final
 
 MANIFEST: Final = "reindex.json"
 CONFIG: Final = "config"
 TOPICS: Final = f"{CONFIG}/topics.json"
+SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items")
+"""The settings, as the manifest has them, that decide how large files are."""
 PUBLISHED: Final = ("consumequeue", "batchconsumequeue", "index", "checkpoint", CONFIG, MANIFEST)
 """Names a build writes in DIR; ``--overwrite`` replaces a folder that holds nothing else, and the manifest."""

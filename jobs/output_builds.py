@@ -21,15 +21,14 @@ from jobs.layout import MANIFEST
 from jobs.output_alive import Alive, last_beat
 from jobs.pointers import BUILD, BUILDS, POINTERS, Pointer, build_folder, pointers
 from jobs.standing import Standing
-from storage_format.digest import new_digest
 from storage_format.errors import InputError
 from storage_format.names import escape
 from udfs import files
+from udfs.scan_store import file_digest
 from udfs.stage import Stage
 
 WORK: Final = "work"
 _SWEEPING: Final = "sweeping"
-_PIECE: Final = 4 << 20
 _NAMES: Final = frozenset({BUILDS, POINTERS, WORK})
 KEPT: Final = 2
 """builds: the one that counts, and the one before, which somebody may still be fetching"""
@@ -45,7 +44,7 @@ def standing(out: str) -> Standing | None:
         folder, pointer = build_folder(out, newest.build), files.join(out, POINTERS, newest.name)
         # Builds that were published since may have removed it.
         with contextlib.suppress(FileNotFoundError):
-            if digest_of(files.join(folder, MANIFEST)) == newest.digest:
+            if file_digest(files.join(folder, MANIFEST)) == newest.digest:
                 return Standing(folder, newest.digest, files.modified(pointer))
     return None
 
@@ -157,20 +156,10 @@ def publish(stage: Stage, target: str, overwrite: bool) -> None:
     check_place(target, overwrite)
     if not last_beat(stage.root):
         raise InputError(f"{escape(target)}: another run took this one for dead and removed its files: run it again")
-    digest = digest_of(files.join(stage.build, MANIFEST))
+    digest = file_digest(files.join(stage.build, MANIFEST))
     before = pointers(target)
     pointer = Pointer(before[-1].number + 1 if before else 1, files.base(stage.build), digest)
     text = json.dumps({"build": pointer.build, "manifest": digest}).encode()
     files.write_bytes(stage.temporary, files.join(target, POINTERS, pointer.name), [text, b"\n"])
     with contextlib.suppress(OSError):
         _forget(target, [*before, pointer])
-
-
-def digest_of(path: str) -> str:
-    """The digest of a whole file, of which little is held."""
-    hasher = new_digest()
-    with files.Reader(path) as reader:
-        size = reader.size()
-        for at in range(0, size, _PIECE):
-            hasher.update(reader.read(at, min(_PIECE, size - at)))
-    return hasher.digest().hex()

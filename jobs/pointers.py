@@ -34,11 +34,6 @@ class Pointer:
         return f"{self.number:010d}-{self.build}.json"
 
 
-def is_output(folder: str) -> bool:
-    """Whether builds were published there."""
-    return files.look(files.join(folder, POINTERS)).kind == files.FOLDER
-
-
 def pointers(out: str) -> list[Pointer]:
     """What was published, the one that counts last. One that is being written does not count yet."""
     folder = files.join(out, POINTERS)

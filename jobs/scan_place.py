@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from urllib.parse import parse_qs
 
 from jobs.settings import BuildSettings
 from storage_format.digest import new_digest
@@ -20,8 +19,7 @@ def store_of(settings: BuildSettings, target: str) -> ScanStore:
     if not files.is_remote(scans):
         scans = os.path.realpath(scans)
     for place in (*settings.inputs, target):
-        outer = files.canonical(place)
-        if files.canonical(scans)[: len(outer)] == outer:
+        if files.within(scans, place):
             raise InputError(f"--tables {escape(settings.tables)}: lies inside {escape(place)}: name a folder apart from it")
     name = re.sub(r"[^A-Za-z0-9_-]", "_", files.base(target))[:40]
     return ScanStore(files.join(scans, f"{name}-{new_digest([_known_as(target).encode()]).digest().hex()[:16]}"))
@@ -31,5 +29,4 @@ def _known_as(target: str) -> str:
     """The same for each way to write a URI down: a token may be another every hour. Another endpoint is another place."""
     if not files.is_remote(target):
         return target
-    endpoint = parse_qs(target.partition("?")[2]).get("endpoint_override", [""])
-    return "\n".join([*files.canonical(target), *endpoint])
+    return "\n".join([*files.canonical(target), files.option(files.split(target), "endpoint_override")])

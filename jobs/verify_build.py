@@ -6,7 +6,8 @@ import dataclasses
 
 from jobs import pointers
 from jobs.fetch_build import find_build
-from jobs.verify_settings import SIZES, VerifySettings
+from jobs.layout import SIZES
+from jobs.verify_settings import VerifySettings
 from udfs import files
 
 

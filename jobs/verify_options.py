@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from jobs.build_options import build_parser, merged
+from jobs.layout import SIZES
 from jobs.options import Parser, wide_help
 from jobs.settings import BuildSettings
-from jobs.verify_settings import SIZES, VerifySettings, parse_only
+from jobs.verify_settings import VerifySettings, parse_only
 from jobs.watch_options import add_watch_options
 from storage_format.errors import UsageError
 

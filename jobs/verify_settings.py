@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from jobs.segments import Commitlog, list_segments
 from jobs.settings import BuildSettings
@@ -13,8 +12,6 @@ from storage_format.differences import PARTS
 from storage_format.errors import InputError, UsageError
 from storage_format.names import escape
 from udfs import files
-
-SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items")
 
 
 @dataclass(frozen=True)
@@ -66,10 +63,8 @@ class VerifySettings:
 
 def check_apart(option: str, place: str, stores: Iterable[str]) -> None:
     """Raises InputError for a place inside of a store."""
-    real = files.canonical(place)
     for store in stores:
-        root = files.canonical(store)
-        if real[: len(root)] == root:
+        if files.within(place, store):
             raise InputError(f"{option} {escape(place)}: lies inside {escape(store)}, where nothing is written")
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from jobs import __version__
+from jobs.layout import SIZES
 from jobs.settings import BuildSettings
-from jobs.verify_settings import SIZES
 from storage_format.differences import KINDS, Example, Tally
 
 QUEUES_TOLD: Final = 1000

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from jobs.engine import Engine
+from jobs.layout import SIZES
 from jobs.settings import BuildSettings
 from jobs.verify_run import Verify
-from jobs.verify_settings import SIZES, VerifySettings
+from jobs.verify_settings import VerifySettings
 from jobs.verify_summary import VerifySummary
 from storage_format.errors import ReindexError
 from tests.tools.local_engine import LocalEngine, QuietReporter, single
