@@ -10,6 +10,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.BooleanSupplier;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageDecoder;
@@ -24,6 +25,8 @@ final class Crash {
     private static final int PHYSICAL_OFFSET = 28;
 
     private final Map<String, OracleStore> stores = new HashMap<>();
+    /** Store time of the record that was put last, by name of the store. */
+    private final Map<String, Long> newest = new HashMap<>();
 
     private Crash() {
     }
@@ -78,16 +81,23 @@ final class Crash {
             if (!result.isOk()) {
                 throw new Main.Failure("record " + i + " was refused: " + result.getPutMessageStatus());
             }
+            newest.put(name, result.getAppendMessageResult().getStoreTimestamp());
             offsets.append(i == 0 ? "" : ",").append(result.getAppendMessageResult().getWroteOffset());
         }
         dispatched(store);
         return offsets.toString();
     }
 
-    /** Puts the commitlog on the disk; ConsumeQueue and checkpoint follow by the store's own threads (each second). */
+    /**
+     * Puts the commitlog on the disk, and the checkpoint that tells of it: the store's own FlushConsumeQueueService does that
+     * a second after the start, too early to know of what was put then, and each minute.
+     */
     private String flush(String name) throws Exception {
-        long end = stores.get(name).flush();
-        Thread.sleep(1500);
+        OracleStore store = stores.get(name);
+        long end = store.flush();
+        // CommitLog.FlushRealTimeService, each half second.
+        await("told the checkpoint", () -> store.getStoreCheckpoint().getPhysicMsgTimestamp() >= newest.getOrDefault(name, 0L));
+        store.getStoreCheckpoint().flush();
         return String.valueOf(end);
     }
 
@@ -129,10 +139,14 @@ final class Crash {
     }
 
     private static void dispatched(OracleStore store) throws InterruptedException, Main.Failure {
+        await("dispatched", () -> store.dispatchBehindBytes() <= 0);
+    }
+
+    private static void await(String what, BooleanSupplier done) throws InterruptedException, Main.Failure {
         long end = System.nanoTime() + 60_000_000_000L;
-        while (store.dispatchBehindBytes() > 0) {
+        while (!done.getAsBoolean()) {
             if (System.nanoTime() > end) {
-                throw new Main.Failure("not dispatched after 60 s");
+                throw new Main.Failure("not " + what + " after 60 s");
             }
             Thread.sleep(2);
         }
