@@ -53,6 +53,7 @@ final class Crash {
             Set.of("segment-size", "cq-file-size", "hash-slots", "index-items"), Set.of("enable-lmq"));
         MessageStoreConfig config = Settings.of(root, args, Settings.SEGMENT_SIZE);
         OracleStore store = new OracleStore(config, null);
+        IndexPatience.of(store, root);
         if (!store.load()) {
             throw new Main.Failure("the store in " + root + " does not load");
         }

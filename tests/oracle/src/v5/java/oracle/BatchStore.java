@@ -45,6 +45,7 @@ final class BatchStore {
         config.setFlushIntervalConsumeQueue(Integer.MAX_VALUE);
         DefaultMessageStore store = new DefaultMessageStore(config, new BrokerStatsManager("oracle", false),
             (topic, queue, offset, tags, time, bits, properties) -> { }, new BrokerConfig(), topics);
+        IndexPatience.of(store, root);
         if (!store.load()) {
             throw new Main.Failure("the store in " + root + " does not load");
         }
