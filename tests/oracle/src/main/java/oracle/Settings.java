@@ -1,6 +1,8 @@
 package oracle;
 
+import java.lang.reflect.Field;
 import java.nio.file.Path;
+import org.apache.rocketmq.store.AllocateMappedFileService;
 import org.apache.rocketmq.store.config.FlushDiskType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
@@ -8,6 +10,19 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 final class Settings {
     /** A broker's default. */
     static final long SEGMENT_SIZE = 1L << 30;
+    /** Milliseconds. */
+    private static final int SEGMENT_PATIENCE = 120_000;
+
+    static {
+        // A put is refused when the next segment is not made within 5 s, which a disk that others are filling may take.
+        try {
+            Field wait = AllocateMappedFileService.class.getDeclaredField("waitTimeOut");
+            wait.setAccessible(true);
+            wait.setInt(null, SEGMENT_PATIENCE);
+        } catch (ReflectiveOperationException e) {
+            throw new ExceptionInInitializerError(e);
+        }
+    }
 
     private Settings() {
     }
