@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.engine import SparkEngines
+from jobs.progress import Reporter, Shown, Stage
 from jobs.run import Build
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
@@ -223,12 +224,9 @@ def test_a_table_that_fails_after_publishing(
     """A warning, and no change of the status; the retry completes the tables, and nothing is there twice."""
     _, _, place = recorded
     store, out, at = golden_store("trimmed-head"), tmp_path / "out", versions(place)
-    job = Build(words(store, out, place, build_id="b1"), QuietReporter(), SparkEngines(""))
     broken = _commit(place, FILES, at["files"] + 1)
-    spoiler = threading.Thread(target=_make_folder, args=(broken, _commit(place, BUILDS, at["builds"] + 1)))
-    spoiler.start()
+    job = Build(words(store, out, place, build_id="b1"), Reporter([Spoiler(broken)]), SparkEngines(""))
     job.run()
-    spoiler.join()
     assert (job.summary.exit, len(job.summary.warnings)) == (0, 1)
     assert "the build is published, not all of its rows are in the tables" in job.summary.warnings[0]
     assert "\n" not in job.summary.warnings[0]
@@ -282,10 +280,7 @@ def test_an_incremental_run_writes_rows_that_are_owed(
     store, out, at = golden_store("trimmed-head"), tmp_path / "out", versions(place)
     settings = words(store, out, place, build_id="owed", incremental=True)
     broken = _commit(place, FILES, at["files"] + 1)
-    spoiler = threading.Thread(target=_make_folder, args=(broken, _commit(place, BUILDS, at["builds"] + 1)))
-    spoiler.start()
-    first = run_build(settings, SparkEngines(""))
-    spoiler.join()
+    first = run_build(settings, SparkEngines(""), Reporter([Spoiler(broken)]))
     shutil.rmtree(broken)
     assert (first.exit, len(first.warnings), outcome(delta, place, "owed")) == (0, 1, (1, "started"))
     before = (out / "reindex.json").stat()
@@ -309,12 +304,15 @@ def _commit(place: Path, table: Table, version: int) -> Path:
     return place / table.name / "_delta_log" / f"{version:020d}.json"
 
 
-def _make_folder(path: Path, when: Path) -> None:
-    """Something that no commit can take the place of, once ``when`` is there."""
-    deadline = time.monotonic() + 120
-    while not when.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    path.mkdir(parents=True)
+class Spoiler(Shown):
+    """When a build is published makes something that no commit can take the place of: its first row is there by then."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def begun(self, stage: Stage) -> None:
+        if stage.name == "publish":
+            self._path.mkdir(parents=True)
 
 
 @pytest.mark.slow
