@@ -20,7 +20,7 @@ def real(store: Path, topics: Path, *words: str) -> list[str]:
     """Run BatchStore on a folder; the lines it prints."""
     sizes = [word for name, size in SIZES.items() for word in (f"--{name.replace('_', '-')}", str(size))]
     command = [str(FOLDER / "run"), "5.3.3", "BatchStore", str(store), "--topics", str(topics), *sizes, *words]
-    ran = subprocess.run(command, env=java_home(), capture_output=True, text=True, timeout=300, check=False)
+    ran = subprocess.run(command, env=java_home(), capture_output=True, text=True, timeout=900, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.splitlines()
 

@@ -11,7 +11,7 @@ from types import TracebackType
 
 ROOT = Path(__file__).resolve().parents[2]
 ORACLE = ROOT / "tests/oracle"
-PATIENCE = 240.0
+PATIENCE = 500.0
 
 
 class StepFailed(Exception):

@@ -54,9 +54,9 @@ final class ServAdmin {
 
     private List<MessageExt> find(String topic, String key, boolean unique) throws Exception {
         try {
-            QueryResult result = unique
+            QueryResult result = ServConsumers.patiently(() -> unique
                 ? admin.queryMessageByUniqKey(null, topic, key, MOST_FOUND, 0, Long.MAX_VALUE)
-                : admin.queryMessage(topic, key, MOST_FOUND, 0, Long.MAX_VALUE);
+                : admin.queryMessage(topic, key, MOST_FOUND, 0, Long.MAX_VALUE));
             return result.getMessageList();
         } catch (MQClientException e) {
             if (e.getResponseCode() == ResponseCode.NO_MESSAGE) {

@@ -27,8 +27,9 @@ final class ServConsumers {
         Comparator.comparing(MessageQueue::getTopic).thenComparing(MessageQueue::getQueueId);
 
     /** Milliseconds; a new group waits for its first assignment, one that pops up to 20 s. */
-    private static final int LONG = 60_000;
+    private static final int LONG = 120_000;
     private static final int STEP = 100;
+    private static final int TRIES = 10;
 
     private ServConsumers() {
     }
@@ -46,7 +47,7 @@ final class ServConsumers {
         try {
             List<String> lines = new ArrayList<>();
             for (String topic : topics) {
-                for (MessageQueue queue : sorted(consumer.fetchSubscribeMessageQueues(topic))) {
+                for (MessageQueue queue : sorted(patiently(() -> consumer.fetchSubscribeMessageQueues(topic)))) {
                     long offset = patiently(() -> consumer.minOffset(queue));
                     for (boolean more = true; more; ) {
                         long from = offset;
@@ -83,7 +84,7 @@ final class ServConsumers {
         try {
             List<MessageQueue> queues = new ArrayList<>();
             for (String topic : topics) {
-                queues.addAll(consumer.fetchMessageQueues(topic));
+                queues.addAll(patiently(() -> consumer.fetchMessageQueues(topic)));
             }
             consumer.assign(queues);
             List<String> lines = new ArrayList<>();
@@ -131,14 +132,17 @@ final class ServConsumers {
         return new ArrayList<>(lines);
     }
 
-    /** The answer to a question, which is asked again where the network or the broker is busy: connections are closed then. */
+    /**
+     * The answer to a question. It is asked again where the network, the name server or the broker did not answer in time, or
+     * was busy and closed the connection: of most of these clients say only that there is no such queue or broker.
+     */
     static <T> T patiently(Callable<T> question) throws Exception {
         for (int tries = 1; ; tries++) {
             try {
                 return question.call();
             } catch (MQBrokerException | MQClientException | RemotingException e) {
-                boolean busy = e instanceof MQBrokerException refused && refused.getResponseCode() == ResponseCode.SYSTEM_BUSY;
-                if (tries == 5 || !(busy || e instanceof RemotingException || e.getCause() instanceof RemotingException)) {
+                boolean answered = e instanceof MQClientException none && none.getResponseCode() == ResponseCode.NO_MESSAGE;
+                if (answered || tries == TRIES) {
                     throw e;
                 }
                 Thread.sleep(200);
