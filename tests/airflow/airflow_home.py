@@ -15,7 +15,7 @@ from tests.tools.faulty_processes import ROOT, java
 PYTHON = ROOT / ".venv-airflow" / "bin" / "python"
 DAGS = ROOT / "jobs" / "dags"
 SCRIPT = Path(__file__).with_name("in_airflow.py")
-PATIENCE = 500
+PATIENCE = 1500
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def test_spark_takes_them(tmp_path: Path) -> None:
     submit = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]"]
     submit += ["--properties-file", str(ROOT / "conf" / "spark-defaults.conf"), str(script)]
     environment = os.environ | java() | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(submit, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(submit, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     given = settings()

@@ -24,7 +24,7 @@ KEYS: dict[str, Any] = {
     "version": str, "exit": int, "seconds": dict, "bytes": int, "records": int, "units": int, "items": int, "files": dict,
     "damage": list, "decisions": list, "warnings": list, "error": (str, type(None)),
 }  # fmt: skip
-PATIENCE = 120
+PATIENCE = 900
 
 
 def command(*words: str | Path) -> list[str]:

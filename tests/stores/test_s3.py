@@ -140,7 +140,7 @@ from udfs import files
 with output.staging(sys.argv[1], True, True) as stage:
     files.write_bytes(stage.temporary, files.join(stage.tree, "consumequeue", "T", "0", "0" * 20), [b"half"])
     print(files.base(stage.tree), flush=True)
-    time.sleep(60)
+    time.sleep(900)
 """
 
 

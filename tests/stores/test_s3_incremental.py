@@ -30,7 +30,7 @@ from udfs.worker import Batches
 
 SIZES: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 SEGMENT = 1 << 14
-PATIENCE = 60
+PATIENCE = 900
 
 
 @pytest.fixture

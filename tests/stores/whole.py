@@ -37,7 +37,7 @@ def build_through_spark(golden: GoldenStore, place: str, tmp_path: Path, *words:
     sizes = [word for name, size in golden.sizes().items() for word in (f"--{name.replace('_', '-')}", str(size))]
     run = subprocess.run(
         [sys.executable, "-m", "jobs.cli", "build", store, "--out", out, *sizes, "--master", "local[2]", "--json", *words],
-        capture_output=True, text=True, timeout=180, check=False, cwd=Path(__file__).parents[2],
+        capture_output=True, text=True, timeout=900, check=False, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-2000:]
     local, more = tmp_path / "local", dict[str, Any](golden.sizes())

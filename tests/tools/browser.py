@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 120
+PATIENCE = 900
 _PROBE = """
 <script>
 addEventListener("load", () => {

@@ -15,7 +15,7 @@ from tests.tools.faulty_cluster import spark_home
 from tests.tools.faulty_processes import ROOT, java
 
 DIST = ROOT / "dist"
-PATIENCE = 400
+PATIENCE = 900
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 SITE = Path(__file__).parent / "faulty_site"
 ROOT = Path(__file__).parents[2]
-PATIENCE = 300.0
+PATIENCE = 900.0
 
 
 @dataclass(frozen=True)

@@ -14,5 +14,5 @@ def end_jvm() -> None:
     gateway.shutdown()
     # It ends with its standard input.
     gateway.proc.stdin.close()
-    gateway.proc.wait(timeout=60)
+    gateway.proc.wait(timeout=900)
     SparkContext._gateway = SparkContext._jvm = None

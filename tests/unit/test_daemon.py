@@ -41,7 +41,7 @@ def _as_spark_starts_it() -> Iterator[subprocess.Popen[bytes]]:
 def _worker(daemon: subprocess.Popen[bytes]) -> tuple[socket.socket, int]:
     assert daemon.stdout is not None
     port = _INT.unpack(daemon.stdout.read(_INT.size))[0]
-    link = socket.create_connection(("127.0.0.1", port), timeout=60)
+    link = socket.create_connection(("127.0.0.1", port), timeout=900)
     return link, _INT.unpack(link.recv(_INT.size, socket.MSG_WAITALL))[0]
 
 
@@ -92,5 +92,5 @@ def test_it_ends_with_the_process_that_started_it() -> None:
     with name_daemon():
         words = [sys.executable, "-m", "udfs.daemon", "ahead"]
         daemon = subprocess.Popen(words, stdin=subprocess.PIPE)
-        daemon.communicate(timeout=60)
+        daemon.communicate(timeout=900)
         assert daemon.returncode == 0

@@ -56,7 +56,6 @@ def places(rng: random.Random, log: MemoryLog) -> list[int]:
 
 
 @pytest.mark.parametrize("part", range(4))
-@pytest.mark.timeout(120)
 def test_salvage(tmp_path: Path, seed: int, part: int) -> None:
     rng = random.Random(seed + part)
     for n in range(12):
@@ -82,7 +81,6 @@ def test_salvage(tmp_path: Path, seed: int, part: int) -> None:
             assert (scan.chain.holes, scan.chain.torn) == (whole.chain.holes, torn), f"cut at {sorted(cuts)}"
 
 
-@pytest.mark.timeout(120)
 def test_stop(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     for n in range(12):

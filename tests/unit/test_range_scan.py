@@ -17,7 +17,6 @@ from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, Message, random_log
 from tests.unit.scans import LogScan, MemoryLog, expected_items, expected_units, reference_walk, scan_log, scan_range
 
-pytestmark = pytest.mark.timeout(120)
 SEGMENT = 1 << 15
 DELAYS = parse_delay_levels(DELAY_LEVELS)
 CRC = {"none": CRC_NONE, "body": CRC_BODY, "all": CRC_ALL}

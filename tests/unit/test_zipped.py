@@ -36,7 +36,7 @@ def zipped(tmp_path: Path) -> Path:
 def hashed(zipped: Path, **environment: str) -> tuple[list[int], bool]:
     """The hash by code in the zip, and whether it was compiled before."""
     words = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(zipped)!r})\n{CALL}"]
-    done = subprocess.run(words, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(words, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr
     first, second, hits = map(int, done.stdout.split())
     return [first, second], hits > 0
