@@ -1,4 +1,4 @@
-"""What all tests share: golden stores unpacked once, and seeds that are printed."""
+"""What all tests share: golden stores unpacked once, seeds that are printed, and how hypothesis runs."""
 
 import os
 import random
@@ -6,8 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.golden.stores import GoldenStore, unpack
+
+# No deadline and no check of speed: the first call of a kernel compiles it, and others may have the machine. With a seed
+# given, as in CI, hypothesis draws the same examples each time, too; else a failure tells how to repeat it.
+settings.register_profile(
+    "project",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="REINDEX_SEED" in os.environ,
+    print_blob=True,
+)
+settings.load_profile("project")
 
 
 @pytest.fixture(scope="session")

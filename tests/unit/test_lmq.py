@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage_format.lmq import is_blank
@@ -68,7 +68,7 @@ def is_decided(pair: tuple[str, str]) -> bool:
 @example((",", ","), "TopicA", 0, "5.3")
 @example(("%LMQ%a,..", "0"), "TopicA", 0, "5.3")
 @example(("\u3000", "0"), "TopicA", 0, "5.3")
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 def test_units_of_a_record(pair: tuple[str, str], topic: str, sysflag: int, version: str) -> None:
     properties = f"INNER_MULTI_DISPATCH\x01{pair[0]}\x02INNER_MULTI_QUEUE_OFFSET\x01{pair[1]}\x02".encode()
     raw = encode(Message(topic=topic, queue_id=5, queue_offset=9, sysflag=sysflag, properties=properties), 0)
