@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
+from tests.tools.faulty_processes import SITE, wait_until
 
 Stores = Callable[[str], GoldenStore]
 KEYS: dict[str, Any] = {
@@ -38,8 +38,10 @@ def broker_words(store: GoldenStore) -> list[str]:
     return words
 
 
-def start(*words: str | Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(*words: str | Path, fault: dict[str, Any] | None = None) -> subprocess.Popen[str]:
+    """``fault`` as in faulty_site: what a test waits for must not be over before the test has seen it."""
+    more = {"REINDEX_FAULTS": json.dumps([fault]), "PYTHONPATH": str(SITE)} if fault else {}
+    return subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | more)
 
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any], list[str]]:
@@ -66,12 +68,8 @@ def run(*words: str | Path) -> tuple[int, dict[str, Any], list[str]]:
     return finished(start(*words, "--json", "--master", "local[2]"))
 
 
-def wait_for(folder: Path, pattern: str) -> None:
-    """Until a path below ``folder`` matches."""
-    end = time.monotonic() + PATIENCE
-    while not any(folder.glob(pattern)):
-        assert time.monotonic() < end, f"{pattern} never came"
-        time.sleep(0.01)
+def is_stopped(process: subprocess.Popen[str]) -> bool:
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def test_a_build_and_a_second_one_to_the_same_folder(golden_store: Stores, tmp_path: Path) -> None:
@@ -80,11 +78,12 @@ def test_a_build_and_a_second_one_to_the_same_folder(golden_store: Stores, tmp_p
     place.mkdir()
     out = place / "out"
     with guarded(store.path, out):
-        first = start(store.path, "--out", out, *broker_words(store), "--json", "--master", "local[2]")
-        wait_for(place, ".out.rmq-reindex-*/plans")
         # It would be done before the second is up.
-        first.send_signal(signal.SIGSTOP)
+        fault = {"process": "driver", "event": "os.rename", "path": "/plans/ranges-1$", "action": "stop"}
+        fault["marker"] = str(tmp_path / "stops")
+        first = start(store.path, "--out", out, *broker_words(store), "--json", "--master", "local[2]", fault=fault)
         try:
+            wait_until(lambda: is_stopped(first) or first.poll() is not None)
             status, summary, _ = run(store.path, "--out", out, *broker_words(store))
         finally:
             first.send_signal(signal.SIGCONT)
@@ -153,8 +152,11 @@ def test_a_killed_run_publishes_nothing(kill: signal.Signals, golden_store: Stor
     place.mkdir()
     out = place / "out"
     words: list[str | Path] = [store.path, "--out", out, *broker_words(store)]
-    process = start(*words, "--json", "--master", "local[2]")
-    wait_for(place, ".out.rmq-reindex-*/plans/ranges-1")
+    # The scan does not end: so the driver waits for Spark when it is killed.
+    fault = {"process": "worker", "event": "open", "path": "/commitlog/", "action": "sleep 1000"}
+    fault["marker"] = str(tmp_path / "sleeps")
+    process = start(*words, "--json", "--master", "local[2]", fault=fault)
+    wait_until(lambda: (tmp_path / "sleeps.0").exists() or process.poll() is not None)
     os.kill(process.pid, kill)
     if kill == signal.SIGTERM:
         status, summary, _ = finished(process)
