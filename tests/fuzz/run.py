@@ -23,6 +23,8 @@ from tests.fuzz.replay import files, load
 
 ROOT = Path(__file__).resolve().parents[2]
 FINDINGS = Path(__file__).parent / "findings"
+PATIENCE = 900
+"""Seconds beside the time given: to start, and to end"""
 
 
 @dataclass
@@ -65,7 +67,7 @@ def _run(arguments: list[str], seconds: int, jit: bool) -> subprocess.CompletedP
 def fuzz(target: str, seconds: int, seed: int, folder: Path) -> Outcome:
     corpus = prepare(target, seed, folder)
     known = set(folder.glob("*-*"))
-    done = _run(["-m", "tests.fuzz.target", target, str(seconds), str(seed), str(folder)], seconds + 120, jit=False)
+    done = _run(["-m", "tests.fuzz.target", target, str(seconds), str(seed), str(folder)], seconds + PATIENCE, jit=False)
     crashes = sorted(set(folder.glob("*-*")) - known)
     executed = re.search(r"number_of_executed_units: (\d+)", done.stderr)
     coverage = re.findall(r"cov: (\d+) ft: (\d+)", done.stderr)
@@ -75,7 +77,7 @@ def fuzz(target: str, seconds: int, seed: int, folder: Path) -> Outcome:
         outcome.failure = f"exit {done.returncode}; repeat: {repeat}\n{done.stdout[-2000:]}{_words(done.stderr)}"
         return outcome
     outcome.kept = len(files([corpus]))
-    again = _run(["-m", "tests.fuzz.replay", target, str(corpus)], 600, jit=True)
+    again = _run(["-m", "tests.fuzz.replay", target, str(corpus)], PATIENCE, jit=True)
     if again.returncode:
         repeat = f"{sys.executable} -m tests.fuzz.replay {target} {corpus}"
         outcome.failure = f"compiled loops, exit {again.returncode}; repeat: {repeat}\n{_words(again.stderr)}"

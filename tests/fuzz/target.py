@@ -17,7 +17,8 @@ from types import ModuleType
 
 from tests.fuzz.replay import files, load
 
-INPUT_SECONDS = 20
+INPUT_SECONDS = 200
+"""on the clock, of a machine that others use; what loops without end is found by the guard's budget"""
 MEMORY_MIB = 2048
 
 

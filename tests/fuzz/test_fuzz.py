@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import TARGETS
-from tests.fuzz.run import fuzz_all
+from tests.fuzz.run import PATIENCE, fuzz_all
 
 SECONDS = int(os.environ.get("FUZZ_SECONDS") or 60)
 JOBS = 3
 
 
-@pytest.mark.timeout(len(TARGETS) * (SECONDS + 240))
+@pytest.mark.timeout(len(TARGETS) * (SECONDS + 2 * PATIENCE))
 def test_nothing_is_found(seed: int, tmp_path: Path) -> None:
     outcomes = fuzz_all(list(TARGETS), SECONDS, seed or 1, JOBS, tmp_path)
     for outcome in outcomes:
