@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-import socket
+import re
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ from tests.tools.faulty_processes import ROOT, SITE, Running, command, java, run
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 PACKAGES = ("storage_format", "udfs", "jobs")
+_URL = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)\n")
 
 
 def spark_home() -> Path:
@@ -27,12 +28,6 @@ def spark_home() -> Path:
     assert found is not None
     assert found.origin is not None
     return Path(found.origin).parent
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -106,14 +101,16 @@ def _executors(folder: Path, faults: list[dict[str, Any]]) -> dict[str, str]:
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
     """Two cores and 2 GiB a worker, so that two stragglers leave room for copies; nothing of it is left in the end."""
-    port, environment = _free_port(), _environment(folder)
+    environment = _environment(folder)
     (folder / "conf").mkdir(parents=True)
     spark = str(spark_home() / "bin" / "spark-class")
-    master = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
-    url = f"spark://127.0.0.1:{port}"
+    # A port that was free a moment ago may be another's by the time the master asks for it.
+    master = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     with contextlib.ExitStack() as stack:
         words = [spark, "org.apache.spark.deploy.master.Master", *master]
         found = stack.enter_context(running(words, folder / "master", None, environment))
+        wait_until(lambda: _URL.search(found.err))
+        url = _URL.findall(found.err)[0]
         for host in HOSTS:
             words = [spark, "org.apache.spark.deploy.worker.Worker", "--host", host, "--webui-port", "0", "--cores", "2"]
             words += ["--memory", "2g", "--work-dir", str(folder / f"work-{host}"), url]
