@@ -36,6 +36,9 @@ def one_core_a_worker(submitter: Place) -> dict[str, str]:
     return {
         "spark.cores.max": str(len(HOSTS)),
         "spark.executor.cores": "1",
+        # Else one of them may do all the work, and be done, before the other has begun.
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
         "spark.executorEnv.PYTHONPATH": "",
         **{f"spark.executorEnv.{name}": bare[name] for name in ("PATH", "HOME", "NUMBA_DISABLE_JIT")},
     }
