@@ -25,8 +25,8 @@ def test_stragglers_are_copied(standalone: Cluster, tmp_path: Path) -> None:
     scene = Scene(tiny_store(tmp_path / "store"), tmp_path / "place" / "out", True)
     faults = [
         fault("worker", ("open", "/commitlog/"), "stop"),
-        fault("worker", ("os.rename", "/tree/consumequeue/"), "sleep 200"),
-        fault("worker", ("os.rename", "/made/"), "sleep 200"),
+        fault("worker", ("os.rename", "/tree/consumequeue/"), "sleep 1500"),
+        fault("worker", ("os.rename", "/made/"), "sleep 1500"),
     ]
     settings = SPECULATION | event_log(tmp_path / "events")
     words = (*SIZES, *scene.words)

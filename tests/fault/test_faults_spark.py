@@ -40,7 +40,7 @@ def spark() -> Iterator[SparkSession]:
 
 def check(cases: list[Case], spark: SparkSession, place: Path) -> None:
     assert spark.sparkContext.defaultParallelism == 1
-    wrong = {str(case): found for case in cases if (found := faults(case, place, SparkEngines(""), seconds=120))}
+    wrong = {str(case): found for case in cases if (found := faults(case, place, SparkEngines(""), seconds=600))}
     assert not wrong
 
 
