@@ -90,8 +90,12 @@ def s3_door(endpoint: str, passes: Passes = all_pass) -> Iterator[tuple[str, lis
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        # Of five, the default, some are refused where many connect at once: they come again only after a second.
+        request_queue_size = 128
+
+    server = Server(("127.0.0.1", 0), Door)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
