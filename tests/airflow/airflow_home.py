@@ -31,6 +31,8 @@ class AirflowHome:
             "HOME": os.environ.get("HOME", "/"),
             "AIRFLOW_HOME": str(self.folder),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            # A file's first imports take seconds, of a busy machine many; Airflow gives up after 30.
+            "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "900",
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }

@@ -43,9 +43,10 @@ def look(page: Path, scratch: Path, width: int, dark: bool) -> dict[str, Any]:
     command = subprocess.run([ROOT / "scripts" / "browser"], capture_output=True, text=True, check=True).stdout.strip()
     done = subprocess.run(
         [
-            command, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+            # Its shared memory in files: /dev/shm may be small, and other tests use it.
+            command, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
             "--host-resolver-rules=MAP * ~NOTFOUND",
-            f"--user-data-dir={scratch / 'profile'}", f"--window-size={width},1000",
+            f"--user-data-dir={scratch / f'profile-{width}-{dark}'}", f"--window-size={width},1000",
             f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--dump-dom", probed.as_uri(),
         ],
         capture_output=True, text=True, timeout=PATIENCE, check=False,
