@@ -75,7 +75,9 @@ def _one_line(error: BaseException, more: str) -> str:
         for kind in ("InputError: ", "OSError: ", "FileNotFoundError: ", "PermissionError: "):
             if kind in line:
                 return escape(line.partition(kind)[2] or line, 600)
-    if type(error).__name__ == "Py4JNetworkError":
+    # py4j's own words for a call that was sent and has no answer: where Java answers with an error they go on with its trace.
+    kind, unanswered = type(error).__name__, len(lines) == 1 and lines[0].startswith("An error occurred while calling")
+    if kind == "Py4JNetworkError" or (kind == "Py4JError" and unanswered):
         return f"{JVM_GONE}{more}"
     named = [line for line in lines if "Error: " in line and not line.startswith(("at ", "org.apache"))]
     # A task that did not end by a Python error: the last cause that Spark names.

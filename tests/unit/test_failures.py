@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
-from jobs.failures import Interrupts, outcome
+from jobs.failures import JVM_GONE, Interrupts, outcome
 from storage_format.errors import RefusedError, UsageError
 
 MORE = ": nothing was published"
+NO_X = "An error occurred while calling o7.x. Trace:"
+"""what py4j says of a call that Java does not know"""
 
 
 @pytest.mark.parametrize(
@@ -18,8 +21,11 @@ MORE = ": nothing was published"
         (KeyboardInterrupt(), 1, f"interrupted{MORE}"),
         (FileNotFoundError(2, "No such file", "a\nb"), 1, rf"a\nb: No such file{MORE}"),
         (OSError("gone"), 1, f"the input: gone{MORE}"),
-        (ConnectionRefusedError(111, "refused"), 1, f"Spark's JVM is gone (killed, or out of memory){MORE}"),
+        (ConnectionRefusedError(111, "refused"), 1, f"{JVM_GONE}{MORE}"),
         (ConnectionResetError(104, "reset", "/mnt/share/x"), 1, f"/mnt/share/x: reset{MORE}"),
+        (Py4JNetworkError("Answer from Java side is empty"), 1, f"{JVM_GONE}{MORE}"),
+        (Py4JError("An error occurred while calling o7.x"), 1, f"{JVM_GONE}{MORE}"),
+        (Py4JError("An error occurred while calling o7.x. Trace:\npy4j.Py4JException: no x\n"), 1, f"Py4JError: {NO_X}{MORE}"),
         (RuntimeError("in a task\n  File x\nInputError: /a/b: is short"), 1, "/a/b: is short"),
         (RuntimeError("Job aborted due to stage failure: org.x.SomeException: heap\n at y"), 1, f"RuntimeError: heap{MORE}"),
         (ValueError(), 1, f"ValueError: no message{MORE}"),
