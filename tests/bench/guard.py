@@ -5,8 +5,9 @@
 
 Small logs of three kinds are built in this process, and one in a Spark session. Costs are processor time, not time on the
 clock, so that others on the machine hardly count; the kernel runs before and after each build, so that what slows the
-processor itself down hits both. A stage's cost is the median of five rounds. One that looks slow is measured again, twice at
-most: a real loss is there each time.
+processor itself down hits both. What others do to caches and memory can only add to either: so a stage's cost is its least of
+five rounds in times of the kernel's least. One that looks slow is measured again, three times at most: a real loss is there
+each time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,7 +36,7 @@ from tests.tools.local_engine import LocalEngine, local_build
 BASELINE = Path(__file__).with_name("baseline.json")
 LOG_BYTES = 64 << 20
 ROUNDS = 5
-SETS = 3
+SETS = 4
 GROWTH = 1.5
 LEAST_COST = 0.15
 """Stages below this part of the kernel's time are too short to be told apart from chance; the whole build has them."""
@@ -106,29 +108,26 @@ class SparkBuilds:
         self._session.stop()
 
 
-def one_round(builds: dict[str, Callable[[], Costs]], kernel: Kernel) -> Costs:
-    """What each stage of each build costs, in times of the kernel before and after it."""
-    costs: Costs = {}
-    before = kernel.seconds()
+def one_round(builds: dict[str, Callable[[], Costs]], kernel: Kernel) -> tuple[Costs, float]:
+    """Seconds of each stage of each build, and the least of the kernel before, between and after them."""
+    found: Costs = {}
+    least = kernel.seconds()
     for name, build in builds.items():
-        found = build()
-        after = kernel.seconds()
-        costs |= {f"{name}: {stage}": 2 * seconds / (before + after) for stage, seconds in found.items()}
-        before = after
-    return costs
+        found |= {f"{name}: {stage}": seconds for stage, seconds in build().items()}
+        least = min(least, kernel.seconds())
+    return found, least
 
 
 def one_set(builds: dict[str, Callable[[], Costs]], kernel: Kernel, rounds: int = ROUNDS) -> Costs:
-    """The medians of some rounds."""
-    found: dict[str, list[float]] = defaultdict(list)
+    """What each stage of each build costs, in times of the kernel: the least of some rounds."""
+    costs: Costs = {}
     # Spark ends a Python worker that has idled for a minute: its builds do not wait for others.
     alone = [{name: build} for name, build in builds.items() if name == SPARK]
     others = {name: build for name, build in builds.items() if name != SPARK}
-    for group in [others, *alone]:
-        for _ in range(rounds):
-            for stage, cost in one_round(group, kernel).items():
-                found[stage].append(cost)
-    return {stage: median(costs) for stage, costs in found.items()}
+    for group in filter(None, [others, *alone]):
+        found, kernels = zip(*(one_round(group, kernel) for _ in range(rounds)), strict=True)
+        costs |= {stage: min(seconds.get(stage, inf) for seconds in found) / min(kernels) for stage in found[0]}
+    return costs
 
 
 def slower(costs: Costs, baseline: Costs) -> list[str]:
