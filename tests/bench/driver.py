@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,10 @@ def _enough(folder: str) -> int | None:  # noqa: ARG001  in the place of ``files
     return 1 << 60
 
 
-def drive(folder: Path, shape: Shape, **settings: Any) -> Driven:
-    """A whole build of a pretended log in ``folder``, which is new."""
+def drive(folder: Path, shape: Shape, clock: Callable[[], float] = time.perf_counter, **settings: Any) -> Driven:
+    """A whole build of a pretended log in ``folder``, which is new; ``clock`` gives the seconds."""
     shape.make(folder / "store" / "commitlog")
-    steps = Steps()
+    steps = Steps(clock=clock)
     for owner, name, label in WATCHED:
         steps.watch(owner, name, label)
     chosen = BuildSettings(store=str(folder / "store"), out=str(folder / "out"), **settings).check()

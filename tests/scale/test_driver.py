@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -18,16 +19,17 @@ TIMES = LARGE.segments / SMALL.segments
 @pytest.fixture(scope="module")
 def driven(tmp_path_factory: pytest.TempPathFactory) -> list[Driven]:
     drive(tmp_path_factory.mktemp("first"), Shape(10, 100))  # compiles the loops
-    return [drive(tmp_path_factory.mktemp("log"), shape) for shape in (SMALL, SMALL, LARGE)]
+    return [drive(tmp_path_factory.mktemp("log"), shape, time.process_time) for shape in (SMALL, SMALL, LARGE)]
 
 
 def test_the_driver_grows_no_faster_than_the_log(driven: list[Driven]) -> None:
     seconds = [run.own_seconds for run in driven]
     memory = [run.memory for run in driven]
     print(f"seconds {seconds}, MiB {[size / MIB for size in memory]}")
-    # Twice what growing as the log does would be, and a second for a machine that stalls.
+    # Of the processor. Twice what growing as the log does would be, and a second.
     assert seconds[2] < 2 * TIMES * min(seconds[:2]) + 1
-    assert memory[2] < min(memory[:2]) + 48 * MIB
+    # Who looks now and then may miss a peak.
+    assert memory[2] < max(memory[:2]) + 48 * MIB
 
 
 def test_what_it_made_of_the_summaries(driven: list[Driven]) -> None:
