@@ -7,7 +7,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /** What the real store makes of a bare commitlog, without the races it has with itself where files are small. */
 final class BareRebuild {
-    private static final long PATIENCE = TimeUnit.SECONDS.toNanos(40);
+    private static final long PATIENCE = TimeUnit.SECONDS.toNanos(120);
 
     private BareRebuild() {
     }

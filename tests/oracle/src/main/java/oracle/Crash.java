@@ -43,7 +43,7 @@ final class Crash {
                 "halt", words -> {
                     Runtime.getRuntime().halt(9);
                     return "never";
-                }), 900);
+                }), 1800);
         });
     }
 
@@ -144,10 +144,10 @@ final class Crash {
     }
 
     private static void await(String what, BooleanSupplier done) throws InterruptedException, Main.Failure {
-        long end = System.nanoTime() + 60_000_000_000L;
+        long end = System.nanoTime() + 240_000_000_000L;
         while (!done.getAsBoolean()) {
             if (System.nanoTime() > end) {
-                throw new Main.Failure("not " + what + " after 60 s");
+                throw new Main.Failure("not " + what + " after 240 s");
             }
             Thread.sleep(2);
         }

@@ -64,7 +64,7 @@ final class ServBroker {
         }
         broker.start();
         // It registers at once, but in vain until its client has looked for the name server, and then only after 10 s.
-        long end = System.nanoTime() + 60_000_000_000L;
+        long end = System.nanoTime() + 240_000_000_000L;
         ServBroker booted = new ServBroker(broker);
         while (!booted.isKnownTo(nameServer)) {
             if (System.nanoTime() > end) {

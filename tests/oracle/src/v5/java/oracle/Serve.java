@@ -44,7 +44,7 @@ final class Serve {
                 "find", words -> String.valueOf(serve.admin.find(Path.of(words.get(0)), Path.of(words.get(1)))),
                 "time", words -> String.valueOf(serve.admin.offsetOf(
                     words.get(0), serve.name, Integer.parseInt(words.get(1)), Long.parseLong(words.get(2)))),
-                "stop", words -> serve.stop()), 900);
+                "stop", words -> serve.stop()), 1800);
         });
     }
 
