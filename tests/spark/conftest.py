@@ -21,9 +21,12 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def delta() -> Iterator[SparkSession]:
-    """The same with Delta Lake, in a JVM of its own."""
-    found, own = session.get_session("local[2]", delta=True)
+def delta(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The same with Delta Lake, in a JVM of its own that runs in an empty folder."""
+    end_jvm()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(tmp_path_factory.mktemp("jvm"))
+        found, own = session.get_session("local[2]", delta=True)
     assert own, "a session was left by another test"
     # Of Delta's own shuffles; Spark's default of 200 costs these small tables minutes.
     found.conf.set("spark.sql.shuffle.partitions", "2")

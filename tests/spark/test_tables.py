@@ -97,11 +97,11 @@ def recorded(golden_store: Stores, delta: SparkSession, tmp_path_factory: pytest
     place.mkdir()
     settings = words(store, out, place, messages_table=True, build_id=RUN, range_size=300_000)
     job = Build(settings, QuietReporter(), SparkEngines(""))
-    warehouse = Path("spark-warehouse").exists()
     with guarded(store.path, out):
         job.run()
-    assert Path("spark-warehouse").exists() == warehouse, "nothing is left where the command runs"
     assert delta.catalog.listTables() == []
+    assert delta._jvm is not None
+    assert os.listdir(delta._jvm.java.lang.System.getProperty("user.dir")) == [], "nothing is left where the command runs"
     return job, out, place
 
 
