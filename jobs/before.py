@@ -57,7 +57,7 @@ class Before:
         last = self.follows
         if last is None or self._settings.recheck or last.fingerprint != self._fingerprint:
             return False
-        if last.segments != [[segment.name, segment.data_end - segment.start] for segment in log.segments]:
+        if last.segments != last_build.sizes(log):
             return False
         paths = {segment.name: segment.path for segment in log.segments}
         with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="look") as pool:

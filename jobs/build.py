@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jobs import output
+from jobs.ahead import needs_spark
 from jobs.build_options import parse_settings
 from jobs.failures import PLACE, UNPUBLISHED, Interrupts, outcome
 from jobs.segments import list_segments
@@ -36,10 +37,8 @@ def build(arguments: Sequence[str]) -> int:
             check_place(settings)
             from jobs.session import starting
 
-            # An incremental build asks for Spark when it has found something to do.
-            ahead = not (settings.dry_run or settings.incremental)
             delta, user = bool(settings.tables), hdfs_user(settings.tables)
-            with starting(settings.master, delta, user) if ahead else contextlib.nullcontext():
+            with starting(settings.master, delta, user) if needs_spark(settings, log) else contextlib.nullcontext():
                 # numba alone takes a second, and the session starts meanwhile.
                 from jobs.daemon import daemon_ahead
                 from jobs.engine import SparkEngines

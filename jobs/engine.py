@@ -43,10 +43,10 @@ class Engine(Protocol):
 
 
 class SparkEngine:
-    """DataFrames only, so that it runs wherever DataFrames do. ``observer``: Spark counts along."""
+    """DataFrames only, so that it runs wherever DataFrames do. ``observer``: Spark counts along. ``own``: so is the session."""
 
-    def __init__(self, spark: SparkSession, observer: Observer | None = None) -> None:
-        self.spark, self._observer = spark, observer
+    def __init__(self, spark: SparkSession, observer: Observer | None = None, own: bool = False) -> None:
+        self.spark, self._observer, self.own = spark, observer, own
         self._frames: list[DataFrame] = []
         self.cores = session.cores(spark)
         self._partitions = 1
@@ -114,7 +114,7 @@ class SparkEngines:
     @contextlib.contextmanager
     def __call__(self) -> Iterator[Engine]:
         spark, own = session.get_session(self._master, self._delta, self._hadoop_user)
-        engine = SparkEngine(spark, self._observer)
+        engine = SparkEngine(spark, self._observer, own)
         try:
             with session.run_settings(spark):
                 try:

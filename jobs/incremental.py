@@ -187,7 +187,7 @@ class Increment:
             fingerprint=self.fingerprint,
             settings=self.settings.for_manifest(),
             version=__version__,
-            segments=[[segment.name, segment.data_end - segment.start] for segment in self.log.segments],
+            segments=last_build.sizes(self.log),
             ranges=[self.memory.entries[number] for number in range(len(self.memory.entries))],
             accepted=[found.number for found in accepted],
             ghosts=self.history.ghosts,

@@ -18,6 +18,7 @@ from typing import Any, Final
 from storage_format.index_plan import Begun
 from udfs import files
 from udfs.scan_store import FORMAT, ScanEntry, ScanStore, file_digest, sealed, unsealed
+from udfs.segments import Commitlog
 
 LINES: Final = (".files", ".odd")
 _OWED: Final = ".owed"
@@ -68,6 +69,31 @@ class LastBuild:
         files.write_bytes(store.temporary, files.join(store.builds, self.digest), sealed(text.encode()))
 
 
+def sizes(log: Commitlog) -> list[list[Any]]:
+    """Name and bytes of each segment."""
+    return [[segment.name, segment.data_end - segment.start] for segment in log.segments]
+
+
+def is_new(store: ScanStore, digest: str, log: Commitlog) -> bool:
+    """Whether the log is sure to have something that this build was not made from: told by a glance."""
+    try:
+        told = _fields(store, digest)
+        if told["segments"] != sizes(log) or not log.segments:
+            return bool(told["segments"] or log.segments)
+        newest = log.segments[-1]
+        found = files.look(newest.path)
+        known = [(entry["size"], entry["modified"]) for entry in told["ranges"] if entry["segment"] == newest.name]
+    except (OSError, ValueError, TypeError, KeyError):
+        # The build is not known.
+        return True
+    return any(one != (found.size, found.modified) for one in known)
+
+
+def _fields(store: ScanStore, digest: str) -> Any:
+    """What is told of a build, whatever it is. Raises OSError, or ValueError where it is not as it was left."""
+    return json.loads(unsealed(files.read_bytes(files.join(store.builds, digest))))
+
+
 def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | None:
     """The build whose manifest has this digest; None when the store does not know it, or not all of it is as it was left.
 
@@ -77,7 +103,7 @@ def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | No
     if any(files.look(path).kind != files.FILE for path in paths):
         return None
     try:
-        fields = json.loads(unsealed(files.read_bytes(paths[0])))
+        fields = _fields(store, digest)
         if fields.pop("format") != FORMAT or fields["lines"] != [file_digest(path) for path in paths[1:]]:
             return None
         for name in ("ranges", "ghosts"):

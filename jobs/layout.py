@@ -1,5 +1,6 @@
 """What a build leaves in DIR, by name, and the settings that its files' sizes come from."""
 
+from dataclasses import dataclass
 from typing import Final
 
 MANIFEST: Final = "reindex.json"
@@ -9,3 +10,15 @@ SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items
 """The settings, as the manifest has them, that decide how large files are."""
 PUBLISHED: Final = ("consumequeue", "batchconsumequeue", "index", "checkpoint", CONFIG, MANIFEST)
 """Names a build writes in DIR; ``--overwrite`` replaces a folder that holds nothing else, and the manifest."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The build that counts in DIR: ``digest`` is that of the manifest in ``folder``.
+
+    ``published``: when all was there, by the clock of its store (ns).
+    """
+
+    folder: str
+    digest: str
+    published: int

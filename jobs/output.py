@@ -14,7 +14,7 @@ from jobs.layout import CONFIG as CONFIG
 from jobs.layout import MANIFEST as MANIFEST
 from jobs.layout import PUBLISHED as PUBLISHED
 from jobs.layout import TOPICS as TOPICS
-from jobs.standing import Standing
+from jobs.layout import Standing
 from storage_format.errors import InputError
 from storage_format.names import escape
 from udfs import files

@@ -17,10 +17,9 @@ import uuid
 from collections.abc import Iterator
 from typing import Final
 
-from jobs.layout import MANIFEST
+from jobs.layout import MANIFEST, Standing
 from jobs.output_alive import Alive, last_beat
 from jobs.pointers import BUILD, BUILDS, POINTERS, Pointer, build_folder, pointers
-from jobs.standing import Standing
 from storage_format.errors import InputError
 from storage_format.names import escape
 from udfs import files

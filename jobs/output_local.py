@@ -12,8 +12,7 @@ import stat
 import uuid
 from collections.abc import Iterator
 
-from jobs.layout import CONFIG, MANIFEST, PUBLISHED, TOPICS
-from jobs.standing import Standing
+from jobs.layout import CONFIG, MANIFEST, PUBLISHED, TOPICS, Standing
 from storage_format.digest import new_digest
 from storage_format.errors import InputError
 from storage_format.names import escape

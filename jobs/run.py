@@ -111,11 +111,12 @@ class Build:
         from jobs.tables_run import Recorder
 
         self.recorder = recorder = Recorder(self.settings, self.summary, self.reporter, engine, log)
-        recorder.began()
+        recorder.open()
         # Behind a URI a build stays where it was written.
         tree = stage.tree if files.no_rename(target) else target
         try:
-            yield
+            with recorder.beginning():
+                yield
         except Exception as error:
             if not self.published:
                 recorder.failed(error)
@@ -146,6 +147,8 @@ class Build:
             # is cut while it is mapped ends the worker.
             check_unchanged(log, settings.roots)
             raise
+        if self.recorder:
+            self.recorder.begun()
         check_unchanged(log, settings.roots)
         if self.unchanged:
             return
@@ -161,6 +164,7 @@ class Build:
         segment_bytes = max((s.segment_end - s.start for s in log.segments), default=1)
         size = range_size(settings, log.size, segment_bytes, scan.engine.cores)
         scan.first(log.segments, size, settings.until_offset)
+        self._check_tables()
         chain = scan.settle(log.segments)
         notices.unmarked_batches(settings, chain.accepted, summary)
         with self.reporter.step("decide"):
@@ -171,6 +175,7 @@ class Build:
         plans = increment.plan_index(accepted) if increment else plan_index_files(accepted, settings.index_items)
         if increment is None or increment.before.last is None:
             check_free(settings, scan_settings(settings), log, stage, accepted, plans, order.extra_units)
+        self._check_tables()
         with self.reporter.stage("write", "buckets and IndexFiles", *self._to_write(scan, plans)) as shown:
             if increment:
                 taken = increment.write(scan, accepted, order, plans)
@@ -190,6 +195,11 @@ class Build:
                     increment.owe_rows()
         if summary.lost:
             summary.exit = 3
+
+    def _check_tables(self) -> None:
+        """Raises InputError when nothing can be published since --tables cannot be written: looked at between long stages."""
+        if self.recorder:
+            self.recorder.check()
 
     def _to_write(self, scan: Scan, plans: list[IndexFilePlan]) -> tuple[int, int, Probe]:
         """How many buckets and IndexFiles are to be written, no bytes, and how far that is."""

@@ -1,13 +1,12 @@
-"""The build that stands in DIR, which an incremental one goes on from, and whether its files are still as it left them."""
+"""Whether the files of the build that stands in DIR, which an incremental one goes on from, are still as it left them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.layout import CONFIG
+from jobs.layout import CONFIG, Standing
 from storage_format import index_file as ix
 from storage_format.digest import new_digest
 from udfs import files
@@ -24,15 +23,6 @@ Entry = dict[str, Any]
 """of a manifest"""
 _Found = tuple[int, int]
 """size in bytes and modification time (ns) of a file; (-1, 0) for none"""
-
-
-@dataclass(frozen=True)
-class Standing:
-    """``digest`` is that of the manifest in ``folder``; ``published``: when all was there, by the clock of its store (ns)."""
-
-    folder: str
-    digest: str
-    published: int
 
 
 class StandingFiles:

@@ -37,10 +37,17 @@ _LACKING: Final = {
     'No FileSystem for scheme "gs"': "com.google.cloud.bigdataoss:gcs-connector",
 }
 """What Hadoop says where it lacks a package"""
+_SMALL_QUERIES: Final = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Java made and compiled for a query that runs once, over a handful of rows, is a fifth of the JVM's time with tables."""
 _CALLING: Final = "An error occurred while calling "
 """How py4j begins; what it was is the next line"""
 
 Result = TypeVar("Result")
+
+
+def small_queries(spark: SparkSession) -> dict[str, str]:
+    """Settings for many queries of few rows each, unless somebody has others."""
+    return {name: value for name, value in _SMALL_QUERIES.items() if spark.conf.get(name, None) is None}
 
 
 def create_statement(table: Table, path: str) -> str:
@@ -65,8 +72,12 @@ def _literal(text: str) -> str:
 
 def ensure(spark: SparkSession, table: Table, path: str) -> None:
     """Make the table unless it is there. Raises InputError when what is there has other columns."""
-    _again(lambda: spark.sql(create_statement(table, path)))
-    found = spark.read.format("delta").load(path).schema
+    try:
+        # CREATE IF NOT EXISTS would do, at three times the cost of a look.
+        found = spark.read.format("delta").load(path).schema
+    except Exception:  # noqa: BLE001  whatever is wrong is told by what comes next
+        _again(lambda: spark.sql(create_statement(table, path)))
+        found = spark.read.format("delta").load(path).schema
     wanted = {column.name: column.sql.replace(" ", "").lower() for column in table.columns}
     have = {field.name: field.dataType.simpleString().replace(" ", "").lower() for field in found}
     if wanted != have:

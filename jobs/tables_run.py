@@ -6,19 +6,17 @@ A second run with the same ``--build-id`` (a scheduler's retry) puts its rows in
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from jobs import tables_rows as rows
 from jobs.engine import SparkEngine
 from jobs.failures import PLACE, UNPUBLISHED
 from jobs.failures import outcome as failure
@@ -27,47 +25,35 @@ from jobs.scanning import Scan
 from jobs.session import run_settings
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
-from jobs.tables_delta import ensure, reason, write
+from jobs.tables_delta import ensure, reason, small_queries, write
+from jobs.tables_frames import Built, Frames
 from jobs.tables_hadoop import hadoop_settings, hdfs_user
 from jobs.tables_place import table_path
 from storage_format.errors import InputError, RefusedError, ReindexError
 from storage_format.names import escape
-from storage_format.range_summary import RangeSpec, RangeSummary
-from udfs import files, worker
+from storage_format.range_summary import RangeSummary
 from udfs.segments import Commitlog
-from udfs.source_commitlog import BLOCK_ROWS
-from udfs.table_files import STRETCH, ManifestFiles
-from udfs.table_messages import MessageRows
-from udfs.table_quarantine import read_first_bytes
 from udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, Table
 
 _STARTED, _ENDED = 0, 1
-_MESSAGE_BYTES: Final = 1 << 30
-"""Bytes of the log whose messages one task reads, and so one file of ``messages`` holds"""
-
-
-@dataclass(frozen=True)
-class Built:
-    """What a build was made from: ``until`` as for the manifest."""
-
-    scan: Scan
-    accepted: list[RangeSummary]
-    until: int
+_FEW_FILES: Final = 50_000
+"""Of more rows each costs more, without compiled code, than that code."""
 
 
 class Recorder:
-    """Writes the rows of one run. ``began`` raises InputError; at the end what cannot be written is a warning."""
+    """Writes the rows of one run. What cannot be written at its start is an InputError, at its end a warning."""
 
     def __init__(
         self, settings: BuildSettings, summary: Summary, reporter: Reporter, engine: SparkEngine, log: Commitlog
     ) -> None:
-        self._engine, self._spark = engine, engine.spark
-        self._given = bool(settings.build_id)
-        self.settings = settings if self._given else dataclasses.replace(settings, build_id=uuid.uuid4().hex)
-        self._summary, self._reporter, self._log = summary, reporter, log
-        self._attempt, self._kept = 1, False
+        self._spark, self._own = engine.spark, engine.own
+        self.settings = settings if settings.build_id else dataclasses.replace(settings, build_id=uuid.uuid4().hex)
+        self._summary, self._reporter = summary, reporter
+        self._frames = Frames(self.settings, summary, engine, log)
+        self._attempt, self._kept, self._looked = 1, False, not settings.build_id
         self._run = f"{self.settings.build_id}/{uuid.uuid4().hex}"
         self._started = _now()
+        self._begun: Future[None] = Future()
         self.built: Built | None = None
         """set by ``saw``, before anything is published"""
         self.complete = False
@@ -79,29 +65,56 @@ class Recorder:
 
     # -- the start ----------------------------------------------------------------------------------------------------
 
-    def began(self) -> None:
-        """Make the tables, and the row of a run that has started. Raises InputError: then nothing may be published."""
-        where = escape(self.settings.tables)
-        try:
-            with self._reaching(), self._stage(len(self._asked)) as done:
-                self._check_user()
-                self._each(self._asked, lambda table: ensure(self._spark, table, self._path(table)), done)
-                if self._given:
-                    self._look_back()
-                if not self._kept:
-                    self._write(BUILDS, self._row("started", None), _STARTED)
-        except ReindexError:
-            raise
-        except Exception as error:
-            raise InputError(f"--tables {where}: {reason(error)}: nothing was published") from error
+    def open(self) -> None:
+        """Make the tables that are not there. Raises InputError."""
+        with self._refused(), self._reaching(), self._stage(len(self._asked)) as done:
+            self._check_user()
+            self._each(self._asked, lambda table: ensure(self._spark, table, self._path(table)), done)
+
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """The row of a run that has started, written beside the body. It is over when the body is."""
+        with ThreadPoolExecutor(1, thread_name_prefix="tables") as pool:
+            # The build goes on to fill the summary.
+            self._begun = pool.submit(self._begin, copy.deepcopy(self._summary))
+            yield
+
+    def _begin(self, summary: Summary) -> None:
+        with self._refused(), self._reaching():
+            self._look_back()
+            if not self._kept:
+                self._write(BUILDS, self._row("started", None, summary), _STARTED)
         self._reporter.line(f"tables: build {self.settings.build_id}, attempt {self._attempt}")
+
+    def check(self) -> None:
+        """Raises InputError when it is known by now that the row of the start cannot be written."""
+        if self._begun.done():
+            self._begun.result()
+
+    def begun(self) -> None:
+        """Wait for the row of the start. Raises InputError: then nothing may be published."""
+        with self._reporter.step("tables"):
+            self._begun.result()
 
     def _look_back(self) -> None:
         """Which attempt of its id this run is; what was published stays until this run publishes, too."""
+        if self._looked:
+            return
         before = self._spark.read.format("delta").load(self._path(BUILDS)).where(f"build = '{self.settings.build_id}'")
         for row in before.select("attempt", "state").collect():
             self._attempt = int(row.attempt) + 1
             self._kept = row.state == "published"
+        self._looked = True
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        try:
+            yield
+        except ReindexError:
+            raise
+        except Exception as error:
+            where = escape(self.settings.tables)
+            raise InputError(f"--tables {where}: {reason(error)}{UNPUBLISHED}") from error
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -118,20 +131,21 @@ class Recorder:
             self._stage(len(tables) + 1) as done,
         ):
             self._each(tables, lambda table: self._write(table, self._rows(table, manifest), _ENDED), done)
-            self._write(BUILDS, self._row("published", _now()), _ENDED)
+            self._write(BUILDS, self._row("published", _now(), self._summary), _ENDED)
             self.complete = True
 
     def failed(self, error: Exception) -> None:
         """The row of a run that publishes nothing, and the damage it met, as far as can be."""
-        if self._kept:
-            self._summary.warnings.append(
-                f"--tables: build {self.settings.build_id} was published before: this run is not recorded"
-            )
-            return
         outcome = dataclasses.replace(self._summary)
         outcome.exit, outcome.error = failure(error, None, PLACE, UNPUBLISHED)
         with self._warned("this run's rows are not all in the tables"), self._reaching(), self._stage(2):
-            self._write(QUARANTINE, self._quarantine(), _ENDED)
+            # Where the start could not: what an earlier run published must not be replaced.
+            self._look_back()
+            if self._kept:
+                told = f"--tables: build {self.settings.build_id} was published before: this run is not recorded"
+                self._summary.warnings.append(told)
+                return
+            self._write(QUARANTINE, self._frames.quarantine(), _ENDED)
             state = "refused" if isinstance(error, RefusedError) else "failed"
             self._write(BUILDS, self._row(state, _now(), outcome), _ENDED)
 
@@ -142,56 +156,24 @@ class Recorder:
         except Exception as error:  # noqa: BLE001  whatever Spark, Delta or a task raises
             self._summary.warnings.append(f"--tables {escape(self.settings.tables)}: {reason(error)}: {what}")
 
-    # -- rows ---------------------------------------------------------------------------------------------------------
+    # -- tables -------------------------------------------------------------------------------------------------------
 
-    def _row(self, state: str, ended: datetime | None, summary: Summary | None = None) -> DataFrame:
-        made = rows.build_row(
-            self.settings, summary or self._summary, self._log, state, self._attempt, self._started, ended
-        )  # fmt: skip
-        return self._frame(made).coalesce(1)
+    def _row(self, state: str, ended: datetime | None, summary: Summary) -> DataFrame:
+        return self._frames.of_run(summary, state, self._attempt, self._started, ended)
 
     def _rows(self, table: Table, manifest: str) -> DataFrame:
         if table is FILES:
-            return self._files(manifest)
+            return self._frames.files(manifest)
         if table is QUARANTINE:
-            return self._quarantine()
+            return self._frames.quarantine()
         assert self.built is not None
-        built = self.built
-        if table is MESSAGES:
-            return self._messages(built)
-        made = rows.segment_rows(
-            self.settings.build_id, self._log, built.scan.summaries.values(), built.accepted, built.until, self._summary.damage
-        )
-        return self._frame(made).coalesce(1)
-
-    def _files(self, manifest: str) -> DataFrame:
-        size = files.look(manifest).size
-        tasks = max(1, -(-size // STRETCH))
-        return self._engine.over(ManifestFiles(manifest, size, tasks, self.settings.build_id), tasks, FILES.ddl)
-
-    def _quarantine(self) -> DataFrame:
-        places = self._frame(rows.quarantine_rows(self.settings.build_id, self._log, self._summary.damage))
-        return places.mapInArrow(lambda batches: worker.run(read_first_bytes, batches), QUARANTINE.ddl)
-
-    def _messages(self, built: Built) -> DataFrame:
-        specs = {spec.number: spec for of_segment in built.scan.ranges.values() for spec in of_segment}
-        known = tuple(_known(specs[summary.number], summary) for summary in built.accepted if summary.records)
-        size = sum(spec.high - spec.low for spec in known)
-        tasks = max(1, min(len(known), max(self._engine.cores, -(-size // _MESSAGE_BYTES))))
-        settings = dataclasses.replace(
-            built.scan.task.settings, want_units=False, want_items=False, want_topics=False, want_messages=True,
-            want_digests=False, window=0, block_rows=BLOCK_ROWS,
-        )  # fmt: skip
-        return self._engine.over(MessageRows(known, tasks, settings, self.settings.build_id), tasks, MESSAGES.ddl)
-
-    def _frame(self, table: pa.Table) -> DataFrame:
-        return self._spark.createDataFrame(table)
-
-    # -- tables -------------------------------------------------------------------------------------------------------
+        return self._frames.messages(self.built) if table is MESSAGES else self._frames.segments(self.built)
 
     def _reaching(self) -> AbstractContextManager[None]:
-        """The session's Hadoop finds the tables' place meanwhile."""
-        return run_settings(self._spark, hadoop_settings(self.settings.tables))
+        """The session's Hadoop finds the tables' place meanwhile, and a session of our own is quick about small queries."""
+        few = not self.settings.messages_table and sum(self._summary.files.values()) <= _FEW_FILES
+        quick = small_queries(self._spark) if self._own and few else {}
+        return run_settings(self._spark, hadoop_settings(self.settings.tables) | quick)
 
     def _check_user(self) -> None:
         """Raises InputError when Spark would write as somebody else than the URI says."""
@@ -232,11 +214,6 @@ class Recorder:
 
         with self._reporter.stage("tables", "tables", total, 0, lambda: (count[0], 0)):
             yield done
-
-
-def _known(spec: RangeSpec, summary: RangeSummary) -> RangeSpec:
-    """The range from its first record on, which the scan has found."""
-    return dataclasses.replace(spec, low=summary.first, known=True)
 
 
 def _now() -> datetime:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from jobs.ahead import needs_spark
+from jobs.segments import list_segments
 from jobs.settings import BuildSettings
 from tests.fault.disk import tree
 from tests.incremental.machine import live
@@ -68,6 +71,29 @@ def test_nothing_new(world: World) -> None:
     assert again.incremental["nothing_new"]
     assert again.to_text().startswith("nothing new")
     assert kept(world.out) == before
+
+
+def test_what_starts_spark_ahead(world: World) -> None:
+    """A log of other sizes than that of the build in DIR, a newest segment of another time; no build there that is known."""
+    settings = BuildSettings(
+        store=str(world.store), out=str(world.out), tables=str(world.tables), incremental=True, on_damage="salvage"
+    )
+
+    def ahead(**more: Any) -> bool:
+        words = dataclasses.replace(settings, **more).check()
+        return needs_spark(words, list_segments(words.roots, words.segment_size))
+
+    assert ahead()
+    world.build()
+    assert not ahead()
+    assert ahead(tables=str(world.tables / "others"))
+    assert ahead(incremental=False, overwrite=True)
+    assert not ahead(incremental=False, overwrite=True, dry_run=True)
+    world.append(random.Random(2), 1)
+    assert ahead()
+    shutil.rmtree(world.out)
+    world.out.symlink_to(world.out)
+    assert not ahead(), "what is wrong is told by the run"
 
 
 def test_old_segments_are_not_read_again(tmp_path: Path, seed: int) -> None:

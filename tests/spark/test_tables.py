@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -21,20 +22,24 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.engine import SparkEngines
+from jobs.engine import SparkEngine, SparkEngines
+from jobs.failures import Interrupts
 from jobs.progress import Reporter, Shown, Stage
 from jobs.run import Build
+from jobs.session import run_settings
 from jobs.settings import BuildSettings
 from jobs.summary import Summary
-from jobs.tables_delta import ensure, write
+from jobs.tables_delta import ensure, small_queries, write
 from jobs.tables_place import quoted, table_path
 from storage_format.digest import new_digest
+from storage_format.errors import InputError
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
-from tests.tools.local_engine import QuietReporter, run_build
+from tests.tools.local_engine import QuietReporter, run_build, single
 from udfs import sources
 from udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, TABLES, Table
+from udfs.worker import Batches
 
 Stores = Callable[[str], GoldenStore]
 NAME = "t`able's %41 #é"
@@ -253,6 +258,74 @@ def test_a_table_that_fails_after_publishing(
     assert summary.exit == 5
     assert "build b1 was published before: this run is not recorded" in summary.warnings[-1]
     assert versions(place) == at
+
+
+class AfterScan(SparkEngine):
+    """Does something when the scan has been done, while the row of the start may still be under way."""
+
+    then: Callable[[], None]
+
+    def scan(self, function: Batches, tasks: int) -> list[bytes]:
+        found = super().scan(function, tasks)
+        self.then()
+        return found
+
+
+def job_with(settings: BuildSettings, spark: SparkSession, then: Callable[[Build], None]) -> Build:
+    engine = AfterScan(spark)
+    job = Build(settings, QuietReporter(), single(engine))
+    engine.then = lambda: then(job)
+    return job
+
+
+def test_a_start_that_cannot_be_recorded(golden_store: Stores, delta: SparkSession, tmp_path: Path) -> None:
+    """Known when the scan is over: nothing is written or published after it, the row says why, and a retry publishes."""
+    store, out, place = golden_store("trimmed-head"), tmp_path / "out", tmp_path / "tables"
+    path = table_path(str(place), BUILDS.name)
+    ensure(delta, BUILDS, path)
+    delta.sql(f"ALTER TABLE {quoted(path)} ADD CONSTRAINT closed CHECK (state <> 'started')")
+    settings = words(store, out, place, build_id="c")
+
+    def wait(job: Build) -> None:
+        assert job.recorder
+        with contextlib.suppress(InputError):
+            job.recorder.begun()
+
+    job = job_with(settings, delta, wait)
+    with pytest.raises(InputError, match=r"--tables .*: nothing was published") as caught:
+        job.run()
+    assert "\n" not in str(caught.value)
+    assert ("scan" in job.reporter.seconds, "write" in job.reporter.seconds) == (True, False)
+    assert [path.name for path in tmp_path.iterdir()] == ["tables"], "nothing is left of DIR"
+    row = only(of(delta, place, BUILDS, "c").collect())
+    assert (row.state, row.exit, row.error) == ("failed", 1, str(caught.value))
+    delta.sql(f"ALTER TABLE {quoted(path)} DROP CONSTRAINT closed")
+    assert run_build(settings, SparkEngines("")).warnings == []
+    assert outcome(delta, place, "c") == (2, "published")
+
+
+def test_a_signal_while_the_start_is_recorded(
+    recorded: tuple[Build, Path, Path], golden_store: Stores, delta: SparkSession, tmp_path: Path
+) -> None:  # fmt: skip
+    """Nothing is published, nothing goes on behind the run's back, and the row stays started until a retry publishes."""
+    _, _, place = recorded
+    store, out = golden_store("trimmed-head"), tmp_path / "out"
+    settings = words(store, out, place, build_id="signal")
+    job = job_with(settings, delta, lambda _: signal.raise_signal(signal.SIGTERM))
+    with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+        job.run()
+    assert interrupts.seen
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tables")]
+    assert list(tmp_path.iterdir()) == [], "nothing is left of DIR"
+    assert outcome(delta, place, "signal") == (1, "started")
+    assert run_build(settings, SparkEngines("")).warnings == []
+    assert outcome(delta, place, "signal") == (2, "published")
+
+
+def test_a_users_own_setting_stays(delta: SparkSession) -> None:
+    (name,) = small_queries(delta)
+    with run_settings(delta, {name: "FALLBACK"}):
+        assert small_queries(delta) == {}
 
 
 @pytest.mark.slow
