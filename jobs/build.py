@@ -7,15 +7,15 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jobs import output
-from jobs.ahead import needs_spark
-from jobs.build_options import parse_settings
-from jobs.failures import PLACE, UNPUBLISHED, Interrupts, outcome
-from jobs.segments import list_segments
-from jobs.summary import Summary
-from jobs.tables_hadoop import hdfs_user
-from jobs.tables_place import check_place
-from jobs.watching import Watch
+from jobs.building.options import parse_settings
+from jobs.building.summary import Summary
+from jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
+from jobs.command.tables_place import check_place
+from jobs.incremental.ahead import needs_spark
+from jobs.publishing import output
+from jobs.store.segments import list_segments
+from jobs.tables.hadoop import hdfs_user
+from jobs.watch import Watch
 
 if TYPE_CHECKING:
     from jobs.run import Build
@@ -34,15 +34,15 @@ def build(arguments: Sequence[str]) -> int:
             # A wrong path is told before a JVM is started.
             output.check_places(list(settings.inputs), settings.out, settings.overwrite)
             log = list_segments(settings.roots, settings.segment_size)
-            check_place(settings)
-            from jobs.session import starting
+            check_place(settings.tables, (settings.out, *settings.inputs))
+            from jobs.spark.session import starting
 
             delta, user = bool(settings.tables), hdfs_user(settings.tables)
             with starting(settings.master, delta, user) if needs_spark(settings, log) else contextlib.nullcontext():
                 # numba alone takes a second, and the session starts meanwhile.
-                from jobs.daemon import daemon_ahead
-                from jobs.engine import SparkEngines
                 from jobs.run import Build
+                from jobs.spark.daemon import daemon_ahead
+                from jobs.spark.engine import SparkEngines
 
                 with daemon_ahead(), watch.reporter() as reporter:
                     engines = SparkEngines(settings.master, watch.observer(), delta=delta, hadoop_user=user)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from jobs import __version__
-from jobs.options import Parser
+from jobs.command.options import Parser
 from storage_format.errors import UsageError
 
 COMMANDS = {

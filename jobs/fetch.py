@@ -12,13 +12,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from jobs.failures import Interrupts
-from jobs.fetch_build import FoundBuild, find_build
-from jobs.fetch_files import fetch_all, part_of
-from jobs.layout import TOPICS
-from jobs.options import Parser, wide_help
-from jobs.store_lock import store_locked
-from jobs.swap import PARTS, Swap
+from jobs.command.failures import Interrupts
+from jobs.command.options import Parser, wide_help
+from jobs.fetching.build import FoundBuild, find_build
+from jobs.fetching.files import fetch_all, part_of
+from jobs.fetching.swap import PARTS, Swap
+from jobs.publishing.layout import TOPICS
+from jobs.store.lock import store_locked
 from storage_format.errors import InputError, ReindexError, UsageError
 from storage_format.names import escape, redacted
 from udfs import files

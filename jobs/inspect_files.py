@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jobs.folders import reason
-from jobs.inspect_kinds import KINDS, kind_of
-from jobs.inspect_show import Row, show_rows, show_summary
-from jobs.options import Parser, any_text, wide_help
+from jobs.command.options import Parser, any_text, wide_help
+from jobs.inspecting.kinds import KINDS, kind_of
+from jobs.inspecting.show import Row, show_rows, show_summary
+from jobs.store.folders import reason
 from storage_format.errors import InputError, ReindexError, UsageError
 from storage_format.findings import UnreadableError
 from storage_format.names import escape, redacted
@@ -91,18 +91,18 @@ def _inspect(path: str, asked: argparse.Namespace) -> int:
 def _look(kind: str, path: str, asked: argparse.Namespace) -> tuple[dict[str, Any], Iterator[Row]]:
     """(summary, records): modules that compile are imported for their own kind alone."""
     if kind == "segment":
-        from jobs.inspect_segment import segment
+        from jobs.inspecting.segment import segment
 
         return segment(path, asked.segment_size)
     if kind == "index":
-        from jobs.inspect_index import index
+        from jobs.inspecting.index import index
 
         return index(path, None if asked.hash_slots is None else (asked.hash_slots, asked.index_items))
     if kind == "checkpoint":
-        from jobs.inspect_checkpoint import checkpoint
+        from jobs.inspecting.checkpoint import checkpoint
 
         return checkpoint(path)
-    from jobs.inspect_queue import batch_queue, queue
+    from jobs.inspecting.queue import batch_queue, queue
 
     return queue(path) if kind == "consumequeue" else batch_queue(path)
 

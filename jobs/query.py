@@ -6,12 +6,12 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from jobs.folders import reason
-from jobs.notes import Notes
-from jobs.options import any_text
-from jobs.query_options import Query, parse_query
-from jobs.query_search import Search
-from jobs.query_show import Shown, show
+from jobs.command.options import any_text
+from jobs.querying.options import Query, parse_query
+from jobs.querying.search import Search
+from jobs.querying.show import Shown, show
+from jobs.store.folders import reason
+from jobs.store.notes import Notes
 from storage_format.errors import ReindexError
 from storage_format.names import escape
 

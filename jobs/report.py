@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from jobs.options import Parser, wide_help
-from jobs.pointers import check_laid_out
-from jobs.whole_file import write_whole
+from jobs.command.options import Parser, wide_help
+from jobs.publishing.pointers import check_laid_out
+from jobs.publishing.whole_file import write_whole
 from storage_format.errors import InputError, ReindexError
 from storage_format.names import escape
 
@@ -54,14 +54,14 @@ def report(arguments: Sequence[str]) -> int:
 def make_page(source: str, store: str | None = None, summary: str | None = None) -> str:
     """The page about a build's folder or a verify's file. Raises InputError for anything else."""
     try:
-        from jobs import report_plots  # noqa: F401  is matplotlib there?
+        from jobs.reporting import plots  # noqa: F401  is matplotlib there?
     except ImportError as error:
         raise InputError(
             f"report draws with matplotlib, which is not here ({error.name}): install rocketmq-reindex[report]"
         ) from None
-    from jobs.report_model import Model, of_build, of_verify
-    from jobs.report_page import render
-    from jobs.report_times import Times, look_into, message_times, segments_of
+    from jobs.reporting.model import Model, of_build, of_verify
+    from jobs.reporting.page import render
+    from jobs.reporting.times import Times, look_into, message_times, segments_of
 
     check_laid_out(source)
     path = os.path.join(source, MANIFEST) if os.path.isdir(source) else source

@@ -10,17 +10,18 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from jobs import decisions, drafting, manifest, notices, output, planning, writing
-from jobs.engine import Engine, SparkEngine
-from jobs.estimate import check_free, dry_run_lines
-from jobs.incremental import Increment
-from jobs.planning import make_checkpoint, range_size, scan_settings
-from jobs.progress import Probe, Reporter
-from jobs.scanning import Scan
-from jobs.segments import Commitlog, check_unchanged, list_segments
-from jobs.settings import BuildSettings
-from jobs.summary import Summary
-from jobs.tables_place import check_place
+from jobs.building import decisions, drafting, manifest, notices, planning, writing
+from jobs.building.estimate import check_free, dry_run_lines
+from jobs.building.planning import make_checkpoint, range_size, scan_settings
+from jobs.building.scanning import Scan
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
+from jobs.command.tables_place import check_place
+from jobs.incremental.increment import Increment
+from jobs.publishing import output
+from jobs.spark.engine import Engine, SparkEngine
+from jobs.store.segments import Commitlog, check_unchanged, list_segments
+from jobs.watching.progress import Probe, Reporter
 from storage_format.consume_queue import UNIT_SIZE
 from storage_format.digest import new_digest
 from storage_format.index_plan import IndexFilePlan, plan_index_files
@@ -31,7 +32,7 @@ from udfs.scan import ScanTask
 from udfs.stage import Stage
 
 if TYPE_CHECKING:
-    from jobs.tables_run import Recorder
+    from jobs.tables.recorder import Recorder
 
 
 class Build:
@@ -60,7 +61,7 @@ class Build:
         """``log`` is what was listed just before, where it was. Raises ReindexError; nothing is published then."""
         settings = self.settings
         target = output.check_places(list(settings.inputs), settings.out, settings.overwrite)
-        check_place(settings)
+        check_place(settings.tables, (settings.out, *settings.inputs))
         log = log or list_segments(settings.roots, settings.segment_size)
         self.summary.warnings += log.warnings
         if "index" in settings.only and "checkpoint" not in settings.only:
@@ -108,7 +109,7 @@ class Build:
         if not self.settings.tables or not isinstance(engine, SparkEngine):
             yield
             return
-        from jobs.tables_run import Recorder
+        from jobs.tables.recorder import Recorder
 
         self.recorder = recorder = Recorder(self.settings, self.summary, self.reporter, engine, log)
         recorder.open()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from jobs.failures import Interrupts, outcome
-from jobs.verify_options import parse_verify
-from jobs.verify_summary import VerifySummary
-from jobs.watching import Watch
-from jobs.whole_file import write_whole
+from jobs.command.failures import Interrupts, outcome
+from jobs.publishing.whole_file import write_whole
+from jobs.verifying.options import parse_verify
+from jobs.verifying.summary import VerifySummary
+from jobs.watch import Watch
 
 
 def verify(arguments: Sequence[str]) -> int:
@@ -22,13 +22,13 @@ def verify(arguments: Sequence[str]) -> int:
             watch.begun(settings.build, settings.stores)
             # A wrong path is told before a JVM is started.
             logs = settings.logs()
-            from jobs.session import starting
+            from jobs.spark.session import starting
 
             with starting(settings.build.master):
-                from jobs.daemon import daemon_ahead
-                from jobs.engine import SparkEngines
-                from jobs.verify_against import Against
-                from jobs.verify_run import Verify
+                from jobs.spark.daemon import daemon_ahead
+                from jobs.spark.engine import SparkEngines
+                from jobs.verifying.against import Against
+                from jobs.verifying.run import Verify
 
                 with daemon_ahead(), watch.reporter() as reporter:
                     engines = SparkEngines(settings.build.master)

@@ -1,6 +1,6 @@
-"""Make the archive of Spark's and Delta's classes that local sessions start with (``jobs.java.class_archive``), once a JVM.
+"""Make the archive of Spark's and Delta's classes that local sessions start with (``jobs.spark.java.class_archive``).
 
-It holds what one small build loads. The JVM writes it when it ends, after the session is stopped.
+It is made once for each JVM. It holds what one small build loads. The JVM writes it when it ends, after the session is stopped.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def load_classes(folder: Path) -> None:
 
 def main() -> int:
     sys.path.insert(0, str(ROOT))
-    from jobs.java import choose_java, class_archive
+    from jobs.spark.java import choose_java, class_archive
 
     choose_java()
     archive = class_archive()
     if archive is None or archive.exists():
         return 0
-    from jobs.session import configuration
+    from jobs.spark.session import configuration
 
     print("setup: archiving the classes that Spark loads (a minute, once)", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:

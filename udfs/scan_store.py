@@ -4,7 +4,7 @@
     data/KEY-ATTEMPT.runs       its runs of queue offsets and topics: rows (``udfs.stored_rows``)
     data/KEY-ATTEMPT.units      its ConsumeQueue units: rows
     data/KEY-ATTEMPT.block      its staged index items
-    builds/DIGEST...            what a build was made of, by the digest of its manifest (``jobs.last_build``)
+    builds/DIGEST...            what a build was made of, by the digest of its manifest (``jobs.incremental.last_build``)
 
 KEY stands for everything that decides a result but the bytes themselves: segment, place, settings. The bytes are known by
 digest.

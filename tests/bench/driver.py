@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs import decisions, manifest, notices, output_local, run, scanning, writing
+from jobs import run
+from jobs.building import decisions, manifest, notices, scanning, writing
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
+from jobs.publishing import local as output_local
 from jobs.run import Build
-from jobs.settings import BuildSettings
-from jobs.summary import Summary
 from storage_format.errors import ReindexError
 from tests.bench.pretended import PretendedEngine, Shape
 from tests.bench.steps import Steps, own_memory

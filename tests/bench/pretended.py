@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobs.session import bucket_keys, plan_shuffle
+from jobs.spark.session import bucket_keys, plan_shuffle
 from storage_format.digest import CHUNK
 from storage_format.index_file import STAGED
 from storage_format.range_summary import RangeSpec, RangeSummary

@@ -67,7 +67,7 @@ def build_once(store: Path, out: Path, more: list[str]) -> dict[str, object]:
 def build_warm(store: Path, out: Path, times: int) -> list[float]:
     """Seconds of builds one after another in one session: the first pays for the warming up."""
     from jobs.build import build
-    from jobs.session import get_session
+    from jobs.spark.session import get_session
 
     spark, _ = get_session("local[2]")
     seconds = []

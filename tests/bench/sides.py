@@ -78,7 +78,7 @@ class Session:
     """A started session in this process, in which builds follow one another."""
 
     def __init__(self, master: str) -> None:
-        from jobs.session import get_session
+        from jobs.spark.session import get_session
 
         begin = time.monotonic()
         self._spark, _ = get_session(master)

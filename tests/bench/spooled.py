@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from jobs import planning
-from jobs.session import bucket_keys, plan_shuffle
+from jobs.building import planning
+from jobs.spark.session import bucket_keys, plan_shuffle
 from tests.tools.local_engine import local_build
 from tests.tools.make_log import random_log
 from udfs import schemas

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.engine import Engine
-from jobs.settings import BuildSettings
-from jobs.summary import Summary
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
+from jobs.spark.engine import Engine
 from tests.golden.guard import guarded
 from tests.reference.build import reference_build
 from tests.reference.log import LogError

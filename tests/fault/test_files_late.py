@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs import output, session
+from jobs.publishing import output
+from jobs.spark import session
 from storage_format.errors import InputError
 from tests.fault.disk import tiny_store, tree
 from tests.tools.faulty_runs import command

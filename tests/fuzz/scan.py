@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jobs.settings import DELAY_LEVELS, parse_delay_levels
+from jobs.building.settings import DELAY_LEVELS, parse_delay_levels
 from storage_format import frame, range_scan
 from storage_format import record as r
 from storage_format.chain import Segment

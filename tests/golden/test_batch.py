@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jobs.summary import Summary
+from jobs.building.summary import Summary
 from storage_format.digest import new_digest
 from storage_format.topics import batch_topics
 from tests.golden.stores import GoldenStore, index_in_order, read_files

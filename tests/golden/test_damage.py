@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobs.summary import Summary
+from jobs.building.summary import Summary
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore, read_files
 from tests.reference.build import reference_build

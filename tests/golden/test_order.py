@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs import decisions
-from jobs.summary import Summary
+from jobs.building import decisions
+from jobs.building.summary import Summary
 from storage_format.consume_queue import UNIT
 from tests.golden.stores import read_files
 from tests.golden.test_damage import build_and_compare

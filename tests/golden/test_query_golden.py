@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from jobs.notes import Notes
-from jobs.query_queue import StoreQueue
-from jobs.query_search import Search
+from jobs.querying.queue import StoreQueue
+from jobs.querying.search import Search
+from jobs.store.notes import Notes
 from tests.golden.stores import NAMES, GoldenStore
 from tests.oracle.scenarios import FOLDER, java_home
 from tests.reference import java

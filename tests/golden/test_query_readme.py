@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import main
-from jobs.query_options import build_parser
+from jobs.querying.options import build_parser
 from tests.golden.stores import GoldenStore
 
 README = Path(__file__).resolve().parents[2] / "README.md"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobs.summary import Summary
+from jobs.building.summary import Summary
 from storage_format.digest import new_digest
 from storage_format.topics import QUEUES_MAX, SYSTEM_TOPICS
 from tests.golden.stores import NAMES, GoldenStore

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs.build_options import read_batch_topics
+from jobs.building.options import read_batch_topics
 from storage_format.differences import KINDS
 from tests.golden.guard import guarded
 from tests.golden.stores import NAMES, GoldenStore

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.settings import BuildSettings
-from jobs.verify_against import Against
-from jobs.verify_settings import VerifySettings
-from jobs.verify_summary import VerifySummary
+from jobs.building.settings import BuildSettings
+from jobs.verifying.against import Against
+from jobs.verifying.settings import VerifySettings
+from jobs.verifying.summary import VerifySummary
 from storage_format.errors import InputError
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from jobs.ahead import needs_spark
-from jobs.segments import list_segments
-from jobs.settings import BuildSettings
+from jobs.building.settings import BuildSettings
+from jobs.incremental.ahead import needs_spark
+from jobs.store.segments import list_segments
 from tests.fault.disk import tree
 from tests.incremental.machine import live
 from tests.incremental.world import SALVAGE, SEGMENT, World

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.engine import SparkEngines
-from jobs.settings import BuildSettings
-from jobs.summary import Summary
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
+from jobs.spark.engine import SparkEngines
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import session
-from jobs.engine import SparkEngines
-from jobs.settings import BuildSettings
+from jobs.building.settings import BuildSettings
+from jobs.spark import session
+from jobs.spark.engine import SparkEngines
 from tests.golden.guard import guarded
 from tests.golden.stores import read_files
 from tests.oracle.judge import different, judge

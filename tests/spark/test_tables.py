@@ -22,15 +22,15 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.engine import SparkEngine, SparkEngines
-from jobs.failures import Interrupts
-from jobs.progress import Reporter, Shown, Stage
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
+from jobs.command.failures import Interrupts
+from jobs.command.tables_place import quoted, table_path
 from jobs.run import Build
-from jobs.session import run_settings
-from jobs.settings import BuildSettings
-from jobs.summary import Summary
-from jobs.tables_delta import ensure, small_queries, write
-from jobs.tables_place import quoted, table_path
+from jobs.spark.engine import SparkEngine, SparkEngines
+from jobs.spark.session import run_settings
+from jobs.tables.delta import ensure, small_queries, write
+from jobs.watching.progress import Reporter, Shown, Stage
 from storage_format.digest import new_digest
 from storage_format.errors import InputError
 from tests.golden.guard import guarded

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from jobs import pointers
 from jobs.fetch import fetch
+from jobs.publishing import pointers
 from tests.incremental.world import World
 from tests.tools.faulty_runs import command
 from tests.tools.faulty_s3 import faulty_s3

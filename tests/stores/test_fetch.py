@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from jobs import pointers
+from jobs.building.settings import BuildSettings
 from jobs.fetch import fetch
-from jobs.settings import BuildSettings
+from jobs.publishing import pointers
 from tests.fault.disk import tiny_store, tree
 from tests.tools.faulty_files import Fault, faulty
 from tests.tools.local_engine import LocalEngine, local_build, run_build, single

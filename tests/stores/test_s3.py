@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from jobs import output, output_builds, pointers
 from jobs.build import build
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
 from jobs.fetch import fetch
 from jobs.inspect_files import inspect
+from jobs.publishing import builds as output_builds
+from jobs.publishing import output, pointers
 from jobs.query import query
-from jobs.settings import BuildSettings
-from jobs.summary import Summary
 from storage_format.errors import InputError
 from tests.fault.disk import tiny_store, tree
 from tests.golden.stores import GoldenStore
@@ -135,7 +136,7 @@ def test_the_next_run_after_a_refused_one_needs_no_overwrite(store: str, out: st
 
 KILLED = """
 import sys, time
-from jobs import output
+from jobs.publishing import output
 from udfs import files
 with output.staging(sys.argv[1], True, True) as stage:
     files.write_bytes(stage.temporary, files.join(stage.tree, "consumequeue", "T", "0", "0" * 20), [b"half"])

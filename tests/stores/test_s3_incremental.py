@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
-from jobs import last_build, output, output_alive, output_builds
-from jobs.scan_place import store_of
-from jobs.settings import BuildSettings
-from jobs.summary import Summary
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
+from jobs.incremental import last_build
+from jobs.incremental.scan_place import store_of
+from jobs.publishing import alive as output_alive
+from jobs.publishing import builds as output_builds
+from jobs.publishing import output
 from storage_format.errors import InputError
 from tests.fault.disk import tree
 from tests.stores.bucket_world import BucketWorld

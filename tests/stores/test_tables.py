@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs import session
 from jobs.build import build
-from jobs.tables_delta import write
-from jobs.tables_hadoop import hadoop_settings
-from jobs.tables_place import table_path
+from jobs.command.tables_place import table_path
+from jobs.spark import session
+from jobs.tables.delta import write
+from jobs.tables.hadoop import hadoop_settings
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
 from tests.stores.whole import published

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from jobs import pointers
+from jobs.building.settings import BuildSettings
+from jobs.publishing import pointers
 from jobs.query import query
 from jobs.report import report
-from jobs.settings import BuildSettings
 from tests.fault.disk import tiny_store
 from tests.stores.whole import published
 from tests.tools.local_engine import LocalEngine, local_build, run_build, single

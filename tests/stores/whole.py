@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jobs import pointers
 from jobs.fetch import fetch
+from jobs.publishing import pointers
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
 from tests.tools.local_engine import local_build

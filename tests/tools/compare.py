@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from jobs.engine import Engine
-from jobs.summary import Summary
+from jobs.building.summary import Summary
+from jobs.spark.engine import Engine
 from tests.golden.stores import read_files
 from tests.reference.build import ReferenceBuild, reference_build
 from tests.reference.log import merged

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jobs import output_local, swap
+from jobs.fetching import swap
+from jobs.publishing import local as output_local
 from udfs.files import entries, folders, local, reading, systems, uris, writer
 
 OPERATIONS: Final = frozenset({

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.engine import Engine
-from jobs.progress import Reporter
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
 from jobs.run import Build
-from jobs.settings import BuildSettings
-from jobs.summary import Summary
+from jobs.spark.engine import Engine
+from jobs.watching.progress import Reporter
 from storage_format.errors import ReindexError
 from udfs import schemas
 from udfs.worker import Batches

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jobs.engine import Engine
-from jobs.layout import SIZES
-from jobs.settings import BuildSettings
-from jobs.verify_run import Verify
-from jobs.verify_settings import VerifySettings
-from jobs.verify_summary import VerifySummary
+from jobs.building.settings import BuildSettings
+from jobs.publishing.layout import SIZES
+from jobs.spark.engine import Engine
+from jobs.verifying.run import Verify
+from jobs.verifying.settings import VerifySettings
+from jobs.verifying.summary import VerifySummary
 from storage_format.errors import ReindexError
 from tests.tools.local_engine import LocalEngine, QuietReporter, single
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import decisions
+from jobs.building import decisions
 from storage_format import range_scan
 from storage_format.queue_order import BREAKS_MAX
 from storage_format.range_scan import HOLES_MAX

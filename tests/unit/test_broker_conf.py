@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.broker_conf import read_properties, settings_of
+from jobs.command.broker_conf import read_properties, settings_of
 from storage_format.errors import UsageError
 
 

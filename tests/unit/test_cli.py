@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.build_options import parse_settings
+from jobs.building.options import parse_settings
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
 from jobs.cli import main
-from jobs.settings import BuildSettings
-from jobs.summary import Summary
 from storage_format.errors import UsageError
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message

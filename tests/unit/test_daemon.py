@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.daemon import daemon_ahead, name_daemon
+from jobs.spark.daemon import daemon_ahead, name_daemon
 from tests.tools.faulty_processes import wait_until
 from udfs.daemon import VARIABLE
 

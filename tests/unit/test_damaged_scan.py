@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.settings import DELAY_LEVELS, parse_delay_levels
+from jobs.building.settings import DELAY_LEVELS, parse_delay_levels
 from storage_format.range_scan import ScanSettings
 from tests.reference.log import MISSING, merged
 from tests.tools import spoil

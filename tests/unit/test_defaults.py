@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from jobs.settings import BuildSettings
+from jobs.building.settings import BuildSettings
 from storage_format.walk_state import INT64_MAX
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "defaults.json"

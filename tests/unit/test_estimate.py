@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.estimate import dry_run_lines, sample
-from jobs.planning import scan_settings
-from jobs.segments import list_segments
-from jobs.settings import BuildSettings
+from jobs.building.estimate import dry_run_lines, sample
+from jobs.building.planning import scan_settings
+from jobs.building.settings import BuildSettings
+from jobs.store.segments import list_segments
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 

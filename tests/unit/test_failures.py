@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from jobs.failures import JVM_GONE, Interrupts, outcome
+from jobs.command.failures import JVM_GONE, Interrupts, outcome
 from storage_format.errors import RefusedError, UsageError
 
 MORE = ": nothing was published"

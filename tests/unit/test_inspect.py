@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobs.cli import main
-from jobs.inspect_kinds import kind_of
+from jobs.inspecting.kinds import kind_of
 from storage_format.errors import InputError
 from tests.tools.batch_log import MADE, batch
 from tests.tools.encode import COMMIT, EPOCH, PREPARED, ROLLBACK, Message

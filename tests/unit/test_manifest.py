@@ -10,7 +10,7 @@ from typing import Any
 import mmh3
 import pytest
 
-from jobs import parts
+from jobs.publishing import parts
 from tests.golden.stores import read_files
 from tests.tools import spoil
 from tests.tools.local_engine import LocalEngine, local_build

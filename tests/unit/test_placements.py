@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs import odd_queues
-from jobs.odd_queues import Lowest
+from jobs.building import odd_queues
+from jobs.building.odd_queues import Lowest
 from storage_format.chain import Hole
 from storage_format.queue_order import Placement
 from udfs import files, placements

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.output import check_places
+from jobs.publishing.output import check_places
 from storage_format.errors import InputError
 
 

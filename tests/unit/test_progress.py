@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from jobs import progress, progress_shown
-from jobs.progress import Reporter
-from jobs.progress_shown import usual
-from jobs.summary import Summary
+from jobs.building.summary import Summary
+from jobs.watching import progress, progress_shown
+from jobs.watching.progress import Reporter
+from jobs.watching.progress_shown import usual
 
 
 @pytest.fixture(autouse=True)

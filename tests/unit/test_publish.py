@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs import output, output_local
+from jobs.publishing import local as output_local
+from jobs.publishing import output
 from storage_format.errors import InputError
 from udfs import files
 from udfs.stage import Stage
@@ -139,7 +140,7 @@ def test_a_lock_is_no_way_to_write_elsewhere(tmp_path: Path) -> None:
 KILLED = """
 import sys, time
 from pathlib import Path
-from jobs import output
+from jobs.publishing import output
 out = sys.argv[1]
 with output.locked(out), output.staging(out) as stage:  # noqa: PT012
     (Path(stage.tree) / "reindex.json").write_text("half")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.settings import DELAY_LEVELS, parse_delay_levels
+from jobs.building.settings import DELAY_LEVELS, parse_delay_levels
 from storage_format.frame import CRC_ALL, CRC_BODY, CRC_NONE
 from storage_format.range_scan import RangeScanner, ScanSettings
 from storage_format.range_summary import RangeSummary

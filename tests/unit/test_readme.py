@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from jobs import demo
-from jobs.build_options import build_parser
-from jobs.settings import BuildSettings
-from jobs.summary import Summary
+from jobs.building.options import build_parser
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
 from storage_format.errors import InputError, RefusedError, UsageError
 from storage_format.walk_state import INT64_MAX
 from tests.golden.stores import GoldenStore

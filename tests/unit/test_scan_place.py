@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.scan_place import store_of
-from jobs.settings import BuildSettings
+from jobs.building.settings import BuildSettings
+from jobs.incremental.scan_place import store_of
 from storage_format.errors import InputError
 
 

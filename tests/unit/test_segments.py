@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.segments import Commitlog, check_unchanged, list_segments
+from jobs.store.segments import Commitlog, check_unchanged, list_segments
 from storage_format.errors import InputError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.settings import BuildSettings, parse_delay_levels, parse_parts, parse_time, parse_window
+from jobs.building.settings import BuildSettings, parse_delay_levels, parse_parts, parse_time, parse_window
 from storage_format.errors import UsageError
 from storage_format.walk_state import INT64_MAX
 

@@ -8,7 +8,7 @@ from collections import Counter
 import mmh3
 import pytest
 
-from jobs.session import bucket_keys, plan_shuffle
+from jobs.spark.session import bucket_keys, plan_shuffle
 from udfs import schemas
 
 

@@ -12,12 +12,12 @@ import mmh3
 import pyarrow as pa
 import pytest
 
-from jobs import tables_delta
-from jobs.build_options import parse_settings
-from jobs.settings import BuildSettings
-from jobs.tables_hadoop import hadoop_settings, hdfs_user
-from jobs.tables_place import check_place, quoted, spark_path, table_path
-from jobs.tables_rows import quarantine_rows, text
+from jobs.building.options import parse_settings
+from jobs.building.settings import BuildSettings
+from jobs.command.tables_place import check_place, quoted, spark_path, table_path
+from jobs.tables import delta as tables_delta
+from jobs.tables.hadoop import hadoop_settings, hdfs_user
+from jobs.tables.rows import quarantine_rows, text
 from storage_format.chain import Segment
 from storage_format.errors import InputError, UsageError
 from tests.reference import java
@@ -254,10 +254,10 @@ def test_tables_lie_apart(tables: str, fine: bool, monkeypatch: pytest.MonkeyPat
     (tmp_path / "link").symlink_to("store/commitlog")
     settings = BuildSettings("store", "out", tables=tables.replace("FILE", tmp_path.as_uri())).check()
     if fine:
-        check_place(settings)
+        check_place(settings.tables, (settings.out, *settings.inputs))
     else:
         with pytest.raises(InputError, match=r"^--tables .*: name "):
-            check_place(settings)
+            check_place(settings.tables, (settings.out, *settings.inputs))
 
 
 @pytest.mark.parametrize(("tables", "fine"), [
@@ -267,10 +267,10 @@ def test_tables_lie_apart(tables: str, fine: bool, monkeypatch: pytest.MonkeyPat
 def test_tables_lie_apart_behind_uris(tables: str, fine: bool) -> None:
     settings = BuildSettings("s3://b/store", "webhdfs://u@h/out", tables=tables).check()
     if fine:
-        check_place(settings)
+        check_place(settings.tables, (settings.out, *settings.inputs))
     else:
         with pytest.raises(InputError, match=r"^--tables .*: lies inside .*: name ") as caught:
-            check_place(settings)
+            check_place(settings.tables, (settings.out, *settings.inputs))
         assert "k:s" not in str(caught.value)
 
 

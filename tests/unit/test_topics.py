@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.build_options import parse_settings
+from jobs.building.options import parse_settings
 from jobs.cli import main
 from storage_format.errors import UsageError
 from storage_format.topics import batch_topics, is_own, topic_entry

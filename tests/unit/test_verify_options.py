@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import main
-from jobs.verify_options import parse_verify, verify_parser
-from jobs.verify_run import sampled, work_folder
-from jobs.verify_sizes import take_sizes
+from jobs.verifying.options import parse_verify, verify_parser
+from jobs.verifying.run import sampled, work_folder
+from jobs.verifying.sizes import take_sizes
 from storage_format.chain import Segment
 from storage_format.errors import InputError
 from tests.tools.local_verify import kinds, local_verify

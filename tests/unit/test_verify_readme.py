@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from jobs.verify_options import verify_parser
+from jobs.verifying.options import verify_parser
 from storage_format.differences import KINDS
 
 SECTION = (

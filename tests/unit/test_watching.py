@@ -18,17 +18,17 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from jobs import progress, progress_json
-from jobs.build_options import parse_settings
+from jobs.building.options import parse_settings
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
 from jobs.cli import main
-from jobs.observing import Observer
-from jobs.progress import Reporter
-from jobs.progress_json import JsonLines
 from jobs.run import Build
-from jobs.settings import BuildSettings
-from jobs.summary import Summary
-from jobs.verify_summary import VerifySummary
-from jobs.watching import Watch
+from jobs.spark.observing import Observer
+from jobs.verifying.summary import VerifySummary
+from jobs.watch import Watch
+from jobs.watching import progress, progress_json
+from jobs.watching.progress import Reporter
+from jobs.watching.progress_json import JsonLines
 from storage_format.differences import Tally
 from storage_format.errors import UsageError
 from tests.tools import spoil
@@ -284,8 +284,8 @@ def test_counts_that_spark_does_not_give_are_a_warning() -> None:
 def test_what_nobody_asks_for_is_not_imported() -> None:
     code = (
         "import sys; from jobs.cli import main; status = main(['build', '/none', '--out', '/o']);"
-        "print(status, [name for name in sys.modules if name in ('jobs.logs', 'jobs.metrics', 'jobs.observing', 'pyspark')"
-        " or name.startswith('prometheus')])"
+        "absent = ('jobs.watching.logs', 'jobs.watching.metrics', 'jobs.spark.observing', 'pyspark', 'prometheus_client');"
+        "print(status, [name for name in sys.modules if name in absent])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=900)
     assert found.stdout == "1 []\n"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs import decisions as driver
-from jobs import summary as summaries
+from jobs.building import decisions as driver
+from jobs.building import summary as summaries
 from tests.tools.compare import SMALL, differences
 from tests.tools.local_engine import LocalEngine, local_build
 from tests.tools.log_writer import LogWriter

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from jobs.writing import Written, name_index_files
+from jobs.building.writing import Written, name_index_files
 from storage_format import index_file as ix
 from storage_format.digest import new_digest
 from storage_format.index_plan import plan_index_files

@@ -1,0 +1,76 @@
+"""Write DIR/config/topics.json: a draft of the broker's topic configuration, so that a bare log becomes a store that boots."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from jobs.building.scanning import Scan
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
+from jobs.publishing.output import CONFIG, TOPICS
+from storage_format.digest import new_digest
+from storage_format.names import escape
+from storage_format.range_summary import RangeSummary
+from storage_format.topics import QUEUES_MAX, data_version
+from udfs import files, schemas
+from udfs.draft_topics import NAMES_TOLD, DraftTopics
+
+
+def write_topics(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> dict[str, Any]:
+    """Draft the file from the ranges to build from; returns its entry for the manifest."""
+    stage = scan.stage
+    words = []
+    if any(found.unit_records for found in accepted):
+        reducer = DraftTopics(stage, frozenset(settings.batch_topics))
+        words = [json.loads(word) for word in scan.engine.reduce(schemas.TOPICS, scan.left_out(accepted), None, reducer)]
+    if any(word["delayed"] for word in words):
+        summary.warnings.append(
+            "delayed messages: a broker without config/delayOffset.json delivers all of them in the log again: keep that file"
+        )
+    _warn(words, summary)
+    newest = next((found.last_time for found in reversed(accepted) if found.records), 0)
+    digest, size = new_digest([]), 0
+
+    def text() -> Iterator[bytes]:
+        nonlocal size
+        for piece in _text(data_version(newest), [word["part"] for word in words]):
+            digest.update(piece)
+            size += len(piece)
+            yield piece
+
+    files.make_folder(files.join(stage.tree, CONFIG))
+    files.write_bytes(stage.temporary, files.join(stage.tree, TOPICS), text())
+    return {"path": TOPICS, "size": size, "used": size, "digest": digest.digest().hex()}
+
+
+def _text(version: str, parts: list[str]) -> Iterator[bytes]:
+    """The lines of sorted parts as one JSON object, laid out as RocketMQ does."""
+    yield f'{{\n\t"dataVersion":{version},\n\t"topicConfigTable":{{'.encode()
+    separator = "\n\t\t"
+    for _, entry in heapq.merge(*(_lines(part) for part in parts)):
+        yield f"{separator}{entry}".encode()
+        separator = ",\n\t\t"
+    yield b"\n\t}\n}\n"
+
+
+def _lines(part: str) -> Iterator[tuple[str, str]]:
+    for line in files.lines(part):
+        name, entry = json.loads(line)
+        yield name, entry
+
+
+def _warn(words: list[dict[str, Any]], summary: Summary) -> None:
+    refused = sum(word["refused"] for word in words)
+    if refused:
+        names = sorted(name for word in words for name in word["refused_names"])[:NAMES_TOLD]
+        summary.warnings.append(
+            f"{TOPICS}: {refused} topics left out, whose names RocketMQ's TopicValidator refuses: "
+            + ", ".join(escape(name, 80) for name in names)
+        )
+    for name in sorted(name for word in words for name in word["many"])[:NAMES_TOLD]:
+        summary.warnings.append(
+            f"{TOPICS}: topic {escape(name)}: queue ids from {QUEUES_MAX:,} on are left out: give it more if they are right"
+        )

@@ -1,0 +1,130 @@
+"""What a build will read and write, guessed from a sample before it and known from the counts after the scan."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from jobs.building.planning import range_size
+from jobs.building.settings import BuildSettings
+from jobs.store.segments import Commitlog
+from storage_format import index_file as ix
+from storage_format import record as r
+from storage_format.batch_queue import BATCH_UNIT_SIZE
+from storage_format.chain import cut_ranges
+from storage_format.consume_queue import UNIT_SIZE
+from storage_format.errors import InputError
+from storage_format.index_plan import IndexFilePlan
+from storage_format.names import escape
+from storage_format.range_scan import RangeScanner, ScanSettings
+from storage_format.range_summary import RangeSpec, RangeSummary
+from udfs import files
+from udfs.stage import Stage
+
+SAMPLE_BYTES = 4 << 20
+BYTES_PER_SECOND_AND_CORE = 400e6
+RECORDS_PER_SECOND_AND_CORE = 900e3
+START_SECONDS = 12.0
+"""Rough figures of one laptop core with a warm page cache; the estimate says so."""
+BLOCK = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """What the first bytes of the first segments hold. ``empty`` bytes behind them are zeros: segments are allocated whole."""
+
+    bytes: int
+    records: int
+    units: int
+    batch_units: int
+    items: int
+    queues: int
+    empty: int
+
+    def share(self, size: int) -> float:
+        """How many times the sample a log of ``size`` bytes is."""
+        return max(0, size - self.empty) / self.bytes if self.bytes else 0.0
+
+
+def sample(scan: ScanSettings, log: Commitlog) -> Sample:
+    """Walk the first bytes of up to three segments."""
+    scanner = RangeScanner(dataclasses.replace(scan, chunk=SAMPLE_BYTES, block_rows=1 << 17))
+    count = len(log.segments)
+    totals, queues, empty = np.zeros(5, np.int64), 0, 0
+    for segment in [log.segments[k] for k in sorted({0, count // 2, count - 1})] if count else []:
+        high = min(segment.data_end, segment.start + SAMPLE_BYTES)
+        spec = RangeSpec(0, "", segment.start, segment.segment_end, segment.data_end, segment.start, high, True)
+        with files.Reader(segment.path) as reader:
+
+            def read(at: int, out: npt.NDArray[np.uint8], start: int = segment.start, file: files.Reader = reader) -> None:
+                file.read_into(at - start, out)
+
+            for _ in scanner.scan(dataclasses.replace(spec, data_end=high), read):
+                pass
+        out = scanner.summary
+        end = max(out.end, out.tail, segment.start)
+        totals += (min(end, high) - segment.start, out.records, out.units, out.batch_units, out.items)
+        if out.tail_code == r.ZERO and out.last_nonzero < 0:
+            empty += segment.data_end - end
+        queues = max(queues, out.queues)
+    size, records, units, batch_units, items = (int(v) for v in totals)
+    return Sample(size, records, units, batch_units, items, queues, empty)
+
+
+def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -> Iterator[str]:
+    """The plan in words."""
+    cores = os.cpu_count() or 1
+    if settings.master.startswith("local[") and settings.master[6:-1].isdigit():
+        cores = int(settings.master[6:-1])
+    segment_bytes = max((s.segment_end - s.start for s in log.segments), default=1)
+    size = range_size(settings, log.size, segment_bytes, cores)
+    ranges = cut_ranges(log.segments, size, settings.until_offset)
+    first = log.segments[0].name if log.segments else "-"
+    last = log.segments[-1].name if log.segments else "-"
+    found = sample(scan, log)
+    share = found.share(log.size)
+    records, units, items = (int(share * v) for v in (found.records, found.units + found.batch_units, found.items))
+    queue_files = max(found.queues, -(-units // (settings.cq_file_size // UNIT_SIZE))) if units else 0
+    index_files = -(-items // (settings.index_items - 1)) if items else int(bool(records))
+    seconds = START_SECONDS + max(log.size / BYTES_PER_SECOND_AND_CORE, records / RECORDS_PER_SECOND_AND_CORE) / cores
+    yield f"would read  {len(log.segments)} segments ({first} to {last}), {log.size:,} bytes"
+    yield f"            in {len(ranges)} ranges of at most {size:,} bytes"
+    yield f"expected    about {records:,} records (from a sample of {found.bytes:,} bytes)"
+    if "consumequeue" in settings.only:
+        yield f"            about {units:,} units in at least {queue_files:,} ConsumeQueue files"
+    if "index" in settings.only:
+        yield f"            about {items:,} items in {index_files:,} IndexFiles"
+    yield f"time        about {seconds:,.0f} s on {cores} cores (a rough figure, warm page cache)"
+    yield f"would write {escape(settings.out)} ({', '.join(settings.only)})"
+
+
+def check_free(
+    settings: BuildSettings, scan: ScanSettings, log: Commitlog, stage: Stage,
+    accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None, extra_units: int = 0,
+) -> None:  # fmt: skip
+    """Raises InputError when the output cannot fit: by a sample before the scan, by the counts after it."""
+    free = files.free_bytes(stage.root)
+    if free is None:
+        return
+    if accepted is None:
+        found = sample(scan, log)
+        size = sum(max(0, min(segment.data_end, settings.until_offset) - segment.start) for segment in log.segments)
+        share = found.share(size)
+        items, units, batches = (int(share * v) for v in (found.items, found.units, found.batch_units))
+        staged, index_files, queues = items * ix.STAGED.itemsize, -(-items // (settings.index_items - 1)), found.queues
+    else:
+        items, units, batches = (sum(getattr(s, name) for s in accepted) for name in ("items", "units", "batch_units"))
+        staged, index_files, queues = 0, len(plans or []), max((s.queues for s in accepted), default=0)
+    needed = staged
+    if "consumequeue" in settings.only:
+        needed += (units + extra_units) * UNIT_SIZE + batches * BATCH_UNIT_SIZE + queues * BLOCK
+    if "index" in settings.only:
+        needed += items * ix.ITEM_SIZE + index_files * min(settings.hash_slots * ix.SLOT_SIZE, items * BLOCK)
+    if needed > free:
+        raise InputError(
+            f"{escape(settings.out)}: needs about {needed:,} bytes where {free:,} are free: make room or choose another disk"
+        )

@@ -1,0 +1,86 @@
+"""reindex.json: what was read, by which settings, what was decided, and every file written with its digest.
+
+The same input and settings give the same bytes, whatever the partitioning: nothing of time, place or tasks is in it. The
+list of files comes in sorted parts from executors and is merged line by line.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from jobs import __version__
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
+from jobs.publishing.parts import entries, few_parts, joined
+from jobs.store.segments import Commitlog
+from storage_format.digest import CHUNK
+from storage_format.range_summary import RangeSummary
+from storage_format.walk_state import INT64_MAX
+from udfs import files
+from udfs.stage import Stage
+
+_PATH: Final = b'{"path": "'
+
+
+def inputs(log: Commitlog, summaries: Iterable[RangeSummary], until: int) -> list[dict[str, Any]]:
+    """Each segment with its size and the digests of its chunks; null for a chunk that ends behind ``until``."""
+    digests = {
+        int(start): digest
+        for summary in summaries
+        for start, digest in summary.digests.items()
+        if int(start) + CHUNK <= until or until == INT64_MAX
+    }
+    return [
+        {
+            "segment": segment.name,
+            "size": segment.data_end - segment.start,
+            "digests": [digests.get(start) for start in range(segment.start, segment.data_end, CHUNK)],
+        }
+        for segment in log.segments
+    ]
+
+
+def path_of(line: bytes) -> str:
+    """The path that a line of a part tells of (``queue_files.entry_line``)."""
+    path, _, _ = line.removeprefix(_PATH).partition(b'"')
+    # Only text with something escaped needs a parser.
+    return str(json.loads(line.partition(b"\t")[0])["path"]) if b"\\" in path else path.decode()
+
+
+def write(
+    stage: Stage, settings: BuildSettings, log: Commitlog, summary: Summary, summaries: Iterable[RangeSummary],
+    checkpoint: dict[str, int] | None, parts: list[str], more: list[dict[str, Any]], until: int,
+) -> list[str]:  # fmt: skip
+    """Write the manifest into the tree; ``parts`` are files of sorted lines, ``more`` are entries of the driver's own.
+
+    Returns the parts that are left: the same lines in a few files.
+
+    ``until``: the log was read up to there for certain, whatever the ranges.
+    """
+    head = {
+        "format": 1,
+        "version": __version__,
+        "settings": settings.for_manifest(),
+        "inputs": inputs(log, summaries, until),
+        "counts": {"records": summary.records, "units": summary.units, "items": summary.items, **summary.files},
+        "checkpoint": checkpoint,
+        "damage": sorted(summary.damage, key=lambda d: (d["offset"], d["reason"])),
+        "decisions": summary.decisions,
+        "warnings": summary.warnings,
+    }
+    own = sorted((entry["path"], json.dumps(entry).encode()) for entry in more)
+
+    def text() -> Iterator[bytes]:
+        yield json.dumps(head, indent=1).encode()[:-2] + b',\n "files": ['
+        separator = b"\n  "
+        for _, line in heapq.merge(*(entries(part, path_of) for part in few), own):
+            yield separator + line.partition(b"\t")[0]
+            separator = b",\n  "
+        yield b"\n ]\n}\n"
+
+    few = few_parts(stage, parts, path_of)
+    files.write_bytes(stage.temporary, files.join(stage.tree, "reindex.json"), joined(text()))
+    return few

@@ -1,0 +1,57 @@
+"""Warnings about what the log holds, from the counts of its ranges."""
+
+from __future__ import annotations
+
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
+from storage_format.chain import Hole, Segment
+from storage_format.names import escape
+from storage_format.range_summary import RangeSummary
+
+NAMES_TOLD = 20
+LAST_SEGMENTS = {"5.3": 1, "4.9": 3}
+"""how many segments a broker reads again when it starts after a clean stop"""
+
+
+def unmarked_batches(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> None:
+    """Inner batches of topics that nobody called batch topics: told first, since their offsets then jump."""
+    count = sum(s.inner_batches for s in accepted)
+    if count and "consumequeue" in settings.only and settings.broker_version != "4.9":
+        summary.warnings.append(
+            f"{count} records are inner batches: their topics have batch ConsumeQueues (queue.type=BatchCQ), but get plain "
+            "units, on which no broker with such topics starts: give --topics-config"
+        )
+
+
+def broker_cuts(settings: BuildSettings, segments: list[Segment], holes: list[Hole], summary: Summary) -> None:
+    """Salvaged damage where a broker that starts will look, and cut its log (``CommitLog.recoverNormally``).
+
+    ``IndexService.buildIndex`` passes over records below the end of the last IndexFile: what was built from beyond the cut
+    then keeps new keys out.
+    """
+    looked_at = segments[-LAST_SEGMENTS[settings.broker_version] :]
+    found = sorted(hole.offset for hole in holes if looked_at and hole.offset >= looked_at[0].start)
+    if found and settings.on_damage == "salvage":
+        summary.warnings.append(
+            f"damage at offset {found[0]}: a broker that starts cuts its log there, and takes no new keys into this index "
+            "until the log has grown past its old end: keep a copy of the log, and for a broker build with "
+            f"--until-offset {found[0]}"
+        )
+
+
+def of_counts(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> None:
+    """What is built in another way than one may think."""
+    warn = summary.warnings.append
+    for name in sorted({name for s in accepted for name in s.unusual_names})[:NAMES_TOLD]:
+        warn(f"topic {escape(name)}: a name that RocketMQ's TopicValidator refuses; built all the same")
+    refused, empty = sum(s.batches_refused for s in accepted), sum(s.batches_empty for s in accepted)
+    if refused:
+        warn(f"{refused} records of batch topics without a unit, as by the broker: INNER_NUM or INNER_BASE below 0")
+    if empty:
+        told = "as by the broker, which forgets what follows it" if settings.queue_order == "broker" else "left out"
+        warn(f"{empty} units of batch queues without a message (INNER_NUM 0): {told}")
+    slash, malformed = sum(s.lmq_slash for s in accepted), sum(s.lmq_malformed for s in accepted)
+    if slash:
+        warn(f"skipped {slash} dispatches to LMQ names that hold a '/' (as the broker does) or are batch topics")
+    if malformed:
+        warn(f"skipped the LMQ dispatch of {malformed} records: offsets are no numbers or too few")

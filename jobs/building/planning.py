@@ -1,0 +1,69 @@
+"""What the settings ask of a build's parts: how large ranges are, what a scan looks for, what the checkpoint says."""
+
+from __future__ import annotations
+
+from jobs.building.settings import CRC_MODES, BuildSettings
+from jobs.store.segments import Commitlog
+from storage_format.checkpoint import Checkpoint
+from storage_format.digest import CHUNK
+from storage_format.index_plan import IndexFilePlan
+from storage_format.range_scan import ScanSettings
+from storage_format.range_summary import RangeSummary
+from udfs.write_index import ends as ends_of
+from udfs.write_index import staged_items
+
+RANGE_BYTES = 4 * CHUNK
+"""Of each segment in an incremental build, whatever the log's size and the cores: the same ranges in every run. At most so much
+of what was read before is scanned again as the last segment grows."""
+BUCKET_BYTES = 512 << 20
+"""Commitlog bytes whose units one bucket takes: bounds what a writing task holds at once."""
+
+
+def range_size(settings: BuildSettings, size: int, segment_bytes: int, cores: int) -> int:
+    """Few ranges a core, whole segments where there are many, on chunk boundaries; the same in every incremental run."""
+    if settings.incremental:
+        return settings.range_size or max(1, min(segment_bytes, RANGE_BYTES))
+    per_core = -(-size // (2 * cores))
+    wanted = min(max(segment_bytes, 1), -(-per_core // CHUNK) * CHUNK)
+    return max(1, min(wanted, settings.range_size or wanted))
+
+
+def scan_settings(settings: BuildSettings) -> ScanSettings:
+    return ScanSettings(
+        crc_mode=CRC_MODES[settings.crc],
+        broker_version=settings.broker_version,
+        lmq=settings.lmq,
+        delays=settings.delays,
+        include=settings.include_topics,
+        exclude=settings.exclude_topics,
+        until_time=settings.until_time,
+        want_units="consumequeue" in settings.only,
+        want_items="index" in settings.only or "checkpoint" in settings.only,
+        want_topics=settings.write_topics,
+        batch_topics=settings.batch_topics,
+        window=settings.window,
+        stop_at_damage=settings.on_damage == "stop",
+    )
+
+
+def make_checkpoint(
+    settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan]
+) -> Checkpoint:
+    """The checkpoint of what was built (``StoreCheckpoint``; FORMAT: which field says what)."""
+    dispatched = [s for s in accepted if s.records]
+    with_units = [s for s in accepted if s.unit_records]
+    confirm = dispatched[-1].last_dispatched if dispatched and settings.broker_version != "4.9" else 0
+    ends = []
+    for number, plan in enumerate(plans):
+        followed = number + 1 < len(plans)
+        if plan.stretches and (settings.checkpoint == "safe" or (plan.full and followed)):
+            ends.append(int(staged_items(ends_of(plan.stretches)[1])[0]["time"]))
+    if settings.checkpoint == "safe":
+        newest = dispatched[-1].last_time if dispatched else 0
+        return Checkpoint(newest, newest, max([0, *ends]), 0, confirm)
+    if log.segments and not dispatched and not settings.partial and settings.broker_version != "4.9":
+        # CommitLog.recoverNormally leaves what it started from: the end of the last segment.
+        confirm = log.segments[-1].segment_end
+    logics = with_units[-1].last_unit_time if with_units else 0
+    index = [end for end in ends if end > 0]
+    return Checkpoint(0, logics, index[-1] if index else 0, 0, confirm)

@@ -1,0 +1,1 @@
+"""``fetch``: a build found, its files brought here, and swapped in."""

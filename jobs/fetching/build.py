@@ -1,0 +1,112 @@
+"""Find a build, locally or behind a URI, and read its manifest: nothing in it is believed before it is checked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jobs.publishing import pointers
+from jobs.publishing.layout import MANIFEST, SIZES, TOPICS
+from storage_format.digest import new_digest
+from storage_format.errors import InputError
+from storage_format.index_header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
+from storage_format.names import escape, path_component
+from udfs import files
+
+_INT32_MAX: Final = 2**31 - 1
+_QUEUE_FILE: Final = re.compile(r"(?:batch)?consumequeue/([^/]+)/([0-9]{1,10})/[0-9]{20}")
+_INDEX_FILE: Final = re.compile(r"index/[0-9]{17,19}")
+_AT: Final = re.compile(r"index/[0-9]{1,10}-[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One file of a build. Bytes from ``used`` up to ``size`` are zeros."""
+
+    path: str
+    at: str
+    """where it lies in the build's folder"""
+    size: int
+    used: int
+    digest: str
+    gap: int = 0
+    """where an IndexFile's item 0 stands, which no digest covers; 0 for other files"""
+
+
+@dataclass(frozen=True)
+class FoundBuild:
+    """``name`` is told of it; ``parts`` are what its settings say that it has, ``sizes`` those that files have in a store."""
+
+    folder: str
+    name: str
+    parts: tuple[str, ...]
+    wanted: tuple[Wanted, ...]
+    segments: tuple[str, ...]
+    sizes: Mapping[str, int]
+
+
+def find_build(place: str) -> FoundBuild:
+    """The build in the folder ``place``, or the one that counts of those published there. Raises InputError."""
+    if files.look(files.join(place, MANIFEST)).kind == files.FILE:
+        return _read(place, "")
+    published = pointers.pointers(place)
+    if not published:
+        raise InputError(f"{escape(place)}: holds no build (neither {MANIFEST} nor {pointers.POINTERS}/): name what --out was")
+    return _read(pointers.build_folder(place, published[-1].build), published[-1].digest)
+
+
+def _read(folder: str, digest: str) -> FoundBuild:
+    path = files.join(folder, MANIFEST)
+    data = files.read_bytes(path)
+    found = new_digest([data]).digest().hex()
+    if digest and found != digest:
+        raise InputError(f"{escape(path)}: has digest {found} instead of {digest}: fetch again, or build again")
+    try:
+        manifest = json.loads(data)
+        if manifest["format"] != 1:
+            raise InputError(f"{escape(path)}: is of format {escape(str(manifest['format']))}: take a newer rmq-reindex")
+        sizes = {name: _number(manifest["settings"][name], _INT32_MAX) for name in SIZES}
+        wanted = tuple(_wanted(entry, sizes["hash_slots"]) for entry in manifest["files"])
+        parts = [part for part in manifest["settings"]["only"] if part in ("consumequeue", "index", "checkpoint")]
+        segments = tuple(str(entry["segment"]) for entry in manifest["inputs"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        # Of the entry at fault, not of Python.
+        what = str(error) if isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError) else "is broken"
+        raise InputError(f"{escape(path)}: {escape(what)}: build again") from None
+    if len({file.path for file in wanted}) != len(wanted):
+        raise InputError(f"{escape(path)}: names a file twice: build again")
+    if any(file.path.startswith("batchconsumequeue/") for file in wanted):
+        parts.append("batchconsumequeue")
+    if any(file.path == TOPICS for file in wanted):
+        parts.append(TOPICS)
+    if "checkpoint" in parts and not any(file.path == "checkpoint" for file in wanted):
+        raise InputError(f"{escape(path)}: lacks the checkpoint that it says to have: build again")
+    return FoundBuild(folder, found, tuple(parts), wanted, segments, sizes)
+
+
+def _number(value: Any, largest: int) -> int:
+    if type(value) is not int or not 0 <= value <= largest:
+        raise ValueError(f"has {str(value)[:40]} where a number up to {largest} belongs")
+    return value
+
+
+def _wanted(entry: dict[str, Any], slots: int) -> Wanted:
+    path, digest = entry["path"], entry["digest"]
+    at = entry.get("at", path)
+    if not (isinstance(path, str) and isinstance(at, str) and isinstance(digest, str)):
+        raise ValueError("has a file without a name")
+    queue, index = _QUEUE_FILE.fullmatch(path), _INDEX_FILE.fullmatch(path)
+    known = path in ("checkpoint", TOPICS) or index or (queue and path_component(queue[1]) == queue[1])
+    if not known or not (at == path or (index and _AT.fullmatch(at))):
+        raise ValueError(f"names {path[:200]}, which no build writes")
+    if not re.fullmatch(r"[0-9a-f]{32}", digest):
+        raise ValueError(f"has no digest of {path[:200]}")
+    size = _number(entry["size"], 2**40 if path == TOPICS else _INT32_MAX)
+    used = _number(entry["used"], size)
+    gap = HEADER_SIZE + slots * SLOT_SIZE if index else 0
+    if index and (size < gap + ITEM_SIZE or (used != HEADER_SIZE and used < gap + ITEM_SIZE)):
+        raise ValueError(f"has sizes of {path[:200]} that fit no IndexFile of {slots} slots")
+    return Wanted(path, at, size, used, digest, gap)

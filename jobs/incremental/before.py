@@ -1,0 +1,93 @@
+"""What an incremental build goes on from: the build that stands in DIR, and whether log and DIR are as that one left them."""
+
+from __future__ import annotations
+
+import heapq
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from jobs import __version__
+from jobs.building.scan_memory import ScanMemory
+from jobs.building.settings import BuildSettings
+from jobs.incremental import carrying, last_build, strangers
+from jobs.incremental.last_build import LastBuild
+from jobs.publishing import output
+from jobs.publishing.standing import StandingFiles
+from jobs.store.segments import Commitlog
+from jobs.watching.progress import Reporter
+from udfs import files
+from udfs.scan_store import ScanStore, sampled_alike
+
+_LOOKS_AT_ONCE: Final = 16
+
+
+class Before:
+    """``last`` is the build that stands in DIR, if the store knows it, and ``folder`` where its files lie."""
+
+    def __init__(self, settings: BuildSettings, store: ScanStore, target: str, fingerprint: str, reporter: Reporter) -> None:
+        self._settings, self._store, self._target = settings, store, target
+        self._fingerprint, self._reporter = fingerprint, reporter
+        self.last: LastBuild | None = None
+        self.folder = ""
+        self._files: StandingFiles | None = None
+
+    def find(self) -> None:
+        """Look for it; DIR's lock is held where it has one."""
+        settings, standing = self._settings, output.standing(self._target)
+        if standing is None:
+            return
+        self.last = last_build.load(self._store, standing.digest, settings.recheck)
+        if self.last is None:
+            self._reporter.line("incremental: what stands in DIR is not known in --tables: all of its files are written anew")
+            return
+        count = sum(self.last.summary["files"].values())
+        self.folder = standing.folder
+        self._files = StandingFiles(standing, not settings.keep_zeros, settings.recheck, settings.hash_slots, count)
+        if self.last.fingerprint != self._fingerprint:
+            self._reporter.line(
+                "incremental: other settings than in the build before, or another version: all of the log is scanned"
+            )
+
+    @property
+    def follows(self) -> LastBuild | None:
+        """The build before, when its settings were the same: then its files may stay."""
+        same = self.last and self.last.settings == self._settings.for_manifest() and self.last.version == __version__
+        return self.last if same else None
+
+    def nothing_new(self, log: Commitlog, memory: ScanMemory) -> bool:
+        """Whether log and DIR are as the build before left them, as far as sizes, times and a few pages of each range tell."""
+        last = self.follows
+        if last is None or self._settings.recheck or last.fingerprint != self._fingerprint:
+            return False
+        if last.segments != last_build.sizes(log):
+            return False
+        paths = {segment.name: segment.path for segment in log.segments}
+        with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="look") as pool:
+            for alike, read in pool.map(lambda entry: sampled_alike(entry, paths[entry.segment]), last.ranges):
+                memory.bytes_read += read
+                if not alike:
+                    return False
+        own = [*(word for _, _, word in last.index), *last.checkpoint]
+        damaged = any(self.damaged(own)) or any(
+            carrying.damaged_ones(some, self.damaged) for some in carrying.queue_files(self._store, last)
+        )
+        if damaged or self.has_strangers(last):
+            return False
+        owed = last_build.owes_rows(self._store, last) or (self._settings.messages_table and not last.messages)
+        if owed:
+            self._reporter.line("incremental: nothing new, but --tables lacks rows of the build in DIR")
+        return not owed
+
+    def has_strangers(self, last: LastBuild) -> bool:
+        """Whether DIR's folders hold more or less than the files of ``last``: a broker maps whatever it finds there."""
+        if files.no_rename(self._target):
+            # It takes what is fetched, and that is what the manifest names.
+            return False
+        index = [str(path) for _, path, _ in last.index]
+        queues = (entry["path"] for some in carrying.queue_files(self._store, last) for entry, _ in some)
+        return strangers.differ(self._target, heapq.merge(queues, index), self._settings.only)
+
+    def damaged(self, entries: list[dict[str, Any]]) -> list[bool]:
+        """Of files of the build before: which ones somebody changed, or removed."""
+        assert self._files is not None
+        return self._files.damaged(entries) if entries else []

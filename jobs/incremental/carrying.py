@@ -1,0 +1,162 @@
+"""Which files of the build before stay as they are, and which are written anew: told from the ranges that came and went."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from itertools import compress, islice
+from typing import Any, Final
+
+import numpy as np
+
+from jobs.building.decisions import Order
+from jobs.building.scanning import Scan
+from jobs.incremental.last_build import LastBuild
+from jobs.publishing.parts import joined
+from jobs.spark.session import TASKS_PER_CORE
+from udfs import files, write_batches, write_queues
+from udfs.scan_store import ScanStore
+from udfs.stage import Stage
+from udfs.stored_rows import Keys, Touched, Wanted, among, pack_keys, queue_keys, unpack_keys
+from udfs.write_again import StoredRange, TouchedFiles, write_ranges
+
+CARRIED_AT_ONCE: Final = 5_000
+"""files of one task"""
+_CARRIED_BYTES: Final = 1 << 30
+"""of one task, which may have to copy them"""
+_CHUNK: Final = 10_000
+Line = tuple[dict[str, Any], bytes]
+"""(entry of the manifest, the line that it was read from)"""
+Damaged = Callable[[list[dict[str, Any]]], list[bool]]
+"""Of entries whether their files are no longer what they were"""
+
+
+def queue_files(store: ScanStore, last: LastBuild) -> Iterator[list[Line]]:
+    """The ConsumeQueue files of a build, in the order of paths, some at a time."""
+    lines = files.lines(files.join(store.builds, f"{last.digest}.files"))
+    while some := [(json.loads(line.partition(b"\t")[0]), line) for line in islice(lines, _CHUNK)]:
+        yield some
+
+
+def _queue_of(entry: dict[str, Any]) -> tuple[bytes, int, int, bool]:
+    """(topic, queue id, first logical byte, whether it is a batch queue's) of a ConsumeQueue file's path."""
+    folder, topic, queue, start = entry["path"].split("/")
+    return topic.encode(), int(queue), int(start), folder == write_batches.FOLDER
+
+
+def keys_of(names: Iterable[tuple[bytes, int]]) -> Keys:
+    some = list(names)
+    return queue_keys([name for name, _ in some], np.array([queue for _, queue in some], np.int64).astype(np.int32))
+
+
+def touched_by(scan: Scan, ranges: list[StoredRange]) -> Touched:
+    """What has units of these ranges."""
+    tasks = min(len(ranges), TASKS_PER_CORE * scan.engine.cores)
+    if not tasks:
+        return Touched.union([])
+    function = TouchedFiles(scan.stage, write_ranges(scan.stage, ranges), tasks, scan.task.units_per_file)
+    return Touched.union([Touched(*unpack_keys(files.read_bytes(path))) for path in scan.engine.numbers(function, tasks)])
+
+
+def odd_lines(order: Order) -> Iterator[bytes]:
+    """Queues out of order as the store keeps them (``jobs.incremental.last_build``)."""
+    for word in order.odd.words() if order.odd else ():
+        yield json.dumps([word["topic"], word["queue"], word["batch"], word["digest"]]).encode()
+
+
+def _moved(before: Iterator[bytes], now: Iterator[bytes], touched: Touched) -> Iterator[Keys]:
+    """Keys of queues out of order now or before whose units may have moved: all of their files are written again."""
+
+    def queue(line: bytes) -> tuple[str, int]:
+        topic, queue_id, *_ = json.loads(line)
+        return topic, queue_id
+
+    merged = heapq.merge(((line, 0) for line in before), ((line, 1) for line in now), key=lambda pair: queue(pair[0]))
+    while some := list(islice(merged, _CHUNK)):
+        # One that a chunk's end separates from its twin counts as moved.
+        counts: dict[bytes, int] = {}
+        for line, _ in some:
+            counts[line] = counts.get(line, 0) + 1
+        single = [(topic.encode(), number) for topic, number in (queue(line) for line, n in counts.items() if n == 1)]
+        twins = keys_of((topic.encode(), number) for topic, number in (queue(line) for line, n in counts.items() if n > 1))
+        yield keys_of(single)
+        yield twins[among(twins, touched.queues)]
+
+
+def damaged_ones(lines: list[Line], damaged: Damaged) -> list[dict[str, Any]]:
+    """The entries of these lines whose files are no longer what they were."""
+    entries = [entry for entry, _ in lines]
+    return list(compress(entries, damaged(entries)))
+
+
+def wanted_files(
+    scan: Scan, store: ScanStore, last: LastBuild, order: Order, ranges: list[StoredRange], damaged: Damaged
+) -> Wanted:
+    """What is written again: files with units of ``ranges``, which came or went, whole queues of files that are ``damaged``."""
+    touched = touched_by(scan, ranges)
+    odd = files.lines(files.join(store.builds, f"{last.digest}.odd"))
+    broken = (keys_of(_queue_of(entry)[:2] for entry in damaged_ones(some, damaged)) for some in queue_files(store, last))
+    whole = [touched.batches, *_moved(odd, odd_lines(order), touched), *broken]
+    return Wanted(np.unique(np.concatenate(whole)), touched.files)
+
+
+def write_wanted(stage: Stage, wanted: Wanted) -> str:
+    path = files.join(stage.plans, f"wanted-{uuid.uuid4().hex}")
+    files.write_bytes(stage.temporary, path, [pack_keys(wanted.queues, wanted.files)])
+    return path
+
+
+class _Parts:
+    """Lines of files that are carried, in parts that one task takes each."""
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self._stage, self._name = stage, name
+        self._held: list[bytes] = []
+        self._bytes = 0
+        self.paths: list[str] = []
+
+    def add(self, line: bytes, size: int) -> None:
+        self._held.append(line)
+        self._bytes += size
+        if len(self._held) >= CARRIED_AT_ONCE or self._bytes >= _CARRIED_BYTES:
+            self.finish()
+
+    def finish(self) -> list[str]:
+        if self._held:
+            path = files.join(self._stage.parts, f"{self._name}-carried-{uuid.uuid4().hex}")
+            files.write_bytes(self._stage.temporary, path, joined(line + b"\n" for line in self._held))
+            self.paths.append(path)
+        self._held, self._bytes = [], 0
+        return self.paths
+
+
+def carried_parts(stage: Stage, store: ScanStore, last: LastBuild, wanted: Wanted, file_size: int) -> list[str]:
+    """Parts of the manifest, with the files that nothing wants anew."""
+    parts = _Parts(stage, write_queues.FOLDER)
+    for some in queue_files(store, last):
+        queues = [_queue_of(entry) for entry, _ in some]
+        keys = keys_of((name, queue) for name, queue, *_ in queues)
+        numbers = np.array([start // file_size for _, _, start, _ in queues], np.int64)
+        batch = np.array([is_batch for *_, is_batch in queues], bool)
+        again = np.where(batch, wanted.having(keys, None), wanted.having(keys, numbers))
+        for k in np.flatnonzero(~again).tolist():
+            parts.add(some[k][1], some[k][0]["used"])
+    return parts.finish()
+
+
+def carried_index(stage: Stage, words: Iterable[dict[str, Any]]) -> list[str]:
+    """Parts with IndexFiles that stay, each with the path where it is ``made``: names come later."""
+    parts = _Parts(stage, "index")
+    for word in words:
+        parts.add(json.dumps(word).encode(), word["used"])
+    return parts.finish()
+
+
+def opened_again(order: Order, wanted: Wanted) -> list[tuple[str, int, int]]:
+    """Of the files without units those whose queues are written anew; the others are carried."""
+    if not order.opened:
+        return []
+    again = wanted.having(keys_of((topic.encode(), queue) for topic, queue, _ in order.opened), None)
+    return [opened for opened, is_wanted in zip(order.opened, again.tolist(), strict=True) if is_wanted]

@@ -1,0 +1,32 @@
+"""Where the scan store of one DIR lies below ``--tables``."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from jobs.building.settings import BuildSettings
+from storage_format.digest import new_digest
+from storage_format.errors import InputError
+from storage_format.names import escape
+from udfs import files
+from udfs.scan_store import ScanStore
+
+
+def store_of(settings: BuildSettings, target: str) -> ScanStore:
+    """The scan store of one DIR. Raises InputError when it would lie in the input, or in DIR."""
+    scans = files.join(files.checked(settings.tables), "_scans")
+    if not files.is_remote(scans):
+        scans = os.path.realpath(scans)
+    for place in (*settings.inputs, target):
+        if files.within(scans, place):
+            raise InputError(f"--tables {escape(settings.tables)}: lies inside {escape(place)}: name a folder apart from it")
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", files.base(target))[:40]
+    return ScanStore(files.join(scans, f"{name}-{new_digest([_known_as(target).encode()]).digest().hex()[:16]}"))
+
+
+def _known_as(target: str) -> str:
+    """The same for each way to write a URI down: a token may be another every hour. Another endpoint is another place."""
+    if not files.is_remote(target):
+        return target
+    return "\n".join([*files.canonical(target), files.option(files.split(target), "endpoint_override")])

@@ -1,0 +1,1 @@
+"""``inspect``: what one file holds, by its kind."""

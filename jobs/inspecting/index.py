@@ -1,0 +1,100 @@
+"""An IndexFile: header, use of its slots, longest chains, time span, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from jobs.command.times import show_time
+from jobs.inspecting.show import Row
+from storage_format.errors import InputError
+from storage_format.index_check import IndexCheck, check_index, slot_lengths
+from storage_format.index_reader import IndexView, guess_sizes, open_index
+from storage_format.names import escape
+from udfs import files
+
+_LONGEST: Final = 5
+_STEP: Final = 1 << 16
+
+
+def index(path: str, sizes: tuple[int, int] | None) -> tuple[dict[str, Any], Iterator[Row]]:
+    """(summary, a row for each item). Raises InputError where nobody knows the sizes."""
+    with files.Reader(path) as reader:
+        count = reader.size()
+        view = reader.view(0, count)
+        data = reader.read(0, count) if view is None else view
+    sizes = sizes or guess_sizes(data)
+    if sizes is None:
+        raise InputError(f"{escape(path)}: its slots and items cannot be told: give --hash-slots and --index-items")
+    file = open_index(data, *sizes)
+    check = check_index(file)
+    header = file.header
+    lengths = slot_lengths(file, check.items)
+    used = int(np.count_nonzero(lengths))
+    longest = np.argsort(lengths, kind="stable")[::-1][:_LONGEST]
+    summary = {
+        "bytes": count,
+        "slots": file.slots,
+        "places": file.items,
+        "items": check.items,
+        "full": file.sealed,
+        "beginTimestamp": header.begin_time,
+        "beginTime": show_time(header.begin_time),
+        "endTimestamp": header.end_time,
+        "endTime": show_time(header.end_time),
+        "beginPhyOffset": header.begin_place,
+        "endPhyOffset": header.end_place,
+        "hashSlotCount": header.slot_count,
+        "indexCount": header.index_count,
+        "slotsInUse": check.slots_used,
+        "slotUse": f"{check.slots_used / file.slots:.1%}",
+        "meanChain": round(check.items / used, 2) if used else 0,
+        "chains": _histogram(lengths),
+        "longestChains": [_chain(file, check, int(slot), int(lengths[slot])) for slot in longest if lengths[slot] > 1],
+        "findings": [{"code": one.code, "at": one.at, "count": one.count, "text": one.text} for one in check.findings],
+    }
+    return summary, _rows(file, check.items)
+
+
+def _histogram(lengths: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
+    """Slots by the length of their chain."""
+    bounds = (1, 2, 3, 5, 11, 101, 2**62)
+    names = ("1", "2", "3-4", "5-10", "11-100", "over 100")
+    counts = [int(np.count_nonzero((lengths >= low) & (lengths < high))) for low, high in pairwise(bounds)]
+    return {name: count for name, count in zip(names, counts, strict=True) if count}
+
+
+def _chain(file: IndexView, check: IndexCheck, slot: int, length: int) -> Row:
+    """A slot and, of the hashes in it, the one with the most items: a key that very many messages share."""
+    hashes = np.concatenate(
+        [part[(part >= 0) & (part % file.slots == slot)] for part in _hashes(file, check.items)] or [np.zeros(0, np.int32)]
+    )
+    values, counts = np.unique(hashes, return_counts=True)
+    return {
+        "slot": slot,
+        "items": length,
+        "hashes": len(values),
+        "mostFrequentHash": int(values[np.argmax(counts)]) if len(values) else None,
+        "itemsOfIt": int(counts.max()) if len(values) else 0,
+    }
+
+
+def _hashes(file: IndexView, items: int) -> Iterator[np.ndarray[Any, np.dtype[np.int32]]]:
+    for first in range(1, items + 1, 1 << 20):
+        yield file.read(first, min(1 << 20, items + 1 - first)).key_hash
+
+
+def _rows(file: IndexView, items: int) -> Iterator[Row]:
+    for first in range(1, items + 1, _STEP):
+        part = file.read(first, min(_STEP, items + 1 - first))
+        times = file.times(part.time_diff).tolist()
+        whole = (part.key_hash, part.place, part.time_diff, part.prev)
+        columns = zip(times, *(column.tolist() for column in whole), strict=True)
+        for number, (time, key_hash, place, seconds, prev) in enumerate(columns, first):
+            yield {
+                "item": number, "keyHash": key_hash, "physicalOffset": place, "timeDiff": seconds, "time": show_time(time),
+                "prevItem": prev,
+            }  # fmt: skip

@@ -1,0 +1,107 @@
+"""A ConsumeQueue file, or a batch one: first and last unit, blanks, order."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from jobs.command.times import show_time
+from jobs.inspecting.show import Row
+from storage_format.consume_queue_reader import BAD, EMPTY, PRE_BLANK, UNIT, QueueFile, read_queue_file
+from storage_format.findings import UnreadableError
+from storage_format.unit_layout import BATCH_LAYOUT, BATCH_UNIT_SIZE
+from udfs import files
+
+_KINDS = {EMPTY: "empty", UNIT: "unit", PRE_BLANK: "pre-blank", BAD: "no unit"}
+
+
+def _start(path: str) -> int:
+    """The first logical byte, by the name. Raises UnreadableError."""
+    name = files.base(path)
+    if not re.fullmatch(r"[0-9]{20}", name):
+        raise UnreadableError("its name is not 20 digits, the first logical byte of the file")
+    return int(name)
+
+
+def _unit(file: QueueFile, slot: int) -> Row | None:
+    if slot < 0:
+        return None
+    place, size, tags = file.unit(slot)
+    return {"offset": file.position + slot, "physicalOffset": place, "size": size, "tagsCode": tags}
+
+
+def queue(path: str) -> tuple[dict[str, Any], Iterator[Row]]:
+    """(summary, a row for each slot that is not empty)."""
+    start = _start(path)
+    data = files.read_bytes(path)
+    file = read_queue_file(data, start)
+    summary = {
+        "bytes": len(data),
+        "firstLogicalByte": start,
+        "slots": len(file.kind),
+        "preBlank": file.pre_blank,
+        "units": file.units,
+        "repeatedUnits": file.repeats,
+        "emptyAtTheEnd": len(file.kind) - file.used,
+        "present": file.present,
+        "first": _unit(file, file.first_unit),
+        "last": _unit(file, file.last_unit),
+        "findings": [{"code": one.code, "at": one.at, "count": one.count, "text": one.text} for one in file.findings],
+    }
+    return summary, _rows(file)
+
+
+def _rows(file: QueueFile) -> Iterator[Row]:
+    for slot in range(file.used):
+        place, size, tags = file.unit(slot)
+        kind = _KINDS[int(file.kind[slot])]
+        yield {"offset": file.position + slot, "kind": kind, "physicalOffset": place, "size": size, "tagsCode": tags}
+
+
+def batch_queue(path: str) -> tuple[dict[str, Any], Iterator[Row]]:
+    """(summary, a row for each slot that is not empty)."""
+    start = _start(path)
+    data = files.read_bytes(path)
+    rows = [_batch_row(start // BATCH_UNIT_SIZE + slot, *fields) for slot, fields in enumerate(_batch_units(data))]
+    used = len(rows)
+    while used and not rows[used - 1]["size"] and not rows[used - 1]["physicalOffset"]:
+        used -= 1
+    filled = [row for row in rows[:used] if row["size"] > 0]
+    backwards = [b["unit"] for a, b in itertools.pairwise(filled) if b["physicalOffset"] < a["physicalOffset"]]
+    unsorted = [b["unit"] for a, b in itertools.pairwise(filled) if b["baseOffset"] < a["baseOffset"] + a["messages"]]
+    gaps = [b["unit"] for a, b in itertools.pairwise(filled) if b["baseOffset"] > a["baseOffset"] + a["messages"]]
+    found = [
+        ("empty slot before a later unit", [row["unit"] for row in rows[:used] if row["size"] <= 0]),
+        ("unit that lies before the one before it", backwards),
+        ("offsets that overlap or go back", unsorted),
+        ("offsets left out", gaps),
+        ("unit without a message", [row["unit"] for row in filled if row["messages"] < 1]),
+        ("file size is no multiple of a unit", [len(rows)] if len(data) % BATCH_UNIT_SIZE else []),
+    ]
+    summary = {
+        "bytes": len(data),
+        "firstLogicalByte": start,
+        "slots": len(rows),
+        "units": len(filled),
+        "messages": sum(max(row["messages"], 0) for row in filled),
+        "emptyAtTheEnd": len(rows) - used,
+        "first": filled[0] if filled else None,
+        "last": filled[-1] if filled else None,
+        "findings": [{"code": "batch", "at": at[0], "count": len(at), "text": text} for text, at in found if at],
+    }
+    return summary, iter(rows[:used])
+
+
+def _batch_units(data: bytes) -> Iterator[tuple[int, ...]]:
+    return BATCH_LAYOUT.iter_unpack(data[: len(data) - len(data) % BATCH_UNIT_SIZE])
+
+
+def _batch_row(
+    unit: int, place: int, size: int, tags: int, time: int, base: int, count: int, compacted: int, _reserved: int
+) -> Row:
+    return {
+        "unit": unit, "baseOffset": base, "messages": count, "physicalOffset": place, "size": size, "tagsCode": tags,
+        "storeTimestamp": time, "storeTime": show_time(time), "compactedOffset": compacted,
+    }  # fmt: skip

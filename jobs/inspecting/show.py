@@ -1,0 +1,55 @@
+"""How inspect shows a file: a summary of its fields, and rows of what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from jobs.querying.show import to_json
+from storage_format.names import printable
+
+Row = dict[str, Any]
+
+
+def show_summary(summary: dict[str, Any], as_json: bool) -> None:
+    """Fields; lists of records (dicts) become tables of their own."""
+    if as_json:
+        print(to_json(summary))
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    from jobs.querying.table import cell, console, many
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    lists = {name: value for name, value in summary.items() if isinstance(value, list) and value}
+    tables = {name: value for name, value in lists.items() if isinstance(value[0], dict)}
+    for name, value in summary.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {_word(part)}" for key, part in value.items()) or "-"
+        elif isinstance(value, list) and not value:
+            value = "none"
+        elif isinstance(value, int) and not isinstance(value, bool) and not name.endswith(("Timestamp", "Offset")):
+            value = f"{value:,}"
+        if name not in tables:
+            table.add_row(name, cell(value))
+    console().print(table)
+    for name, rows in tables.items():
+        console().print(Text(f"\n{printable(name)}:"))
+        many(rows)
+
+
+def show_rows(rows: Iterator[Row], as_json: bool) -> None:
+    """One line a row, as it comes: a file may hold millions."""
+    for row in rows:
+        print(to_json(row) if as_json else "  ".join(f"{name}={_word(value)}" for name, value in row.items()))
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(_word(part) for part in value) or "-"
+    if isinstance(value, dict):
+        return ",".join(f"{_word(key)}:{_word(part)}" for key, part in value.items()) or "-"
+    return "-" if value is None else printable(str(value))

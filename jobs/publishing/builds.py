@@ -1,0 +1,164 @@
+"""Publish where no folder can be renamed: a folder for each build, and a small file written last that makes it the one.
+
+OUT/builds/BUILD/...               what a build wrote, as it lies in a store, with reindex.json
+OUT/published/NUMBER-BUILD.json    that BUILD is complete; the highest NUMBER counts, of equal ones the last BUILD by name
+OUT/work/BUILD/...                 what its tasks hand on while it runs; every minute it gets a new ``alive-NUMBER``
+OUT/work/BUILD/sweeping            while it removes what earlier runs left elsewhere: in ``--tables``
+
+A new name is all that publishing takes, and no store shows half of a new name for long: what has no whole content yet does not
+count. Two runs to one OUT never meet; the one that publishes last wins, unless it was told not to replace anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Final
+
+from jobs.publishing.alive import Alive, last_beat
+from jobs.publishing.layout import MANIFEST, Standing
+from jobs.publishing.pointers import BUILD, BUILDS, POINTERS, Pointer, build_folder, pointers
+from storage_format.errors import InputError
+from storage_format.names import escape
+from udfs import files
+from udfs.scan_store import file_digest
+from udfs.stage import Stage
+
+WORK: Final = "work"
+_SWEEPING: Final = "sweeping"
+_NAMES: Final = frozenset({BUILDS, POINTERS, WORK})
+KEPT: Final = 2
+"""builds: the one that counts, and the one before, which somebody may still be fetching"""
+DEAD_NANOSECONDS: Final = 3600 * 10**9
+"""A run whose last sign of life is so much older than another's is taken for dead."""
+
+
+def standing(out: str) -> Standing | None:
+    """The build that counts, if its manifest is the one that was published; its pointer was written last."""
+    published = pointers(out)
+    if published:
+        newest = published[-1]
+        folder, pointer = build_folder(out, newest.build), files.join(out, POINTERS, newest.name)
+        # Builds that were published since may have removed it.
+        with contextlib.suppress(FileNotFoundError):
+            if file_digest(files.join(folder, MANIFEST)) == newest.digest:
+                return Standing(folder, newest.digest, files.modified(pointer))
+    return None
+
+
+def check_place(out: str, overwrite: bool) -> str:
+    """OUT as it is. Raises InputError when it may not be written."""
+    shown, kind = escape(out), files.look(out).kind
+    if not files.base(out):
+        raise InputError(f"{shown}: is a whole bucket or root folder: name a folder of its own")
+    if kind not in (files.FOLDER, files.ABSENT):
+        raise InputError(f"{shown}: is not a folder: name another")
+    if kind == files.FOLDER:
+        foreign = sorted(set(files.names(out)) - _NAMES)
+        if foreign:
+            raise InputError(f"{shown}: holds {escape(foreign[0])}, which no build writes: name an empty folder")
+        if pointers(out) and not overwrite:
+            raise InputError(f"{shown}: holds a build: name another folder, or give --overwrite")
+    elif files.is_flat(out) and files.look(_bucket(out)).kind == files.ABSENT:
+        raise InputError(f"{escape(_bucket(out))}: is not there: make the bucket first")
+    return out
+
+
+def _bucket(path: str) -> str:
+    while files.base(path):
+        path = files.parent(path)
+    return path
+
+
+def _present(folder: str) -> set[str]:
+    """The builds that have something in ``folder``."""
+    if files.look(folder).kind != files.FOLDER:
+        return set()
+    return {name for name in files.names(folder) if BUILD.fullmatch(name)}
+
+
+def sweep(out: str, own: str) -> None:
+    """Remove builds that no pointer leads to and whose runs are dead, and published ones but for the last few.
+
+    Clocks are the store's own: other runs' signs of life are compared with that of this one, ``own``.
+    """
+    _forget(out, pointers(out))
+    now = last_beat(files.join(out, WORK, own))
+    for build in (_present(files.join(out, BUILDS)) | _present(files.join(out, WORK))) - {own}:
+        work = files.join(out, WORK, build)
+        if now - last_beat(work) < DEAD_NANOSECONDS:
+            continue
+        # Without its sign of life a run that was only asleep publishes no more.
+        files.remove_tree(work)
+        if build not in {pointer.build for pointer in pointers(out)}:
+            files.remove_tree(build_folder(out, build))
+
+
+@contextlib.contextmanager
+def sweeping(stage: Stage, out: str) -> Iterator[bool]:
+    """Whether no other run is under way. One that begins while the body runs finds that this one sweeps (``others_sweep``).
+
+    Each run says that it is there before it looks, and this one says that it sweeps before it looks: of two at least one sees
+    the other. Runs that died count until one that begins an hour later removes what they left.
+    """
+    mark = files.join(stage.root, _SWEEPING)
+    files.write_bytes(stage.temporary, mark, [b"sweeping\n"])
+    try:
+        yield not _others(stage, out)
+    finally:
+        files.remove_tree(mark)
+
+
+def others_sweep(stage: Stage, out: str) -> bool:
+    marks = (files.join(out, WORK, build, _SWEEPING) for build in _others(stage, out))
+    return any(files.look(mark).kind != files.ABSENT for mark in marks)
+
+
+def _others(stage: Stage, out: str) -> set[str]:
+    return _present(files.join(out, WORK)) - {files.base(stage.root)}
+
+
+def _forget(out: str, published: list[Pointer]) -> None:
+    for pointer in published[:-KEPT]:
+        # First the file that leads to it: a reader meets a whole build or none.
+        files.remove_tree(files.join(out, POINTERS, pointer.name))
+        files.remove_tree(build_folder(out, pointer.build))
+
+
+@contextlib.contextmanager
+def staging(target: str, trim: bool) -> Iterator[Stage]:
+    """A build of this run's own; it is removed unless it was published."""
+    build = uuid.uuid4().hex
+    stage = Stage(files.join(target, WORK, build), build_folder(target, build), trim)
+    try:
+        with Alive(stage):
+            for folder in (files.parent(stage.build), files.join(target, POINTERS)):
+                files.make_folder(folder)
+            stage.make()
+            # What cannot be swept now, the next run sweeps.
+            with contextlib.suppress(OSError):
+                sweep(target, build)
+            yield stage
+    finally:
+        try:
+            with contextlib.suppress(OSError):
+                if build not in {pointer.build for pointer in pointers(target)}:
+                    files.remove_tree(stage.build)
+        finally:
+            files.remove_tree(stage.root)
+
+
+def publish(stage: Stage, target: str, overwrite: bool) -> None:
+    """Write the small file. Raises InputError when somebody else published meanwhile, or took this run for dead."""
+    check_place(target, overwrite)
+    if not last_beat(stage.root):
+        raise InputError(f"{escape(target)}: another run took this one for dead and removed its files: run it again")
+    digest = file_digest(files.join(stage.build, MANIFEST))
+    before = pointers(target)
+    pointer = Pointer(before[-1].number + 1 if before else 1, files.base(stage.build), digest)
+    text = json.dumps({"build": pointer.build, "manifest": digest}).encode()
+    files.write_bytes(stage.temporary, files.join(target, POINTERS, pointer.name), [text, b"\n"])
+    with contextlib.suppress(OSError):
+        _forget(target, [*before, pointer])

@@ -1,0 +1,233 @@
+"""Publish in a local folder: a staging folder beside DIR, and one rename that publishes all of it or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import re
+import stat
+import uuid
+from collections.abc import Iterator
+
+from jobs.publishing.layout import CONFIG, MANIFEST, PUBLISHED, TOPICS, Standing
+from storage_format.digest import new_digest
+from storage_format.errors import InputError
+from storage_format.names import escape
+from udfs import files
+from udfs.scan_store import file_digest
+from udfs.stage import Stage
+
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
+_RUN_DIGITS = 12
+"""A staging folder is named after DIR and so many random hexadecimal digits."""
+
+
+def _check_target(target: str, out: str, overwrite: bool) -> None:
+    """Raises InputError when what stands at DIR may not be replaced. Asked at the start, and again before publishing."""
+    if os.path.lexists(target) and not os.path.isdir(target):
+        raise InputError(f"{escape(out)}: is not a folder: name another")
+    if os.path.isdir(target):
+        names = sorted(os.listdir(target))
+        foreign = _foreign(target, names)
+        if foreign:
+            raise InputError(f"{escape(out)}: holds {escape(foreign[0])}, which no build writes: name an empty folder")
+        if names and not overwrite:
+            raise InputError(f"{escape(out)}: is not empty: name another folder, or give --overwrite")
+        if names and MANIFEST not in names:
+            raise InputError(f"{escape(out)}: was not written by a build (it has no {MANIFEST}): name another folder")
+        if CONFIG in names and not _is_drafted(target):
+            raise InputError(
+                f"{escape(out)}: {TOPICS} is not as a build drafted it: move {CONFIG} away to keep what was changed"
+            )
+        if os.path.ismount(target):
+            raise InputError(f"{escape(out)}: is a mount point and cannot be replaced as a whole: name a folder below it")
+
+
+def _foreign(target: str, names: list[str]) -> list[str]:
+    """What no build writes. A config/ that is no folder, or holds more than the draft, is a broker's."""
+    foreign = [name for name in names if name not in PUBLISHED]
+    config = os.path.join(target, CONFIG)
+    if CONFIG in names and (os.path.islink(config) or not os.path.isdir(config)):
+        foreign.append(CONFIG)
+    elif CONFIG in names:
+        foreign += [found for name in sorted(os.listdir(config)) if (found := f"{CONFIG}/{name}") != TOPICS]
+    return foreign
+
+
+def _is_drafted(target: str) -> bool:
+    """Whether config/topics.json is as the manifest says: what was edited nobody could get back."""
+    path = os.path.join(target, TOPICS)
+    digest = new_digest([files.read_bytes(path)]).digest().hex() if os.path.lexists(path) else ""
+    line = b'  {"path": "%s", ' % TOPICS.encode()
+    with open(os.path.join(target, MANIFEST), "rb") as manifest:
+        entry = next((found for found in manifest if found.startswith(line)), b"{}")
+    return bool(digest) and json.loads(entry.strip(b" ,\n")).get("digest") == digest
+
+
+def check_place(out: str, overwrite: bool) -> str:
+    """The real path of DIR. Raises InputError when it may not be written."""
+    target = real_path(out)
+    if os.path.islink(out.rstrip("/")) and not os.path.exists(target):
+        raise InputError(f"{escape(out)}: is a link that leads nowhere: name the folder itself")
+    _check_target(target, out, overwrite)
+    parent = os.path.dirname(target)
+    if not os.path.isdir(parent):
+        raise InputError(f"{escape(parent)}: is not a folder: make it first")
+    return target
+
+
+def real_path(out: str) -> str:
+    """Raises InputError for the root folder."""
+    target = os.path.realpath(out)
+    if target == "/":
+        raise InputError(f"{escape(out)}: is the root folder: name a folder of its own")
+    return target
+
+
+def _prefix(target: str) -> str:
+    return os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.rmq-reindex")
+
+
+@contextlib.contextmanager
+def locked(target: str) -> Iterator[None]:
+    """Hold DIR for one run: a second one is refused. A killed run's hold ends with its process."""
+    path = f"{_prefix(target)}.lock"
+    handle = _lock(path, target)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        os.close(handle)
+
+
+def _lock(path: str, target: str) -> int:
+    """A handle that holds the lock which stands at ``path`` now."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o644)
+        try:
+            with files.naming(path):
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    raise InputError(f"{escape(path)}: is no regular file, as a lock would be: remove it")
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # The run before may have removed the file between our open and our lock.
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(handle), os.lstat(path)):
+                        return handle
+        except BlockingIOError:
+            os.close(handle)
+            raise InputError(f"{escape(target)}: another build is writing there: wait for it to end") from None
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def _clear(left: Stage, target: str) -> None:
+    """Remove the staging folder of a run to DIR, whose lock is held; an earlier build that it moved away is put back."""
+    if os.path.isdir(left.replaced) and not os.path.islink(left.root):
+        # The run ended between its two renames, or the second one failed.
+        if not os.path.lexists(target):
+            os.rename(left.replaced, target)
+        elif os.path.isdir(left.sealed):
+            return  # somebody else made DIR meanwhile: the earlier build is still the only one
+    # A task of a killed run may go on for a while: under another name it finds the folder no more.
+    gone = left.root[:-_RUN_DIGITS] + _new_run()
+    with contextlib.suppress(OSError):
+        os.rename(left.root, gone)
+        left = Stage(gone)
+    with contextlib.suppress(OSError):
+        # What is half removed must never be put back.
+        os.rename(left.replaced, files.join(left.root, "gone"))
+    files.remove_tree(left.root)
+
+
+def _sweep(target: str) -> None:
+    """Clear what runs to DIR left, this one as well; its lock is held."""
+    folder, prefix = os.path.split(_prefix(target))
+    for name in os.listdir(folder):
+        # The exact form: a neighbour's DIR may have a name that begins like this one's.
+        if re.fullmatch(f"{re.escape(prefix)}-[0-9a-f]{{{_RUN_DIGITS}}}", name):
+            _clear(Stage(os.path.join(folder, name)), target)
+
+
+def _new_run() -> str:
+    return uuid.uuid4().hex[:_RUN_DIGITS]
+
+
+@contextlib.contextmanager
+def staging(target: str, overwrite: bool = True) -> Iterator[Stage]:
+    """A fresh staging folder; what earlier runs left is swept first, and this one's is removed whatever happens.
+
+    Raises InputError when DIR may not be replaced: another run may have published there since it was checked.
+    """
+    _sweep(target)
+    _check_target(target, target, overwrite)
+    stage = Stage(f"{_prefix(target)}-{_new_run()}")
+    try:
+        stage.make()
+        yield stage
+    finally:
+        # What cannot be removed now, the next run removes. An interrupt does not keep the second from being tried.
+        try:
+            with contextlib.suppress(OSError):
+                _clear(stage, target)
+        finally:
+            with contextlib.suppress(OSError):
+                _sweep(target)
+
+
+def _exchange(one: str, other: str) -> bool:
+    """Swap two names in one step; False where the system cannot."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    return bool(renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
+
+
+def publish(stage: Stage, target: str, overwrite: bool) -> None:
+    """Make the tree durable and give it its final name, in one step. Raises InputError when DIR has been filled meanwhile."""
+    # First of all: what a late attempt of a task renamed into the tree behind sync would not be durable.
+    os.rename(stage.tree, stage.sealed)
+    files.sync(stage.sealed)
+    _check_target(target, target, overwrite)
+    if os.path.isdir(target) and os.listdir(target):
+        if not _exchange(stage.sealed, target):
+            os.rename(target, stage.replaced)
+            try:
+                os.rename(stage.sealed, target)
+            except BaseException:
+                os.rename(stage.replaced, target)
+                raise
+    else:
+        os.rename(stage.sealed, target)
+
+
+def standing(target: str) -> Standing | None:
+    """The build in DIR; its manifest was written last."""
+    manifest = files.join(target, MANIFEST)
+    found = files.look(manifest)
+    return Standing(target, file_digest(manifest), found.modified) if found.kind == files.FILE else None
+
+
+def identity(folder: str) -> tuple[int, int] | None:
+    """What tells a folder from any other, whatever its name; None when it cannot be known."""
+    with contextlib.suppress(OSError):
+        found = os.lstat(folder)
+        return found.st_dev, found.st_ino
+    return None
+
+
+def settle(target: str) -> None:
+    """Make the rename itself durable."""
+    folder = os.path.dirname(target)
+    with files.naming(folder):
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

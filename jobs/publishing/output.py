@@ -1,0 +1,93 @@
+"""Where a run writes, and how what it wrote becomes visible: all of it or nothing.
+
+In a local folder that is one rename (``jobs.publishing.local``). Behind a URI, and on mounts of object stores, where no folder
+can be renamed, every build has a folder of its own and one small file names the one that counts (``jobs.publishing.builds``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Hashable, Iterator
+
+from jobs.publishing import builds, local, pointers
+from jobs.publishing.layout import CONFIG as CONFIG
+from jobs.publishing.layout import MANIFEST as MANIFEST
+from jobs.publishing.layout import PUBLISHED as PUBLISHED
+from jobs.publishing.layout import TOPICS as TOPICS
+from jobs.publishing.layout import Standing
+from storage_format.errors import InputError
+from storage_format.names import escape
+from udfs import files
+from udfs.stage import Stage
+
+
+def check_places(inputs: list[str], out: str, overwrite: bool) -> str:
+    """The real path of DIR. Raises InputError when it may not be written: inside an input or around it, or not empty."""
+    if not files.no_rename(out):
+        local.real_path(out)
+    for place in inputs:
+        if files.overlap(place, out):
+            raise InputError(f"{escape(out)}: lies inside {escape(place)} or around it: name a folder apart from the input")
+    return builds.check_place(out, overwrite) if files.no_rename(out) else local.check_place(out, overwrite)
+
+
+@contextlib.contextmanager
+def locked(target: str) -> Iterator[None]:
+    """Hold DIR for one run: a second one is refused. Behind a URI nothing is held: each run has a build of its own."""
+    with contextlib.nullcontext() if files.no_rename(target) else local.locked(target):
+        yield
+
+
+@contextlib.contextmanager
+def staging(target: str, overwrite: bool = True, trim: bool = False) -> Iterator[Stage]:
+    """A fresh staging folder; what earlier runs left is swept first, and this one's is removed whatever happens.
+
+    Raises InputError when DIR may not be replaced: another run may have published there since it was checked.
+    """
+    opened = builds.staging(target, trim) if files.no_rename(target) else local.staging(target, overwrite)
+    with opened as stage:
+        yield stage
+
+
+def standing(target: str) -> Standing | None:
+    """The build that counts in DIR; None when there is none, or its manifest is not as it was published."""
+    return builds.standing(target) if files.no_rename(target) else local.standing(target)
+
+
+def kept(target: str) -> list[str]:
+    """The digests of the manifests of all builds that are still there, where DIR keeps more than one."""
+    return [pointer.digest for pointer in pointers.pointers(target)] if files.no_rename(target) else []
+
+
+@contextlib.contextmanager
+def sweeping(stage: Stage, target: str) -> Iterator[bool]:
+    """Whether this run is the only one to DIR. While the body runs, others that begin know that something may be removed.
+
+    Only what was seen before may be removed, and nothing of a build that is ``kept`` now.
+    """
+    with builds.sweeping(stage, target) if stage.build else contextlib.nullcontext(True) as alone:
+        yield alone
+
+
+def others_sweep(stage: Stage, target: str) -> bool:
+    """Whether another run to DIR may be removing what no build that is ``kept`` needs. Ask when this one is staged."""
+    return bool(stage.build) and builds.others_sweep(stage, target)
+
+
+def publish(stage: Stage, target: str, overwrite: bool) -> None:
+    """Make what was built visible, in one step. Raises InputError when DIR has been filled meanwhile."""
+    if stage.build:
+        builds.publish(stage, target, overwrite)
+    else:
+        local.publish(stage, target, overwrite)
+
+
+def identity(folder: str) -> Hashable | None:
+    """What tells the published build from any other, before and after; None when it cannot be known."""
+    return pointers.identity(folder) if files.no_rename(folder) else local.identity(folder)
+
+
+def settle(target: str) -> None:
+    """Make publishing itself durable."""
+    if not files.no_rename(target):
+        local.settle(target)

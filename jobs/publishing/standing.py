@@ -1,0 +1,122 @@
+"""Whether the files of the build that stands in DIR, which an incremental one goes on from, are still as it left them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from jobs.publishing.layout import CONFIG, Standing
+from storage_format import index_file as ix
+from storage_format.digest import new_digest
+from udfs import files
+from udfs.scan_store import file_digest
+
+CHECKPOINT: Final = "checkpoint"
+LISTED_AT_ONCE: Final = 50_000
+"""So many files are listed in one go; of more files each topic's by themselves, which bounds what is held."""
+_REQUESTS_AT_ONCE: Final = 16
+_READS_AT_ONCE: Final = 4
+_READ_BYTES: Final = 16 << 20
+_SECOND: Final = 10**9
+Entry = dict[str, Any]
+"""of a manifest"""
+_Found = tuple[int, int]
+"""size in bytes and modification time (ns) of a file; (-1, 0) for none"""
+
+
+class StandingFiles:
+    """The files of a build as this run would leave them: one that is stored in another size is none of them.
+
+    ``trim``: behind a URI files end with their last byte used. ``recheck``: bytes are compared with the manifest's digests;
+    ``hash_slots`` are those of its IndexFiles. ``count``: about how many files there are.
+    """
+
+    def __init__(self, standing: Standing, trim: bool, recheck: bool, hash_slots: int, count: int) -> None:
+        self._standing, self._recheck, self._slots = standing, recheck, hash_slots
+        self._behind_uri = files.no_rename(standing.folder)
+        self._trim = trim and self._behind_uri
+        self._depth = 1 if count <= LISTED_AT_ONCE else 2
+        self._listed: dict[str, dict[str, _Found]] = {}
+
+    def damaged(self, entries: list[Entry]) -> list[bool]:
+        """Of each entry whether its file is another by now, or gone. Cheapest in the order of paths."""
+        found = self._list(entries) if self._behind_uri else [_look(self._path(entry)) for entry in entries]
+        if not self._recheck:
+            return [not self._seems_whole(*pair) for pair in zip(entries, found, strict=True)]
+        with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="recheck") as pool:
+            return list(pool.map(lambda *pair: not (self._seems_whole(*pair) and self._has_digest(*pair)), entries, found))
+
+    def _path(self, entry: Entry) -> str:
+        return files.join(self._standing.folder, _place(entry))
+
+    def _seems_whole(self, entry: Entry, found: _Found) -> bool:
+        """In its size, and not written since all was published.
+
+        A bucket tells times in seconds in one answer and in milliseconds in another.
+        """
+        size, modified = found
+        grain = _SECOND if self._behind_uri else 1
+        return size == self._stored(entry) and modified // grain <= self._standing.published // grain
+
+    def _stored(self, entry: Entry) -> int:
+        always_whole = _place(entry).partition("/")[0] in (CHECKPOINT, CONFIG)
+        return int(entry["used"] if self._trim and not always_whole else entry["size"])
+
+    # -- many files behind a URI ----------------------------------------------------------------------------------------
+
+    def _list(self, entries: list[Entry]) -> list[_Found]:
+        """A request for each file would take hours where there are many: listings tell of a thousand."""
+        groups = [_group(_place(entry), self._depth) for entry in entries]
+        wanted = sorted(set(groups) - self._listed.keys() - {""})
+        with ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="list") as pool:
+            self._listed.update(zip(wanted, pool.map(self._listing, wanted), strict=True))
+        found = [
+            self._listed[group].get(_place(entry), (-1, 0)) if group else _look(self._path(entry))
+            for group, entry in zip(groups, entries, strict=True)
+        ]
+        # More of the last one may follow.
+        self._listed = {group: listed for group, listed in self._listed.items() if group and group == groups[-1]}
+        return found
+
+    def _listing(self, group: str) -> dict[str, _Found]:
+        there = files.below(files.join(self._standing.folder, group))
+        return {f"{group}/{entry.name}": (entry.size, entry.modified) for entry in there}
+
+    # -- bytes ----------------------------------------------------------------------------------------------------------
+
+    def _has_digest(self, entry: Entry, found: _Found) -> bool:
+        path = self._path(entry)
+        if not entry["path"].startswith("index/"):
+            return bool(file_digest(path, entry["used"]) == entry["digest"])
+        hasher = new_digest()
+        for piece in self._index_bytes(path, entry["used"], found[0]):
+            hasher.update(piece)
+        return bool(hasher.digest().hex() == entry["digest"])
+
+    def _index_bytes(self, path: str, used: int, stored: int) -> Iterator[bytes]:
+        """As the writer took the digest: without the place of item 0, which no item has. What is not stored are zeros."""
+        items = ix.HEADER_SIZE + self._slots * ix.SLOT_SIZE
+        with files.Reader(path) as reader:
+            for low, high in ((0, items), (items + ix.ITEM_SIZE, max(used, items + ix.ITEM_SIZE))):
+                for at in range(low, high, _READ_BYTES):
+                    count = min(_READ_BYTES, high - at)
+                    there = max(0, min(count, stored - at))
+                    yield reader.read(at, there)
+                    yield bytes(count - there)
+
+
+def _place(entry: Entry) -> str:
+    """Where a file lies in its build's folder."""
+    return str(entry.get("at", entry["path"]))
+
+
+def _group(place: str, depth: int) -> str:
+    """The folder that is listed for a file; none for those that lie apart."""
+    top, *rest = place.split("/")
+    return "" if top in (CHECKPOINT, CONFIG) else "/".join([top, *rest[: min(depth, len(rest)) - 1]])
+
+
+def _look(path: str) -> _Found:
+    found = files.look(path)
+    return (found.size, found.modified) if found.kind == files.FILE else (-1, 0)

@@ -1,0 +1,171 @@
+"""The options of ``rmq-reindex query``, and the question that they make."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jobs.command.broker_conf import settings_of
+from jobs.command.options import Parser, wide_help
+from jobs.command.times import parse_time
+from storage_format.errors import InputError, UsageError
+from storage_format.java_string import java_text
+from storage_format.names import escape, path_component
+from udfs import files
+
+BODIES: Final = ("text", "json", "hex", "none")
+BODY_MAX: Final = 4 << 20
+"""as large as a broker takes a message by default (``maxMessageSize``)"""
+_INT64: Final = 2**63
+_INT32: Final = 2**31
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is asked. Times in milliseconds since 1970, both ends included; ``roots`` are the folders of segments."""
+
+    store: str
+    roots: tuple[str, ...]
+    topic: str | None = None
+    key: str | None = None
+    queue: int | None = None
+    offset: int | None = None
+    time: int | None = None
+    id: str | None = None
+    physical: int | None = None
+    begin: int | None = None
+    end: int | None = None
+    max: int | None = None
+    json: bool = False
+    body: str = "text"
+    body_max: int = BODY_MAX
+    scan: bool = False
+    sizes: tuple[int, int] | None = None
+    """slots and items of the IndexFiles, where they are given"""
+
+    def in_time(self, time: int) -> bool:
+        return (self.begin is None or time >= self.begin) and (self.end is None or time <= self.end)
+
+
+def _time(option: str) -> Callable[[str], int]:
+    def word(text: str) -> int:
+        return parse_time(text, option)
+
+    return word
+
+
+def _text(word: str) -> str:
+    """What Java would read: bytes on a command line need not be text."""
+    return java_text(os.fsencode(word))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """``rmq-reindex query ...``. Options left out are absent."""
+    parser = Parser(
+        prog="rmq-reindex query",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+        description="Find messages in a store, whole or broken, without a broker.",
+        formatter_class=wide_help,
+    )
+    add = parser.add_argument
+    add("store", nargs="?", metavar="STORE", help="store folder: commitlog/, index/ and consumequeue/ lie in it")
+    add("--topic", type=_text, metavar="T", help="the messages' topic")
+    add("--key", type=_text, metavar="K", help="all messages of the topic with this key, or unique key, by the IndexFiles")
+    add("--queue", type=int, metavar="Q", help="messages of this queue of the topic, with --offset or --time")
+    add("--offset", type=int, metavar="N", help="from this offset of the queue on (one, or --max)")
+    add("--time", type=_time("--time"), metavar="TIME", help="from the first stored at this time or later (one, or --max)")
+    add("--id", type=_text, metavar="MSGID", help="the message of this id: the broker's offset id, or the client's unique id")
+    add("--physical", type=int, metavar="N", help="the message at this offset of the commitlog")
+    add(
+        "--begin",
+        type=_time("--begin"),
+        metavar="TIME",
+        help="with --key: stored then or later (ms, or ISO with zone)",
+    )
+    add("--end", type=_time("--end"), metavar="TIME", help="with --key: stored then or earlier")
+    add("--max", type=int, metavar="N", help="at most so many messages: with --key the newest (all)")
+    add("--json", action="store_true", help="one JSON object a line, with every field")
+    add("--body", choices=BODIES, help="how bodies are shown (text; what is no text as hex)")
+    add("--body-max", type=int, metavar="BYTES", help=f"bytes of a body that are read, and unpacked, at most ({BODY_MAX})")
+    add("--scan", action="store_true", help="read the whole log instead of the IndexFiles; with --time every unit of the queue")
+    add(
+        "--commitlog",
+        dest="commitlogs",
+        action="append",
+        metavar="DIR",
+        help="folder of segments (STORE/commitlog; repeatable)",
+    )
+    add("--hash-slots", type=int, metavar="N", help="slots of an IndexFile (taken from the files)")
+    add("--index-items", type=int, metavar="N", help="items of an IndexFile, as maxIndexNum (taken from the files)")
+    add("--broker-conf", metavar="FILE", help="sizes and folders from a broker.conf")
+    return parser
+
+
+def parse_query(arguments: Sequence[str]) -> Query:
+    """The question in the words behind ``query``. Raises UsageError."""
+    given: dict[str, Any] = vars(build_parser().parse_args(arguments))
+    conf = _broker_conf(given.pop("broker_conf")) if "broker_conf" in given else {}
+    if "store" in given or "commitlogs" in given:
+        conf.pop("store", None)
+        conf.pop("commitlogs", None)
+    store = given.pop("store", conf.get("store", ""))
+    if not store:
+        raise UsageError("rmq-reindex query: name a STORE: see --help")
+    try:
+        store = files.checked(store)
+        roots = tuple(map(files.checked, given.pop("commitlogs", conf.get("commitlogs", ())))) or (
+            files.join(store, "commitlog"),
+        )
+    except InputError as error:
+        raise UsageError(str(error)) from None
+    slots = given.pop("hash_slots", conf.get("hash_slots"))
+    items = given.pop("index_items", conf.get("index_items"))
+    if (slots is None) != (items is None):
+        raise UsageError("rmq-reindex query: --hash-slots and --index-items go together")
+    sizes = None if slots is None else (slots, items)
+    return _checked(Query(store, roots, sizes=sizes, **given))
+
+
+def _broker_conf(path: str) -> dict[str, Any]:
+    try:
+        return settings_of(files.read_bytes(path).decode("utf-8", "replace"), escape(path))
+    except (OSError, InputError):
+        raise UsageError(f"--broker-conf {escape(path)}: cannot be read: name the broker's properties file") from None
+
+
+def _checked(query: Query) -> Query:
+    def refuse(what: str) -> UsageError:
+        return UsageError(f"rmq-reindex query: {what}: see --help")
+
+    asked = [name for name in ("key", "queue", "id", "physical") if getattr(query, name) is not None]
+    if len(asked) != 1:
+        raise refuse("ask by one of --key, --queue, --id and --physical")
+    if query.topic is None and asked[0] in ("key", "queue"):
+        raise refuse(f"--{asked[0]} needs --topic")
+    if query.queue is None and (query.offset is not None or query.time is not None):
+        raise refuse("--offset and --time need --queue")
+    if query.queue is not None and (query.offset is None) == (query.time is None):
+        raise refuse("--queue needs --offset or --time")
+    if query.topic is not None and query.queue is not None and path_component(query.topic) is None:
+        raise refuse(f"--topic {escape(query.topic)} is no name that a folder can have")
+    if query.key is None and (query.begin is not None or query.end is not None):
+        raise refuse("--begin and --end go with --key")
+    if query.max is not None and query.max < 1:
+        raise refuse("--max takes a number above 0")
+    if query.body_max < 0:
+        raise refuse("--body-max takes a number from 0 on")
+    for name, limit in (("queue", _INT32), ("offset", _INT64 // 64), ("physical", _INT64)):
+        value = getattr(query, name)
+        if value is not None and not 0 <= value < limit:
+            raise refuse(f"--{name} {value} is out of range")
+    if query.key == "" or query.id == "":
+        raise refuse("a key has at least one character")
+    if query.sizes is not None:
+        slots, items = query.sizes
+        if slots < 1 or items < 2 or 40 + 4 * slots + 20 * items >= _INT32:
+            raise refuse("take at least 1 slot and 2 items, and at most 2 GiB an IndexFile")
+    return query

@@ -1,0 +1,165 @@
+"""Messages of one queue, through its ConsumeQueue or batch ConsumeQueue files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from jobs.store.folders import entries, reason
+from jobs.store.log import EXPIRED, StoreLog
+from jobs.store.notes import Notes
+from storage_format.errors import InputError
+from storage_format.message import Message
+from storage_format.names import escape
+from storage_format.queue_lookup import EMPTY, MISSING, PRE_BLANK, UNIT, QueueUnits, Unit
+from udfs import files
+from udfs.pages import Pages
+
+PLAIN: Final = "consumequeue"
+BATCH: Final = "batchconsumequeue"
+_WHY: Final = {
+    PRE_BLANK: "stands before the queue's first message (pre-blank)",
+    EMPTY: "has no unit (an empty slot)",
+    MISSING: "lies in a part of the queue's files that is missing",
+}
+
+
+class Served(NamedTuple):
+    """A message as a queue serves it: at ``offset``, which its own QUEUEOFFSET should be."""
+
+    offset: int
+    message: Message
+
+
+def _start(entry: files.Entry) -> int | None:
+    """The first logical byte of a queue's file, by its name."""
+    return int(entry.name) if entry.kind == files.FILE and re.fullmatch(r"[0-9]{20}", entry.name) else None
+
+
+class StoreQueue:
+    """One queue of a store."""
+
+    def __init__(self, folder: str, batch: bool, log: StoreLog, notes: Notes) -> None:
+        self.folder, self.batch = folder, batch
+        self._log, self._notes = log, notes
+        self._entries = []
+        for entry in entries(folder, notes) or []:
+            if _start(entry) is None:
+                notes.add("not a file of the queue", f"{escape(entry.path)}: is no file of a queue: not looked at", lost=False)
+            else:
+                self._entries.append(entry)
+        self._entries.sort(key=lambda entry: entry.name)
+        self._pages: dict[int, Pages | None] = {}
+        self.units = QueueUnits([(int(e.name), e.size) for e in self._entries], self._read, batch)
+
+    def _read(self, number: int, at: int, count: int) -> bytes:
+        if number not in self._pages:
+            self._pages[number] = self._open(self._entries[number].path)
+        pages = self._pages[number]
+        try:
+            return pages.read(at, count) if pages is not None else b""
+        except (OSError, InputError) as error:
+            self._unread(self._entries[number].path, error)
+            self._pages[number] = None
+            return b""
+
+    def _open(self, path: str) -> Pages | None:
+        try:
+            return Pages(path)
+        except (OSError, InputError) as error:
+            self._unread(path, error)
+            return None
+
+    def _unread(self, path: str, error: Exception) -> None:
+        self._notes.add("unreadable queue file", f"{escape(path)}: {reason(error)}")
+
+    def span(self) -> tuple[int, int] | None:
+        """The queue's first offset and the one behind its last, as its files say; None for a queue of no unit."""
+        first, last = self.units.begin, self.units.end - 1
+        if last < first:
+            return None
+        unit = self.units.at(last)
+        return self.units.at(first).base if self.batch else first, unit.base + unit.messages if self.batch else last + 1
+
+    def _message(self, unit: Unit) -> Message | None:
+        found = self._log.message(unit.place)
+        name = f"offset {unit.base}" if self.batch else f"offset {unit.position}"
+        if isinstance(found, str):
+            self._notes.add(
+                "unit without a record", f"{name}: its unit points to {unit.place}, which {found}", lost=found != EXPIRED
+            )
+            return None
+        if found.size != unit.size:
+            self._notes.add("unit of a wrong size", f"{name}: its unit says {unit.size} bytes, the record has {found.size}")
+        return found
+
+    def from_position(self, position: int, until: int | None = None) -> Iterator[Served]:
+        """Every message from there to the queue's end that can be read, or below the offset ``until``; what cannot is noted."""
+        end = self.units.end
+        if until is not None and not self.batch:
+            end = min(end, until)
+        while position < end:
+            unit = self.units.at(position)
+            if unit.kind == UNIT:
+                if until is not None and unit.base >= until:
+                    return
+                message = self._message(unit)
+                if message is not None:
+                    yield Served(unit.base, message)
+                position += 1
+                continue
+            stop = position + 1
+            while stop < end and self.units.at(stop).kind == unit.kind:
+                stop += 1
+            self._gap(unit.kind, position, stop)
+            position = stop
+
+    def _gap(self, kind: str, position: int, stop: int) -> None:
+        many = f"offsets {position} to {stop - 1}" if stop - position > 1 else f"offset {position}"
+        why = _WHY.get(kind, "its unit is broken")
+        self._notes.add("offset without a message", f"{many}: {why}", lost=kind != PRE_BLANK)
+
+    def position_at_time(self, time: int, every: bool) -> int:
+        """Position of the first unit whose record was stored at ``time`` or later.
+
+        By a binary search (``ConsumeQueue.getOffsetInQueueByTime``), which takes it that times rise. ``every``: by reading all.
+        Records that are gone from the log's front are older than any that is there.
+        """
+
+        def reached(unit: Unit) -> bool | None:
+            if unit.place < self._log.start:
+                return False
+            found = self._log.message(unit.place)
+            return None if isinstance(found, str) else found.store_time >= time
+
+        if not every:
+            return self.units.first_where(reached)
+        end = self.units.end
+        for position in range(self.units.begin, end):
+            unit = self.units.at(position)
+            if unit.kind == UNIT and reached(unit):
+                return position
+        return end
+
+    def close(self) -> None:
+        for pages in self._pages.values():
+            if pages is not None:
+                pages.close()
+
+
+def queue_folder(store: str, topic: str, queue: int) -> tuple[str, bool] | None:
+    """The folder of a queue and whether it is a batch queue; None where it has none."""
+    for kind in (PLAIN, BATCH):
+        folder = files.join(store, kind, topic, str(queue))
+        if files.look(folder).kind == files.FOLDER:
+            return folder, kind == BATCH
+    return None
+
+
+def topics(store: str, notes: Notes) -> list[str]:
+    """The names of all topics that have a queue."""
+    found = set()
+    for kind in (PLAIN, BATCH):
+        found |= {entry.name for entry in entries(files.join(store, kind), notes) or [] if entry.kind == files.FOLDER}
+    return sorted(found)

@@ -1,0 +1,166 @@
+"""Search a store, whole or broken: every way to ask for messages, each as an iterator of what is found."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from jobs.publishing.pointers import check_laid_out
+from jobs.querying.index import IndexFiles, Sizes
+from jobs.querying.queue import PLAIN, Served, StoreQueue, queue_folder, topics
+from jobs.store.log import EXPIRED, StoreLog
+from jobs.store.notes import Notes
+from storage_format.errors import InputError
+from storage_format.java_string import key_hash
+from storage_format.message import Message
+from storage_format.names import escape
+from udfs import files
+
+
+def _any_time(_time: int) -> bool:
+    return True
+
+
+class Search:
+    """``roots`` are the folders of segments; ``scan``: keys are looked for in the log itself, times in every unit."""
+
+    def __init__(
+        self, store: str, roots: Sequence[str], notes: Notes, *, sizes: Sizes | None = None, scan: bool = False
+    ) -> None:
+        self._store, self._sizes, self._scan, self._notes = store, sizes, scan, notes
+        self._index: IndexFiles | None = None
+        if files.look(store).kind != files.FOLDER:
+            raise InputError(f"{escape(store)}: is no folder: STORE is the folder around commitlog/ and index/")
+        check_laid_out(store)
+        self.log = StoreLog(roots, notes)
+        self._opened = contextlib.ExitStack()
+        self._opened.callback(self.log.close)
+
+    def __enter__(self) -> Search:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close all files of the store."""
+        self._opened.close()
+
+    # -- one place ----------------------------------------------------------------------------------------------------
+
+    def by_place(self, place: int) -> Iterator[Message]:
+        """The message at an offset of the commitlog."""
+        found = self.log.message(place)
+        if isinstance(found, str):
+            self._notes.add("no message", f"offset {place}: {found}", lost=found != EXPIRED)
+        else:
+            yield found
+
+    def by_id(self, word: str, topic: str | None) -> Iterator[Message]:
+        """The message of a broker's offset id or, of ``topic`` or any, those of a client's unique id."""
+        at_offset = self._by_offset_id(word)
+        if at_offset is not None and at_offset.message_id == word.upper():
+            yield at_offset
+            return
+        names = None if topic is None else [topic]
+        found = list(self._matching(names, word, lambda message: message.unique_key == word, None))
+        yield from found
+        if not found and at_offset is not None:
+            text = f"{escape(word)}: the message at that offset was stored by another host: its id is {at_offset.message_id}"
+            self._notes.add("another host", text, lost=False)
+            yield at_offset
+
+    def _by_offset_id(self, word: str) -> Message | None:
+        """The message where a broker's id says (``MessageDecoder.decodeMessageId``); a client's id has the same length."""
+        if len(word) not in (32, 56):
+            return None
+        try:
+            place = int.from_bytes(bytes.fromhex(word)[-8:], "big", signed=True)
+        except ValueError:
+            return None
+        found = self.log.message(place) if place >= 0 else EXPIRED
+        return found if isinstance(found, Message) else None
+
+    # -- keys ---------------------------------------------------------------------------------------------------------
+
+    def by_key(
+        self, topic: str, key: str, in_time: Callable[[int], bool] = _any_time, most: int | None = None
+    ) -> Iterator[Message]:
+        """Messages of the topic that have the key or unique key, in the order of the log; of more than ``most`` the newest."""
+        return self._matching([topic], key, lambda message: message.has_key(topic, key) and in_time(message.store_time), most)
+
+    def _matching(
+        self, names: list[str] | None, key: str, wanted: Callable[[Message], bool], most: int | None
+    ) -> Iterator[Message]:
+        kept: list[Message] = []
+        for place in sorted(self._places(names, key), reverse=most is not None):
+            found = self.log.message(place)
+            if isinstance(found, str):
+                text = f"offset {place}: {found}: an entry of the index points there"
+                self._notes.add("entry without a record", text, lost=found != EXPIRED)
+                continue
+            if not wanted(found) or (names is not None and found.topic not in names):
+                continue
+            if most is None:
+                yield found
+                continue
+            kept.append(found)
+            if len(kept) == most:
+                break
+        yield from reversed(kept)
+
+    def _places(self, names: list[str] | None, key: str) -> set[int]:
+        """Where records may lie that have the key: what has its hash. ``names`` None: of any topic."""
+        if self._scan:
+            from jobs.querying.scan import scan_log
+
+            return scan_log(self.log, names, key, self._notes)
+        index = self._opened_index()
+        hashes = {key_hash(name, key) for name in (topics(self._store, self._notes) if names is None else names)}
+        return {place for hashed in hashes for place in index.places(hashed)}
+
+    def _opened_index(self) -> IndexFiles:
+        if self._index is None:
+            folder = files.join(self._store, "index")
+            self._index = IndexFiles(folder, self._sizes, self._notes)
+            self._opened.callback(self._index.close)
+            if not self._index.present:
+                size = sum(segment.size for segment in self.log.segments)
+                raise InputError(
+                    f"{escape(folder)}: is not there: add --scan to read the whole log ({size:,} bytes) instead, "
+                    "or make it with `rmq-reindex build --only index,checkpoint`"
+                )
+        return self._index
+
+    # -- queues -------------------------------------------------------------------------------------------------------
+
+    def queue(self, topic: str, number: int) -> StoreQueue | None:
+        """A queue of the store; None where it has none. Raises InputError where it has no queues at all."""
+        where = queue_folder(self._store, topic, number)
+        if where is not None:
+            queue = StoreQueue(*where, self.log, self._notes)
+            self._opened.callback(queue.close)
+            return queue
+        folder = files.join(self._store, PLAIN)
+        if files.look(folder).kind != files.FOLDER:
+            raise InputError(f"{escape(folder)}: is not there: `rmq-reindex build --only consumequeue,checkpoint` makes it")
+        self._notes.add("no queue", f"queue {escape(topic)}/{number}: has no folder in the store", lost=False)
+        return None
+
+    def in_queue(
+        self, queue: StoreQueue, offset: int | None = None, time: int | None = None, most: int = 1
+    ) -> Iterator[Served]:
+        """The messages at ``most`` offsets from ``offset`` on, or the first ``most`` stored at ``time`` or later."""
+        count = 0
+        if offset is not None:
+            found = queue.from_position(queue.units.find(offset), offset + most)
+        else:
+            assert time is not None
+            found = queue.from_position(queue.position_at_time(time, self._scan))
+        for served in found:
+            yield served
+            count += 1
+            if count == most:
+                break
+        span = queue.span()
+        outside = span is not None and offset is not None and not span[0] <= offset < span[1]
+        if span is None or outside or (time is not None and not count):
+            has = "no message" if span is None else f"the offsets {span[0]} to {span[1] - 1}"
+            self._notes.add("nothing there", f"{escape(queue.folder)}: has {has}", lost=False)

@@ -1,0 +1,1 @@
+"""``report``: what is shown, and the page that shows it."""

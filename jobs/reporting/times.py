@@ -1,0 +1,133 @@
+"""When messages were stored, by topic: read at evenly spread units, so that a log of any size takes a second or two.
+
+A unit's position is a count, and its record tells the time: nothing has to be read in between.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from jobs.reporting.model import Index, Model, Queue
+from storage_format import record as r
+from storage_format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from storage_format.errors import InputError
+from storage_format.frame import int32_at, int64_at
+from storage_format.index_check import slot_lengths
+from storage_format.index_reader import IndexView, open_index
+from udfs import files
+
+SAMPLES: Final = 20_000
+"""Records looked at in all, but for the least of each topic."""
+SAMPLES_OF_TOPIC: Final = 20
+_HEADER: Final = r.AT_STORE_TIMESTAMP + r.IPV6_EXTRA + 8
+
+Times = dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+"""by topic: milliseconds, and how many messages each stands for"""
+
+
+def segments_of(commitlog: str) -> list[files.Entry]:
+    """The segments in a folder, by their names."""
+    return [e for e in files.listing(commitlog) if e.kind == files.FILE and len(e.name) == 20 and e.name.isdigit()]
+
+
+class LogTimes:
+    """Store times of records by their offsets. Files stay open until ``close``."""
+
+    def __init__(self, folder: str) -> None:
+        entries = segments_of(folder)
+        self._starts = [int(entry.name) for entry in entries]
+        self._entries = entries
+        self._open: dict[int, files.Reader] = {}
+
+    def time(self, place: int) -> int | None:
+        """The store time of the record at ``place``; None where none stands there."""
+        number = bisect_right(self._starts, place) - 1
+        if number < 0 or place + _HEADER > self._starts[number] + self._entries[number].size:
+            return None
+        if number not in self._open:
+            self._open[number] = files.Reader(self._entries[number].path)
+        data = np.frombuffer(self._open[number].read(place - self._starts[number], _HEADER), np.uint8)
+        if int64_at(data, r.AT_PHYSICAL_OFFSET) != place:
+            return None
+        extra = r.IPV6_EXTRA if int32_at(data, r.AT_SYS_FLAG) & r.FLAG_BORN_HOST_V6 else 0
+        return int64_at(data, r.AT_STORE_TIMESTAMP + extra)
+
+    def close(self) -> None:
+        for reader in self._open.values():
+            reader.__exit__(None, None, None)
+
+
+def message_times(model: Model, folder: str, commitlog: str) -> Times:
+    """Times of messages of the queues under ``folder``/consumequeue, by the log in ``commitlog``."""
+    log, topics, found = LogTimes(commitlog), model.topics, Times()
+    size = int(model.settings.get("cq_file_size", 0) or 0)
+    try:
+        for topic, queues in topics.items():
+            most = max(SAMPLES_OF_TOPIC, SAMPLES // len(topics))
+            step = max(1, -(-sum(q.end - q.first for q in queues) // most))
+            times = [t for q in queues for place in _places(folder, q, size, step) if (t := log.time(place)) is not None]
+            if times:
+                found[topic] = (np.array(times, np.int64), np.full(len(times), step, np.int64))
+    finally:
+        log.close()
+    return found
+
+
+def _places(folder: str, queue: Queue, file_size: int, step: int) -> list[int]:
+    """Offsets of every ``step``-th record of a queue."""
+    found: list[int] = []
+    per_file = max(1, file_size // UNIT_SIZE)
+    position = queue.first + (step - 1) // 2
+    reader, opened, last = None, -1, -1
+    try:
+        while position < queue.end:
+            start = position // per_file * per_file
+            if start != opened:
+                if reader is not None:
+                    reader.__exit__(None, None, None)
+                path = files.join(folder, "consumequeue", queue.topic, str(queue.number), f"{start * UNIT_SIZE:020d}")
+                reader, opened = files.Reader(path), start
+            assert reader is not None
+            (unit,) = np.frombuffer(reader.read((position - start) * UNIT_SIZE, UNIT_SIZE), UNIT)
+            # Missing offsets repeat the next message's unit.
+            if unit["size"] > 0 and unit["size"] != PRE_BLANK_SIZE and int(unit["place"]) != last:
+                found.append(last := int(unit["place"]))
+            position += step
+    except (OSError, InputError):
+        pass  # a file that is missing or short: what was read of the queue is shown
+    finally:
+        if reader is not None:
+            reader.__exit__(None, None, None)
+    return found
+
+
+def look_into(index: Index, folder: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    """Of one IndexFile: slots by chain length (0, 1, 2, 3-4, 5-8, ...), and times of evenly spread items."""
+    if not index.slots or not index.items:
+        return None
+    with files.Reader(files.join(folder, "index", index.name)) as reader:
+        size = reader.size()
+        data = reader.view(0, size)
+        view = open_index(
+            np.frombuffer(reader.read(0, size), np.uint8) if data is None else data, index.slots, index.places + 1
+        )
+        lengths = slot_lengths(view, index.items)
+        return _by_power(lengths), _item_times(view, index.items)
+
+
+def _by_power(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    used = lengths[lengths > 0]
+    powers = np.ceil(np.log2(used)).astype(np.int64) if len(used) else np.zeros(0, np.int64)
+    counted = np.concatenate([[len(lengths) - len(used)], np.bincount(powers)])
+    return np.asarray(counted, np.int64)
+
+
+def _item_times(view: IndexView, items: int) -> npt.NDArray[np.int64]:
+    # The first item's time is told against the file before.
+    step = max(1, items // 500)
+    times = [int(view.times(view.read(n, 1).time_diff)[0]) for n in range(2 if items > 1 else 1, items + 1, step)]
+    return np.array(times, np.int64)

@@ -1,0 +1,246 @@
+"""The Spark session a job runs in: an active one (Databricks, spark-submit) as it is, else a local one of our own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import struct
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import mmh3
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from jobs.spark.daemon import name_daemon
+from jobs.spark.java import ROOT, choose_java, class_archive
+from storage_format.errors import InputError
+
+SHUFFLE_PARTITIONS_DEFAULT = 200
+TASKS_PER_CORE = 4
+"""of a stage: enough that cores end together, few since each costs 0.2 s by itself"""
+# The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
+# the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
+_LOCAL_JAVA = "-XX:TieredStopAtLevel=1"
+_DAEMON = "spark.python.daemon.module"
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # A table's state is a few rows here: not the 50 partitions of its default.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    # Delta's catalog makes the default database's folder, which nothing is ever written to: one that is there already.
+    "spark.sql.warehouse.dir": tempfile.gettempdir(),
+}
+_RUN_SETTINGS = {
+    # A row may be a cell of 1 MiB: batches are counted in rows first.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
+}
+
+
+def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
+    """conf/spark-defaults.conf, beside the sources or in the wheel, for a session of our own."""
+    found: dict[str, str] = {}
+    # Hadoop takes this property where the environment has no such variable.
+    java = [f"-DHADOOP_USER_NAME={hadoop_user}"] if hadoop_user else []
+    if master.startswith("local"):
+        java.append(_LOCAL_JAVA)
+        if jars := _delta_jars():
+            # On the class path for every session, since the archive holds their classes and asks for the same class path.
+            found["spark.driver.extraClassPath"] = os.pathsep.join(jars)
+        archive = class_archive()
+        if archive is not None and archive.exists():
+            # Its JVM may be another by now: then the classes are loaded one by one, without a word.
+            java += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+        if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
+            # Another Python may not have this package where its daemon starts.
+            found[_DAEMON] = "udfs.daemon"
+        # Nobody else calls. A cluster's executors must reach the driver, or the run would wait for them for ever.
+        found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    for folder in (ROOT / "conf", ROOT / "jobs" / "_conf"):
+        defaults, log = folder / "spark-defaults.conf", folder / "log4j2.properties"
+        if defaults.exists():
+            for line in defaults.read_text().splitlines():
+                name, _, value = line.strip().partition(" ")
+                if name and not name.startswith("#"):
+                    found[name] = value.strip()
+            java.append(f"-Dlog4j2.configurationFile={log.as_uri()}")
+            break
+    return found | {"spark.driver.extraJavaOptions": " ".join(java)}
+
+
+def _is_there() -> bool:
+    """Whether somebody else's session is there."""
+    # getActiveSession() knows only this thread's; a context of any thread means the same.
+    return SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None
+
+
+def _delta_jars() -> list[str]:
+    """Those that set-up fetched, if it did; without these Spark must have been given some."""
+    return [str(jar.resolve()) for jar in sorted((ROOT / "jars").glob("delta-*.jar"))]
+
+
+def _with_delta() -> dict[str, str]:
+    """Delta Lake. Its jars once more: a cluster's executors need them, and a class path of the user's own comes before ours."""
+    jars = _delta_jars()
+    return _DELTA | ({"spark.jars": ",".join(jars)} if jars else {})
+
+
+def _own(master: str, delta: bool = False, hadoop_user: str = "") -> dict[str, str]:
+    """All settings of a session of our own that spark-submit does not start. Delta Lake costs it a second: only where asked."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    choose_java()
+    master = master or "local[*]"
+    return {"spark.master": master, **configuration(master, hadoop_user), **(_with_delta() if delta else {})}
+
+
+class _Start(threading.Thread):
+    """A session of our own that starts in the background: seconds in which Python has imports to do."""
+
+    def __init__(self, own: Mapping[str, str]) -> None:
+        super().__init__(name="start-session", daemon=True)
+        self._own = own
+        self._spark: SparkSession | None = None
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._spark = _new(self._own)
+        except Exception as error:  # noqa: BLE001  raised again where the session is asked for
+            self._error = error
+
+    def session(self) -> SparkSession:
+        self.join()
+        if self._error is not None:
+            raise self._error
+        assert self._spark is not None
+        return self._spark
+
+    def give_up(self) -> None:
+        """Stop what nobody asked for. A JVM killed in the middle of its start would leave its temporary folder."""
+        self.join()
+        if self._spark is not None:
+            stop(self._spark)
+
+
+_starts: list[_Start] = []
+"""at most one: the session that get_session() is to give"""
+
+
+@contextlib.contextmanager
+def starting(master: str, delta: bool = False, hadoop_user: str = "") -> Iterator[None]:
+    """The session that is to come starts meanwhile, where it is our own to start."""
+    if _is_there() or "PYSPARK_GATEWAY_PORT" in os.environ:
+        yield
+        return
+    own = _own(master, delta, hadoop_user)
+    # Only a local session asks for our daemon; a cluster's workers start elsewhere.
+    with name_daemon() if _DAEMON in own else contextlib.nullcontext():
+        start = _Start(own)
+        _starts.append(start)
+        start.start()
+        try:
+            with contextlib.suppress(ImportError):
+                # It brings pandas, which takes a second, and pyspark imports it before its first word to the JVM.
+                import pyspark.testing.utils  # noqa: F401
+            yield
+        finally:
+            if start in _starts:
+                _starts.remove(start)
+                start.give_up()
+
+
+def _new(settings: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder.appName("rocketmq-reindex")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        first = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        raise InputError(
+            f"Spark does not start: {first[0]}: is there a JDK 17 or 21 (JAVA_HOME)? make setup finds one"
+        ) from error
+
+
+def get_session(master: str, delta: bool = False, hadoop_user: str = "") -> tuple[SparkSession, bool]:
+    """The session to work in, and whether it is our own to stop: then with Delta Lake, and as that user of an HDFS."""
+    if _starts:
+        return _starts.pop().session(), True
+    if _is_there():
+        return SparkSession.builder.getOrCreate(), False
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        settings = _own(master, delta, hadoop_user)
+    else:
+        # Under spark-submit, which brings its own settings.
+        settings = {"spark.master": master} if master else {}
+    on_main = threading.current_thread() is threading.main_thread()
+    interrupt = signal.getsignal(signal.SIGINT) if on_main else None
+    spark = _new(settings)
+    if on_main:
+        # SparkContext puts a handler of its own there.
+        signal.signal(signal.SIGINT, interrupt)
+    return spark, True
+
+
+@contextlib.contextmanager
+def run_settings(spark: SparkSession, settings: Mapping[str, str] = _RUN_SETTINGS) -> Iterator[None]:
+    """Settings of the session, by default those that a run needs, put back afterwards."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks run at once, as far as the session tells."""
+    try:
+        return max(1, int(spark.sparkContext.defaultParallelism))
+    except Exception:  # noqa: BLE001  a session without a SparkContext (Spark Connect, serverless) does not say
+        return 8
+
+
+def asked_partitions(spark: SparkSession) -> int:
+    """The user's own number of shuffle partitions; 0 when there is none."""
+    asked = int(spark.conf.get("spark.sql.shuffle.partitions", str(SHUFFLE_PARTITIONS_DEFAULT)) or 0)
+    return 0 if asked == SHUFFLE_PARTITIONS_DEFAULT else asked
+
+
+def plan_shuffle(buckets: int, cores: int, asked: int) -> tuple[int, int]:
+    """(partitions, buckets) of a shuffle for at least so many buckets.
+
+    A bucket bounds what a task holds, a task costs time by itself: so few tasks that take many buckets one after another, and
+    equally many each. ``asked`` partitions are the user's own number, 0 for none.
+    """
+    partitions = asked or min(buckets, TASKS_PER_CORE * cores)
+    return partitions, buckets if partitions >= buckets else -(-buckets // partitions) * partitions
+
+
+def bucket_keys(buckets: int, partitions: int) -> tuple[int, ...]:
+    """For each bucket a number that ``repartition(partitions, key)`` sends to partition ``bucket % partitions``.
+
+    Spark's hash of an int is murmur3 (32 bits, seed 42), taken modulo the partitions.
+    """
+    found: dict[int, int] = {}
+    number = 0
+    while len(found) < min(buckets, partitions):
+        target = mmh3.hash(struct.pack("<i", number), 42) % partitions
+        if target < buckets:
+            found.setdefault(target, number)
+        number += 1
+    return tuple(found[bucket % partitions] for bucket in range(buckets))
+
+
+def stop(spark: Any) -> None:
+    with contextlib.suppress(Exception):
+        spark.stop()

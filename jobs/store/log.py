@@ -1,0 +1,112 @@
+"""The commitlog of a store as it stands, whole or not: which segment holds an offset, and the message there."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jobs.store.folders import entries, reason
+from jobs.store.notes import Notes
+from storage_format import record as r
+from storage_format.errors import InputError
+from storage_format.message import Message, read_message
+from storage_format.names import escape
+from udfs import files
+from udfs.pages import Pages
+
+EXPIRED: Final = "lies before the log's first byte (expired)"
+BEYOND: Final = "lies behind the log's last byte"
+HOLE: Final = "lies in a segment that is missing"
+_OPEN_MAX: Final = 64
+
+
+@dataclass(frozen=True)
+class SegmentFile:
+    """One file of the log: absolute offset of its first byte, bytes."""
+
+    path: str
+    start: int
+    size: int
+
+
+def list_log(roots: Sequence[str], notes: Notes) -> list[SegmentFile]:
+    """The segments that lie in ``roots`` by their start; of what is none there is a note."""
+    found = []
+    for root in roots:
+        listed = entries(root, notes)
+        if listed is None:
+            notes.add("no commitlog", f"{escape(root)}: is not there: no message can be read")
+        for entry in listed or []:
+            if entry.kind == files.FILE and re.fullmatch(r"[0-9]{20}", entry.name):
+                found.append(SegmentFile(entry.path, int(entry.name), entry.size))
+            else:
+                notes.add("not a segment", f"{escape(entry.path)}: is no segment: not looked at", lost=False)
+    return sorted(found, key=lambda segment: segment.start)
+
+
+class StoreLog:
+    """Messages by their physical offset. Whatever cannot be read is a text that says why."""
+
+    def __init__(self, roots: Sequence[str], notes: Notes) -> None:
+        self.segments = list_log(roots, notes)
+        self._starts = [segment.start for segment in self.segments]
+        self._open: dict[str, Pages] = {}
+
+    @property
+    def start(self) -> int:
+        return self.segments[0].start if self.segments else 0
+
+    @property
+    def end(self) -> int:
+        return self.segments[-1].start + self.segments[-1].size if self.segments else 0
+
+    def pages(self, segment: SegmentFile) -> Pages:
+        """Raises OSError, InputError."""
+        found = self._open.get(segment.path)
+        if found is None:
+            if len(self._open) >= _OPEN_MAX:
+                self._open.pop(next(iter(self._open))).close()
+            found = self._open[segment.path] = Pages(segment.path)
+        return found
+
+    def segment_of(self, place: int) -> SegmentFile | str:
+        number = bisect_right(self._starts, place) - 1
+        if number < 0:
+            return EXPIRED
+        segment = self.segments[number]
+        if place >= segment.start + segment.size:
+            return BEYOND if number == len(self.segments) - 1 else HOLE
+        return segment
+
+    def message(self, place: int) -> Message | str:
+        """The message at an absolute offset, or why there is none."""
+        segment = self.segment_of(place)
+        if isinstance(segment, str):
+            return segment
+        try:
+            pages = self.pages(segment)
+            low = place - segment.start
+            found = read_message(lambda at, count: pages.read(low + at, count), place, pages.size - low)
+        except (OSError, InputError) as error:
+            return f"cannot be read: {reason(error)}"
+        if isinstance(found, Message):
+            return found
+        if found == r.FILLER:
+            return "is the filler at a segment's end"
+        return r.REASONS.get(found, "is no record")
+
+    def body(self, message: Message, most: int) -> bytes:
+        """The body as it is stored, at most so many bytes of it. Raises OSError, InputError."""
+        segment = self.segment_of(message.place)
+        if isinstance(segment, str):
+            raise InputError(f"offset {message.place}: {segment}")
+        at = message.place - segment.start + message.body_at
+        return self.pages(segment).read(at, min(most, message.body_size))
+
+    def close(self) -> None:
+        for pages in self._open.values():
+            pages.close()
+        self._open.clear()

@@ -1,0 +1,1 @@
+"""``--tables``: the Delta tables in which runs leave their rows."""

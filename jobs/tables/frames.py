@@ -1,0 +1,82 @@
+"""The rows of one run as Spark's DataFrames: what the driver knows, and what executors read from the manifest or the log."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from jobs.building.scanning import Scan
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
+from jobs.spark.engine import SparkEngine
+from jobs.tables import rows
+from storage_format.range_summary import RangeSpec, RangeSummary
+from udfs import files, worker
+from udfs.segments import Commitlog
+from udfs.source_commitlog import BLOCK_ROWS
+from udfs.table_files import STRETCH, ManifestFiles
+from udfs.table_messages import MessageRows
+from udfs.table_quarantine import read_first_bytes
+from udfs.table_schema import FILES, MESSAGES, QUARANTINE
+
+_MESSAGE_BYTES: Final = 1 << 30
+"""Bytes of the log whose messages one task reads, and so one file of ``messages`` holds"""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a build was made from: ``until`` as for the manifest."""
+
+    scan: Scan
+    accepted: list[RangeSummary]
+    until: int
+
+
+class Frames:
+    """Rows of the run that ``summary`` tells of, as far as it tells when they are asked for. ``settings`` name the build."""
+
+    def __init__(self, settings: BuildSettings, summary: Summary, engine: SparkEngine, log: Commitlog) -> None:
+        self._settings, self._summary, self._engine, self._log = settings, summary, engine, log
+        self._build = settings.build_id
+
+    def of_run(self, summary: Summary, state: str, attempt: int, started: datetime, ended: datetime | None) -> DataFrame:
+        """The row in ``builds``."""
+        return self._of(rows.build_row(self._settings, summary, self._log, state, attempt, started, ended)).coalesce(1)
+
+    def segments(self, built: Built) -> DataFrame:
+        damage, summaries = self._summary.damage, built.scan.summaries.values()
+        made = rows.segment_rows(self._build, self._log, summaries, built.accepted, built.until, damage)
+        return self._of(made).coalesce(1)
+
+    def files(self, manifest: str) -> DataFrame:
+        size = files.look(manifest).size
+        tasks = max(1, -(-size // STRETCH))
+        return self._engine.over(ManifestFiles(manifest, size, tasks, self._build), tasks, FILES.ddl)
+
+    def quarantine(self) -> DataFrame:
+        places = self._of(rows.quarantine_rows(self._build, self._log, self._summary.damage))
+        return places.mapInArrow(lambda batches: worker.run(read_first_bytes, batches), QUARANTINE.ddl)
+
+    def messages(self, built: Built) -> DataFrame:
+        specs = {spec.number: spec for of_segment in built.scan.ranges.values() for spec in of_segment}
+        known = tuple(_known(specs[summary.number], summary) for summary in built.accepted if summary.records)
+        size = sum(spec.high - spec.low for spec in known)
+        tasks = max(1, min(len(known), max(self._engine.cores, -(-size // _MESSAGE_BYTES))))
+        settings = dataclasses.replace(
+            built.scan.task.settings, want_units=False, want_items=False, want_topics=False, want_messages=True,
+            want_digests=False, window=0, block_rows=BLOCK_ROWS,
+        )  # fmt: skip
+        return self._engine.over(MessageRows(known, tasks, settings, self._build), tasks, MESSAGES.ddl)
+
+    def _of(self, table: pa.Table) -> DataFrame:
+        return self._engine.spark.createDataFrame(table)
+
+
+def _known(spec: RangeSpec, summary: RangeSummary) -> RangeSpec:
+    """The range from its first record on, which the scan has found."""
+    return dataclasses.replace(spec, low=summary.first, known=True)

@@ -1,0 +1,220 @@
+"""``--tables``: what a run leaves in the Delta tables, from its start to its end.
+
+The row in ``builds`` is written first and, with the outcome, last: rows of the other tables count once it says ``published``.
+A second run with the same ``--build-id`` (a scheduler's retry) puts its rows in the place of the first one's.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, timezone
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from jobs.building.scanning import Scan
+from jobs.building.settings import BuildSettings
+from jobs.building.summary import Summary
+from jobs.command.failures import PLACE, UNPUBLISHED
+from jobs.command.failures import outcome as failure
+from jobs.command.tables_place import table_path
+from jobs.spark.engine import SparkEngine
+from jobs.spark.session import run_settings
+from jobs.tables.delta import ensure, reason, small_queries, write
+from jobs.tables.frames import Built, Frames
+from jobs.tables.hadoop import hadoop_settings, hdfs_user
+from jobs.watching.progress import Reporter
+from storage_format.errors import InputError, RefusedError, ReindexError
+from storage_format.names import escape
+from storage_format.range_summary import RangeSummary
+from udfs.segments import Commitlog
+from udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, Table
+
+_STARTED, _ENDED = 0, 1
+_FEW_FILES: Final = 50_000
+"""Of more rows each costs more, without compiled code, than that code."""
+
+
+class Recorder:
+    """Writes the rows of one run. What cannot be written at its start is an InputError, at its end a warning."""
+
+    def __init__(
+        self, settings: BuildSettings, summary: Summary, reporter: Reporter, engine: SparkEngine, log: Commitlog
+    ) -> None:
+        self._spark, self._own = engine.spark, engine.own
+        self.settings = settings if settings.build_id else dataclasses.replace(settings, build_id=uuid.uuid4().hex)
+        self._summary, self._reporter = summary, reporter
+        self._frames = Frames(self.settings, summary, engine, log)
+        self._attempt, self._kept, self._looked = 1, False, not settings.build_id
+        self._run = f"{self.settings.build_id}/{uuid.uuid4().hex}"
+        self._started = _now()
+        self._begun: Future[None] = Future()
+        self.built: Built | None = None
+        """set by ``saw``, before anything is published"""
+        self.complete = False
+        """whether all rows of a published build were written"""
+
+    @property
+    def _asked(self) -> list[Table]:
+        return [BUILDS, SEGMENTS, FILES, QUARANTINE, *([MESSAGES] if self.settings.messages_table else [])]
+
+    # -- the start ----------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Make the tables that are not there. Raises InputError."""
+        with self._refused(), self._reaching(), self._stage(len(self._asked)) as done:
+            self._check_user()
+            self._each(self._asked, lambda table: ensure(self._spark, table, self._path(table)), done)
+
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """The row of a run that has started, written beside the body. It is over when the body is."""
+        with ThreadPoolExecutor(1, thread_name_prefix="tables") as pool:
+            # The build goes on to fill the summary.
+            self._begun = pool.submit(self._begin, copy.deepcopy(self._summary))
+            yield
+
+    def _begin(self, summary: Summary) -> None:
+        with self._refused(), self._reaching():
+            self._look_back()
+            if not self._kept:
+                self._write(BUILDS, self._row("started", None, summary), _STARTED)
+        self._reporter.line(f"tables: build {self.settings.build_id}, attempt {self._attempt}")
+
+    def check(self) -> None:
+        """Raises InputError when it is known by now that the row of the start cannot be written."""
+        if self._begun.done():
+            self._begun.result()
+
+    def begun(self) -> None:
+        """Wait for the row of the start. Raises InputError: then nothing may be published."""
+        with self._reporter.step("tables"):
+            self._begun.result()
+
+    def _look_back(self) -> None:
+        """Which attempt of its id this run is; what was published stays until this run publishes, too."""
+        if self._looked:
+            return
+        before = self._spark.read.format("delta").load(self._path(BUILDS)).where(f"build = '{self.settings.build_id}'")
+        for row in before.select("attempt", "state").collect():
+            self._attempt = int(row.attempt) + 1
+            self._kept = row.state == "published"
+        self._looked = True
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        try:
+            yield
+        except ReindexError:
+            raise
+        except Exception as error:
+            where = escape(self.settings.tables)
+            raise InputError(f"--tables {where}: {reason(error)}{UNPUBLISHED}") from error
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def saw(self, scan: Scan, accepted: list[RangeSummary], until: int) -> None:
+        """What the build is made from."""
+        self.built = Built(scan, accepted, until)
+
+    def published(self, manifest: str) -> None:
+        """All rows of a build that has been published. What goes wrong is a warning: the build stays published."""
+        tables = [table for table in self._asked if table is not BUILDS]
+        with (
+            self._warned("the build is published, not all of its rows are in the tables"),
+            self._reaching(),
+            self._stage(len(tables) + 1) as done,
+        ):
+            self._each(tables, lambda table: self._write(table, self._rows(table, manifest), _ENDED), done)
+            self._write(BUILDS, self._row("published", _now(), self._summary), _ENDED)
+            self.complete = True
+
+    def failed(self, error: Exception) -> None:
+        """The row of a run that publishes nothing, and the damage it met, as far as can be."""
+        outcome = dataclasses.replace(self._summary)
+        outcome.exit, outcome.error = failure(error, None, PLACE, UNPUBLISHED)
+        with self._warned("this run's rows are not all in the tables"), self._reaching(), self._stage(2):
+            # Where the start could not: what an earlier run published must not be replaced.
+            self._look_back()
+            if self._kept:
+                told = f"--tables: build {self.settings.build_id} was published before: this run is not recorded"
+                self._summary.warnings.append(told)
+                return
+            self._write(QUARANTINE, self._frames.quarantine(), _ENDED)
+            state = "refused" if isinstance(error, RefusedError) else "failed"
+            self._write(BUILDS, self._row(state, _now(), outcome), _ENDED)
+
+    @contextmanager
+    def _warned(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  whatever Spark, Delta or a task raises
+            self._summary.warnings.append(f"--tables {escape(self.settings.tables)}: {reason(error)}: {what}")
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def _row(self, state: str, ended: datetime | None, summary: Summary) -> DataFrame:
+        return self._frames.of_run(summary, state, self._attempt, self._started, ended)
+
+    def _rows(self, table: Table, manifest: str) -> DataFrame:
+        if table is FILES:
+            return self._frames.files(manifest)
+        if table is QUARANTINE:
+            return self._frames.quarantine()
+        assert self.built is not None
+        return self._frames.messages(self.built) if table is MESSAGES else self._frames.segments(self.built)
+
+    def _reaching(self) -> AbstractContextManager[None]:
+        """The session's Hadoop finds the tables' place meanwhile, and a session of our own is quick about small queries."""
+        few = not self.settings.messages_table and sum(self._summary.files.values()) <= _FEW_FILES
+        quick = small_queries(self._spark) if self._own and few else {}
+        return run_settings(self._spark, hadoop_settings(self.settings.tables) | quick)
+
+    def _check_user(self) -> None:
+        """Raises InputError when Spark would write as somebody else than the URI says."""
+        user = hdfs_user(self.settings.tables)
+        if not user:
+            return
+        (found,) = self._spark.sql("SELECT current_user()").collect()
+        if found[0] != user:
+            raise InputError(
+                f"--tables {escape(self.settings.tables)}: this Spark session is {escape(found[0])} in an HDFS: "
+                f"start it with HADOOP_USER_NAME={escape(user)}, or name no user"
+            )
+
+    def _path(self, table: Table) -> str:
+        return table_path(self.settings.tables, table.name)
+
+    def _write(self, table: Table, frame: DataFrame, step: int) -> None:
+        # The row of a run that ends takes the place of the one it began with.
+        again = self._attempt > 1 or (table is BUILDS and step == _ENDED)
+        if table is QUARANTINE and not again and not self._summary.damage:
+            return
+        write(frame, self._path(table), self.settings.build_id, self._run, step, replace=again)
+
+    @staticmethod
+    def _each(tables: list[Table], call: Callable[[Table], None], done: Callable[[], None]) -> None:
+        """The same for several tables, side by side: a commit is mostly waiting. Raises what the first one raised."""
+        with ThreadPoolExecutor(len(tables), thread_name_prefix="tables") as pool:
+            for one in [pool.submit(call, table) for table in tables]:
+                one.result()
+                done()
+
+    @contextmanager
+    def _stage(self, total: int) -> Iterator[Callable[[], None]]:
+        count = [0]
+
+        def done() -> None:
+            count[0] += 1
+
+        with self._reporter.stage("tables", "tables", total, 0, lambda: (count[0], 0)):
+            yield done
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

@@ -1,0 +1,1 @@
+"""``verify``: the log against queues, index and checkpoint."""

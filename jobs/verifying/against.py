@@ -1,0 +1,150 @@
+"""``verify A --against B``: what differs between two stores, such as a master and its replica, or before and after."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from bisect import bisect_right
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final
+
+from jobs.spark.engine import Engine
+from jobs.store.segments import Commitlog, check_unchanged
+from jobs.verifying.build import of_build
+from jobs.verifying.run import work_folder
+from jobs.verifying.settings import VerifySettings, at_its_place
+from jobs.verifying.sizes import take_sizes
+from jobs.verifying.summary import VerifySummary
+from jobs.watching.progress import Reporter
+from storage_format.differences import Tally
+from storage_format.names import escape
+from udfs import files
+from udfs.stage import Stage
+from udfs.verify_against import BATCH_FOLDER, CompareIndex, CompareLogs, CompareQueues, Stretch, topics_of
+
+PIECE: Final = 256 << 20
+TASKS_PER_CORE: Final = 4
+
+
+class Against:
+    """State of one run; store A is the settings' own, B the one named by --against."""
+
+    def __init__(
+        self, settings: VerifySettings, reporter: Reporter, engines: Callable[[], AbstractContextManager[Engine]]
+    ) -> None:
+        self.settings = dataclasses.replace(settings, build=at_its_place(settings.build))
+        self.reporter, self.engines = reporter, engines
+        self.a, self.b = self.settings.build.store, files.absolute(files.checked(settings.against))
+        self.summary = VerifySummary(store=settings.build.store, against=settings.against)
+        self.tally = Tally()
+
+    def run(self, logs: list[Commitlog] | None = None) -> None:
+        """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing is written to either store."""
+        logs = logs or self.settings.logs()
+        self.settings, notes = take_sizes(of_build(self.settings))
+        self.summary.notes += notes
+        begin = time.monotonic()
+        with self.engines() as engine, work_folder(self.settings.work) as stage:
+            self.summary.seconds["session"] = time.monotonic() - begin
+            opened = time.monotonic()
+            for part, compare in (("log", self._logs), ("consumequeue", self._queues), ("index", self._index)):
+                with self.reporter.step(f"compare {part}") as step:
+                    compare(engine, stage, logs)
+                    self.summary.seconds[part] = step.seconds
+                self.reporter.line(f"compare: {part}: done after {self.summary.seconds[part]:.1f} s")
+            self.summary.seconds["verify"] = time.monotonic() - opened
+            for log, store in zip(logs, (self.a, self.b), strict=True):
+                check_unchanged(log, (files.join(store, "commitlog"),))
+        self._checkpoints()
+        self.summary.take(self.tally, self.settings.build)
+
+    def _plan(self, stage: Stage, name: str, content: object) -> str:
+        path = files.join(stage.plans, name)
+        files.write_bytes(stage.temporary, path, [json.dumps(content).encode()])
+        return path
+
+    def _logs(self, engine: Engine, stage: Stage, logs: list[Commitlog]) -> None:
+        stretches = overlap(*logs)
+        summary = self.summary
+        summary.segments = summary.segments_read = len(logs[0].segments)
+        summary.bytes = sum(stretch.length for stretch in stretches)
+        summary.sizes = {"commitlog": logs[0].size, "against": logs[1].size}
+        if not stretches:
+            summary.notes.append("the two logs have no offset in common")
+            return
+        tasks = min(len(stretches), TASKS_PER_CORE * engine.cores)
+        plan = self._plan(stage, "stretches", [dataclasses.astuple(stretch) for stretch in stretches])
+        words = [json.loads(word) for word in engine.numbers(CompareLogs(plan, tasks), tasks)]
+        ends = [log.segments[-1].data_end for log in logs]
+        if words:
+            first, count = min(word["first"] for word in words), sum(word["bytes"] for word in words)
+            filled = [any(word[store] for word in words) for store in ("a", "b")]
+            if all(filled):
+                text = f"from offset {first} on, {count} bytes in all"
+                self.tally.add("against-log-differs", count, "commitlog", first, text)
+            else:
+                behind = "B" if filled[0] else "A"
+                text = f"{behind} has only zeros from offset {first} on, where the other has records"
+                self.tally.add("against-log-ends", 1, "commitlog", first, text)
+        if ends[0] != ends[1]:
+            text = f"the last segment ends at offset {ends[0]} in A, at {ends[1]} in B"
+            summary.notes.append(text)
+
+    def _queues(self, engine: Engine, stage: Stage, logs: list[Commitlog]) -> None:
+        start = max((log.segments[0].start for log in logs if log.segments), default=0)
+        for folder in ("consumequeue", BATCH_FOLDER):
+            names = topics_of(*(files.join(store, folder) for store in (self.a, self.b)))
+            if not names:
+                continue
+            tasks = min(len(names), TASKS_PER_CORE * engine.cores)
+            plan = self._plan(stage, f"topics-{folder}", names)
+            comparer = CompareQueues(self.a, self.b, folder, plan, tasks, start)
+            for word in map(json.loads, engine.numbers(comparer, tasks)):
+                self.tally.merge(Tally.from_json(word["tally"]))
+                self.summary.files["consumequeue"] += word["files"]
+                self.summary.units += word["units"]
+
+    def _index(self, engine: Engine, stage: Stage, _: list[Commitlog]) -> None:
+        """By name; where no name is in both, as a broker's own are named by its clock, in the order of names."""
+        names = [topics_of(files.join(store, "index")) for store in (self.a, self.b)]
+        common = sorted(set(names[0]) & set(names[1]))
+        if common or not all(names):
+            pairs = [(name, name) for name in common]
+            alone = [(name, k) for k in (0, 1) for name in names[k] if name not in common]
+        else:
+            pairs = list(zip(names[0], names[1], strict=False))
+            alone = [(name, k) for k in (0, 1) for name in names[k][len(pairs) :]]
+            self.summary.notes.append("no IndexFile has the same name in both stores: compared in the order of names")
+        for name, k in alone:
+            self.tally.add("against-index-file", 1, f"index/{escape(name)}", 0, f"only in {'AB'[k]}")
+        self.summary.files["index"] = len(pairs)
+        if pairs:
+            comparer = CompareIndex(self.a, self.b, self._plan(stage, "pairs", pairs), self.settings.build.hash_slots)
+            for word in map(json.loads, engine.numbers(comparer, len(pairs))):
+                self.tally.merge(Tally.from_json(word["tally"]))
+
+    def _checkpoints(self) -> None:
+        """They say when each store was flushed: no difference, but worth a word."""
+        paths = [files.join(store, "checkpoint") for store in (self.a, self.b)]
+        if all(files.look(path).kind == files.FILE for path in paths):
+            one, other = (files.read_bytes(path)[:40] for path in paths)
+            if one != other:
+                self.summary.notes.append("the checkpoints differ, as those of two brokers do")
+        elif any(files.look(path).kind == files.FILE for path in paths):
+            self.summary.notes.append("only one of the stores has a checkpoint")
+
+
+def overlap(a: Commitlog, b: Commitlog) -> list[Stretch]:
+    """The offsets that both logs have, in pieces that lie in one file each."""
+    found, ends = list[Stretch](), [segment.data_end for segment in b.segments]
+    for one in a.segments:
+        for other in b.segments[bisect_right(ends, one.start) :]:
+            if other.start >= one.data_end:
+                break
+            low, high = max(one.start, other.start), min(one.data_end, other.data_end)
+            for at in range(low, high, PIECE):
+                length = min(PIECE, high - at)
+                found.append(Stretch(at, length, one.path, at - one.start, other.path, at - other.start))
+    return found

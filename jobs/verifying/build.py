@@ -1,0 +1,27 @@
+"""A build that lies as builds do behind a URI: what its files are in a store, its manifest alone says."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jobs.fetching.build import find_build
+from jobs.publishing import pointers
+from jobs.publishing.layout import SIZES
+from jobs.verifying.settings import VerifySettings
+from udfs import files
+
+
+def of_build(settings: VerifySettings) -> VerifySettings:
+    """Settings with the folder of the build that counts, where STORE is such an output or one of its builds; else as they are.
+
+    Raises InputError for a manifest that is not as published, and where two stores are to be compared.
+    """
+    for store in (settings.build.store, settings.against) if settings.against else ():
+        pointers.check_laid_out(store)
+    if not pointers.identity(settings.build.store):
+        return settings
+    found = find_build(settings.build.store)
+    sizes = {name: size for name, size in found.sizes.items() if name not in settings.given}
+    build = dataclasses.replace(settings.build, store=found.folder, **sizes)  # type: ignore[arg-type]  # names of BuildSettings
+    names = {files.base(file.at): files.base(file.path) for file in found.wanted if file.path.startswith("index/")}
+    return dataclasses.replace(settings, build=build, given=frozenset(SIZES), trimmed=True, index_names=names)

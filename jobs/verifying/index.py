@@ -1,0 +1,177 @@
+"""The index's part of a verify: check each IndexFile in itself, then all of their items against the log's."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+from jobs.building.scanning import Scan
+from jobs.verifying.settings import VerifySettings
+from jobs.verifying.sizes import entries_of
+from jobs.verifying.summary import FILES_TOLD, LOST_TOLD, VerifySummary, lost_example
+from storage_format.chain import Segment
+from storage_format.checkpoint_compare import IndexEnd
+from storage_format.differences import EXAMPLES_MAX, Tally
+from storage_format.index_file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
+from storage_format.names import escape
+from storage_format.range_summary import RangeSummary
+from storage_format.walk_state import INT64_MAX
+from udfs import files
+from udfs.verify_index import CheckIndex, IndexPlace
+from udfs.verify_items import CompareItems, IndexItems, Lost, Span
+
+FOLDER: Final = "index"
+TASKS_PER_CORE: Final = 4
+
+
+@dataclass
+class IndexResult:
+    """What the comparison of items says."""
+
+    tally: Tally = field(default_factory=Tally)
+    lost: list[Lost] = field(default_factory=list)
+    repeats: int = 0
+
+    def take(self, words: list[str]) -> None:
+        found = [json.loads(word) for word in words]
+        for word in found:
+            self.tally.merge(Tally.from_json(word["tally"]))
+            self.repeats += word["repeats"]
+        for stretch in sorted((Lost(*fields) for word in found for fields in word["lost"]), key=lambda lost: lost.first):
+            # One that ends where a task's part of the log ends may go on in the next one's.
+            if self.lost and self.lost[-1].closes and stretch.opens:
+                self.lost[-1].join(stretch)
+            else:
+                self.lost.append(stretch)
+
+    def tell(self, tally: Tally, summary: VerifySummary) -> None:
+        told = [{k: v for k, v in vars(lost).items() if k not in ("opens", "closes")} for lost in self.lost]
+        summary.lost_keys = told[:LOST_TOLD]
+        if "index-item-missing" in self.tally.counts:
+            self.tally.examples["index-item-missing"] = [lost_example(stretch) for stretch in told[:EXAMPLES_MAX]]
+        tally.merge(self.tally)
+        if self.repeats:
+            summary.notes.append(f"{self.repeats} items are there twice: a broker dispatched its last record again at a start")
+
+
+@dataclass
+class Index:
+    scan: Scan
+    settings: VerifySettings
+    checked: list[dict[str, Any]] = field(default_factory=list)
+
+    def _places(self) -> list[IndexPlace]:
+        """The files that a broker loads, in the order of their names as strings (``IndexService.load``)."""
+        build, trimmed = self.settings.build, self.settings.trimmed
+        named = [(name, entry.path) for name, entry in self._entries() if entry.kind == files.FILE and _is_number(name)]
+        sizes = build.hash_slots, build.index_items
+        return [IndexPlace(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
+
+    def _entries(self) -> list[tuple[str, files.Entry]]:
+        """What lies in index/, by its name in a store. What the manifest of a build does not name, no fetch brings there."""
+        found, names = entries_of(files.join(self.settings.build.store, FOLDER)), self.settings.index_names
+        if self.settings.trimmed:
+            return [(names[entry.name], entry) for entry in found if entry.name in names]
+        return [(entry.name, entry) for entry in found]
+
+    def check_files(self, log_start: int, summary: VerifySummary) -> Tally:
+        """Check each file by itself; ``checked`` then holds what is known of it."""
+        scan, places, tally = self.scan, self._places(), Tally()
+        for name, entry in self._entries():
+            if entry.kind != files.FILE or not _is_number(name):
+                tally.add("index-file-name", 1, f"index/{escape(name)}", 0, "its name is no number")
+        if places:
+            plan = files.join(scan.stage.plans, "index-files")
+            data = json.dumps([dataclasses.asdict(place) for place in places]).encode()
+            files.write_bytes(scan.stage.temporary, plan, [data])
+            words = scan.engine.numbers(CheckIndex(scan.stage, plan, log_start), len(places))
+            self.checked = sorted((json.loads(word) for word in words), key=lambda word: int(word["number"]))
+        for word in self.checked:
+            tally.merge(Tally.from_json(word["tally"]))
+        self._order(tally)
+        summary.files["index"] = len(places)
+        summary.sizes["index"] = sum(word["size"] for word in self.checked)
+        told = ("name", "size", "used", "sealed", "header", "slots_used", "longest_chain", "chains")
+        readable = [word for word in self.checked if word["readable"]]
+        summary.index_list = [{k: word[k] for k in told} for word in readable[:FILES_TOLD]]
+        return tally
+
+    def _order(self, tally: Tally) -> None:
+        """Each file goes on where the one before ends; a record's keys may lie in two."""
+        for before, after in pairwise(word for word in self.checked if word["used"]):
+            if after["first"] < before["last"]:
+                text = f"begins at offset {after['first']}, {escape(before['name'])} ends at {before['last']}"
+                tally.add("index-order", 1, f"index/{escape(after['name'])}", 1, text)
+
+    def compare(
+        self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]
+    ) -> IndexResult:
+        scan, result = self.scan, IndexResult()
+        spans = _spans(accepted, segments, unread)
+        tables = self._tables(segments[0].start if segments else 0)
+        plan = files.join(scan.stage.plans, "index-items")
+        fields = {"spans": [dataclasses.astuple(s) for s in spans], "files": [dataclasses.astuple(t) for t in tables]}
+        files.write_bytes(scan.stage.temporary, plan, [json.dumps(fields).encode()])
+        tasks = max(1, min(len(spans), TASKS_PER_CORE * scan.engine.cores))
+        result.take(scan.engine.numbers(CompareItems(plan, tasks), tasks))
+        return result
+
+    def _tables(self, log_start: int) -> list[IndexItems]:
+        """What the comparison needs of the files. A first file's first time comes of one that may have expired."""
+        inherited, tables = 0 if log_start == 0 else -1, []
+        places = {place.number: place for place in self._places()}
+        for word in self.checked:
+            if not word["readable"]:
+                inherited = -1
+                continue
+            header, place = word["header"], places[word["number"]]
+            if word["used"]:
+                tables.append(
+                    IndexItems(
+                        word["name"], place.path, place.slots, word["used"], header["begin_time"], header["end_time"],
+                        inherited, word["low"], word["high"], word["chunks"],
+                    )
+                )  # fmt: skip
+            inherited = max(0, header["end_time"])
+        return tables
+
+    def ends(self) -> list[IndexEnd]:
+        """What the checkpoint has to do with each file: read from the headers alone."""
+        found = []
+        for place in self._places():
+            with files.Reader(place.path) as reader:
+                size = reader.size()
+                if size < HEADER_SIZE:
+                    continue
+                header = IndexHeader.from_bytes(reader.read(0, HEADER_SIZE))
+                at = HEADER_SIZE + SLOT_SIZE * place.slots + ITEM_SIZE * (place.items - 1)
+                last = reader.read(at, ITEM_SIZE) if at + ITEM_SIZE <= size else b""
+            full = header.index_count >= place.items
+            sealed = full and not any(last)
+            found.append(IndexEnd(place.name, header.end_time, max(0, header.index_count - 1), full, sealed))
+        return found
+
+
+def _is_number(name: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,18}", name) is not None
+
+
+def _spans(accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]) -> list[Span]:
+    """The log cut where its ranges begin. What lies before, between and behind them has no items."""
+    if not accepted:
+        return [Span(segments[0].start if segments else 0, INT64_MAX, "", 0)] if not unread else []
+    spans, starts = [], [segment.start for segment in segments]
+    ordered = sorted(accepted, key=lambda s: s.low)
+    lows = [s.low for s in ordered]
+    if not unread:
+        lows[0] = starts[0]
+    for number, summary in enumerate(ordered):
+        high = lows[number + 1] if number + 1 < len(ordered) else INT64_MAX
+        # A sample says nothing of what follows its segment.
+        high = min([high, *(low for low, _ in unread if low >= summary.high)])
+        spans.append(Span(lows[number], high, summary.block, summary.items))
+    return spans

@@ -1,0 +1,56 @@
+"""The options of ``rmq-reindex verify``: those of a build that say what is expected, and its own."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, Final
+
+from jobs.building.options import build_parser, merged
+from jobs.building.settings import BuildSettings
+from jobs.command.options import Parser, wide_help
+from jobs.publishing.layout import SIZES
+from jobs.verifying.settings import VerifySettings, parse_only
+from jobs.watching.options import add_watch_options
+from storage_format.errors import UsageError
+
+_OF_BUILD: Final = frozenset({
+    "commitlogs", "broker_conf", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "segment_size", "crc",
+    "lmq", "delay_levels", "broker_version", "topics_config", "max_fill", "range_size", "master", "json",
+})  # fmt: skip
+_OWN: Final = ("only", "sample", "against", "report", "work")
+
+
+def verify_parser() -> argparse.ArgumentParser:
+    """``rmq-reindex verify ...``. Options left out are absent, so that --broker-conf can tell."""
+    parser = Parser(
+        prog="rmq-reindex verify",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+        description="Compare a store's commitlog with its ConsumeQueue, IndexFiles and checkpoint, both ways.",
+        formatter_class=wide_help,
+    )
+    add = parser.add_argument
+    add("store", nargs="?", metavar="STORE", help="store folder, or what a build wrote, with --commitlog")
+    add("--only", type=parse_only, metavar="PARTS", help="any of consumequeue,index,checkpoint,log (all)")
+    add("--sample", type=float, metavar="FRACTION", help="read only this share of the segments, always the same ones (1)")
+    add("--against", metavar="STORE", help="compare two stores with each other instead: logs, files by name")
+    add("--report", metavar="FILE", help="also write the summary, as JSON, to FILE")
+    add("--work", metavar="DIR", help="folder for what the run keeps for a while (a temporary one)")
+    for action in build_parser()._actions:
+        if action.dest in _OF_BUILD:
+            parser._add_action(action)
+    add_watch_options(parser)
+    return parser
+
+
+def parse_verify(arguments: Sequence[str]) -> VerifySettings:
+    """Settings from the words behind ``verify``. Raises UsageError."""
+    given = vars(verify_parser().parse_args(arguments))
+    own: dict[str, Any] = {name: given.pop(name) for name in _OWN if name in given}
+    values = merged(given)
+    if not values["store"]:
+        raise UsageError("rmq-reindex verify: name a STORE: see --help")
+    named = frozenset(name for name in SIZES if name in values)
+    build = BuildSettings(**values, out=".", on_damage="salvage").check()
+    return VerifySettings(build, named, json=build.json, **own).check()

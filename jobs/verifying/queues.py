@@ -1,0 +1,119 @@
+"""The queues' part of a verify: list their files, then compare them with the units of the log."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobs.building.odd_queues import OddQueues
+from jobs.building.scanning import Scan
+from jobs.verifying.settings import VerifySettings
+from jobs.verifying.sizes import entries_of
+from jobs.verifying.summary import QUEUES_TOLD, VerifySummary
+from storage_format.chain import Segment
+from storage_format.differences import Tally
+from storage_format.range_summary import RangeSummary
+from udfs import files, schemas
+from udfs.judge import Judge
+from udfs.placements import PlanWriter
+from udfs.verify_batches import VerifyBatches
+from udfs.verify_listing import ListQueues
+from udfs.verify_queues import FOLDER, QueueTask, VerifyQueues
+from udfs.write_batches import FOLDER as BATCH_FOLDER
+
+TASKS_PER_CORE = 2
+
+
+@dataclass
+class QueueResult:
+    """What the reducers say, put together."""
+
+    tally: Tally = field(default_factory=Tally)
+    counts: dict[str, int] = field(default_factory=dict)
+    queues: list[dict[str, Any]] = field(default_factory=list)
+
+    def take(self, words: list[str]) -> None:
+        for word in words:
+            found = json.loads(word)
+            self.tally.merge(Tally.from_json(found["tally"]))
+            for name, count in found["counts"].items():
+                self.counts[name] = self.counts.get(name, 0) + count
+            self.queues += found["queues"]
+            self.queues = heapq.nlargest(QUEUES_TOLD, self.queues, key=lambda q: (q["units"], q["topic"], q["queue"]))
+
+    def tell(self, tally: Tally, summary: VerifySummary) -> None:
+        tally.merge(self.tally)
+        summary.units += self.counts.pop("units", 0)
+        summary.queues += self.counts.pop("queues", 0)
+        summary.orders = dict(sorted(self.counts.items()))
+        summary.queue_list = sorted(self.queues, key=lambda q: (q["topic"], q["queue"]))
+        for order, text in (
+            ("logical", "are out of order and stand as --queue-order logical puts them"),
+            ("broker", "are out of order and stand as a broker's dispatcher puts them"),
+            ("skipped", "are out of order: a sample cannot judge them"),
+        ):
+            if self.counts.get(order):
+                summary.notes.append(f"{self.counts[order]} queues {text}")
+
+
+@dataclass
+class Queues:
+    """``segments`` of the whole log; ``unread`` what a sample leaves out."""
+
+    scan: Scan
+    settings: VerifySettings
+    segments: tuple[Segment, ...]
+    unread: tuple[tuple[int, int], ...]
+
+    def list_files(self, summary: VerifySummary) -> Tally:
+        """Rows of all files go where the units of their queues will go."""
+        build, tally = self.settings.build, Tally()
+        self._list(FOLDER, build.cq_file_size, False, tally, summary)
+        if build.batch_topics and not self.unread:
+            self._list(BATCH_FOLDER, build.batch_cq_file_size, True, tally, summary)
+        return tally
+
+    def _list(self, kind: str, file_size: int, batch: bool, tally: Tally, summary: VerifySummary) -> None:
+        scan, folder = self.scan, files.join(self.settings.build.store, kind)
+        names = [entry.name for entry in entries_of(folder)]
+        plan = files.join(scan.stage.plans, f"topics-{kind}")
+        files.write_bytes(scan.stage.temporary, plan, [json.dumps(names).encode()])
+        tasks = max(1, min(len(names), TASKS_PER_CORE * scan.engine.cores))
+        lister = ListQueues(folder, plan, tasks, file_size, scan.task.keys, batch, self.settings.trimmed)
+        others: list[str] = []
+        for data in scan.engine.scan(lister, tasks):
+            found = json.loads(data)
+            tally.merge(Tally.from_json(found["tally"]))
+            summary.files["consumequeue"] += found["files"]
+            summary.sizes["consumequeue"] += found["bytes"]
+            others += found["others"]
+        if others:
+            summary.notes.append(f"{kind}/ also holds what a broker passes over: {others[0]}")
+
+    def _task(self, kind: str, file_size: int, holes: tuple[int, ...]) -> QueueTask:
+        build = self.settings.build
+        log = (self.segments[0].start, self.segments[-1].segment_end) if self.segments else (0, 0)
+        folder = files.join(build.store, kind)
+        old = build.broker_version == "4.9"
+        return QueueTask(folder, file_size, self.segments, log, holes, self.unread, build.max_fill, old)
+
+    def compare(self, accepted: list[RangeSummary], holes: tuple[int, ...]) -> QueueResult:
+        """Compare every queue of the log and of the store; ``holes`` are offsets of damage."""
+        scan, build, result = self.scan, self.settings.build, QueueResult()
+        left_out = scan.left_out(accepted)
+        task = self._task(FOLDER, build.cq_file_size, holes)
+        result.take(scan.engine.reduce(schemas.UNITS, left_out, None, VerifyQueues(task)))
+        if build.batch_topics and not self.unread:
+            judge = Judge(scan.stage, "logical", 1, holes, batch=True)
+            odd = OddQueues(scan.stage, scan.engine.reduce(schemas.BATCH_RUNS, left_out, None, judge))
+            plan = PlanWriter(scan.stage.temporary, files.join(scan.stage.plans, "batch-placements"))
+            for word in odd.words():
+                # A queue that would take more fills than a build makes is not compared with them.
+                if word["filled"] <= build.max_fill:
+                    plan.put(word["topic"], word["queue"], word["where"])
+            path = plan.finish()
+            task = self._task(BATCH_FOLDER, build.batch_cq_file_size, holes)
+            result.take(scan.engine.reduce(schemas.BATCHES, left_out, None, VerifyBatches(task, path)))
+        return result

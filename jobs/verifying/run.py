@@ -1,0 +1,249 @@
+"""One verify from beginning to end: list, scan, chain, then compare queues, index and checkpoint with what the log says."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from jobs.building.planning import BUCKET_BYTES, range_size, scan_settings
+from jobs.building.scanning import Scan
+from jobs.spark.engine import Engine
+from jobs.store.segments import Commitlog, check_unchanged
+from jobs.verifying.build import of_build
+from jobs.verifying.index import Index
+from jobs.verifying.queues import Queues
+from jobs.verifying.settings import VerifySettings, at_its_place
+from jobs.verifying.sizes import take_sizes
+from jobs.verifying.summary import DAMAGE_TOLD, VerifySummary
+from jobs.watching.progress import Reporter
+from storage_format import record as r
+from storage_format.chain import Chain, Segment
+from storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
+from storage_format.checkpoint_compare import StoreTimes, compare_checkpoint
+from storage_format.differences import CHECKPOINT, INDEX, LOG, QUEUES, Tally
+from storage_format.errors import InputError
+from storage_format.names import escape
+from storage_format.range_scan import ScanSettings
+from storage_format.range_summary import RangeSummary
+from storage_format.walk_state import INT64_MAX
+from udfs import files
+from udfs.stage import Stage
+from udfs.verify_scan import ANY_FILE, VerifyScan
+
+CHECKPOINT_READ: Final = 1 << 20
+
+
+class Verify:
+    """State of one run; ``summary`` is true at every moment, also when the run fails."""
+
+    def __init__(
+        self, settings: VerifySettings, reporter: Reporter, engines: Callable[[], AbstractContextManager[Engine]]
+    ) -> None:
+        self.settings = dataclasses.replace(settings, build=at_its_place(settings.build))
+        self.reporter = reporter
+        self.engines = engines
+        self.summary = VerifySummary(store=settings.build.store, sample=settings.sample)
+        self.tally = Tally()
+
+    def run(self, logs: list[Commitlog] | None = None) -> None:
+        """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing of the store is written to."""
+        (log,) = logs or self.settings.logs()
+        self.settings, notes = take_sizes(of_build(self.settings))
+        self.summary.notes += notes
+        begin = time.monotonic()
+        with self.engines() as engine, work_folder(self.settings.work) as stage:
+            self.summary.seconds["session"] = time.monotonic() - begin
+            with self._timed("verify"):
+                self._verify(engine, stage, log)
+            check_unchanged(log, self.settings.build.roots)
+        self.summary.take(self.tally, dataclasses.replace(self.settings.build, store=self.summary.store))
+
+    @contextlib.contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.summary.seconds[stage] = time.monotonic() - begin
+
+    def _verify(self, engine: Engine, stage: Stage, log: Commitlog) -> None:
+        settings, build = self.settings, self.settings.build
+        chosen = sampled(log.segments, settings.sample)
+        unread = tuple((s.start, s.segment_end) for s in log.segments if s not in chosen)
+        self._tell_plan(log, chosen)
+        keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES))
+        task = VerifyScan(stage, "", 0, self._scan_settings(), ANY_FILE, keys)
+        scan = Scan(engine, stage, task, self.reporter)
+        queues = Queues(scan, settings, tuple(log.segments), unread)
+        index = Index(scan, settings)
+
+        def list_queues() -> Tally:
+            with self._timed("list"):
+                return queues.list_files(self.summary)
+
+        def check_index() -> Tally:
+            with self._timed("check"):
+                return index.check_files(log.segments[0].start if log.segments else 0, self.summary)
+
+        # Beside the scan: none of them keeps all cores busy for all of its time.
+        with ThreadPoolExecutor(2, thread_name_prefix="files") as pool:
+            looked = [
+                pool.submit(look) for part, look in ((QUEUES, list_queues), (INDEX, check_index)) if part in settings.only
+            ]
+            with self._timed("scan"):
+                segment_bytes = max((s.segment_end - s.start for s in chosen), default=1)
+                size = sum(s.data_end - s.start for s in chosen)
+                scan.first(chosen, range_size(build, size, segment_bytes, engine.cores), INT64_MAX)
+                chain = scan.settle(chosen)
+            for part in looked:
+                self.tally.merge(part.result())
+        accepted = chain.accepted
+        self._count(chosen, accepted)
+        if LOG in settings.only:
+            self._judge_log(log, chain, unread)
+        holes = tuple(hole.offset for hole in chain.holes if not _between(hole.offset, unread))
+        with ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
+            both: list[Future[Any]] = []
+            if QUEUES in settings.only:
+                both.append(pool.submit(self._part, "consumequeue", lambda: queues.compare(accepted, holes)))
+            if INDEX in settings.only:
+                both.append(pool.submit(self._part, "index", lambda: index.compare(accepted, log.segments, unread)))
+            for compared in both:
+                compared.result().tell(self.tally, self.summary)
+        if CHECKPOINT in settings.only:
+            self._judge_checkpoint(log, accepted, index)
+
+    def _part(self, name: str, compare: Callable[[], Any]) -> Any:
+        with self._timed(name), self.reporter.step(f"compare {name}") as step:
+            self.reporter.line(f"compare: {name}")
+            result = compare()
+            self.reporter.line(f"compare: {name}: done after {step.seconds:.1f} s")
+            return result
+
+    def _scan_settings(self) -> ScanSettings:
+        only = self.settings.only
+        wanted = scan_settings(self.settings.build)
+        return dataclasses.replace(wanted, want_units=QUEUES in only, want_items=INDEX in only, want_digests=False)
+
+    def _tell_plan(self, log: Commitlog, chosen: list[Segment]) -> None:
+        build, summary = self.settings.build, self.summary
+        summary.segments, summary.segments_read = len(log.segments), len(chosen)
+        summary.sizes = {"commitlog": log.size, "consumequeue": 0, "index": 0}
+        summary.settings = build.for_manifest() | {"only": list(self.settings.only)}
+        if len(chosen) < len(log.segments):
+            summary.notes.append(
+                f"a sample: {len(chosen)} of {len(log.segments)} segments were read, "
+                "only what points there was compared; batch queues were not"
+            )
+
+    def _count(self, chosen: list[Segment], accepted: list[RangeSummary]) -> None:
+        summary = self.summary
+        summary.bytes = sum(segment.data_end - segment.start for segment in chosen)
+        summary.records = sum(s.records for s in accepted)
+        summary.items = sum(s.items for s in accepted)
+        if sum(s.inner_batches for s in accepted) and not self.settings.build.batch_topics:
+            summary.notes.append("the log has inner batches: give --topics-config, or their queues are compared as plain ones")
+
+    def _judge_log(self, log: Commitlog, chain: Chain, unread: tuple[tuple[int, int], ...]) -> None:
+        tally, summary = self.tally, self.summary
+        for hole in chain.holes:
+            if _between(hole.offset, unread):
+                continue  # not missing: left out of the sample
+            kind = "log-segment-missing" if hole.reason == r.MISSING_SEGMENT else "log-damage"
+            text = f"offset {hole.offset}, {hole.length} bytes: {hole.reason}"
+            tally.add(kind, 1, f"commitlog/{hole.segment}", hole.offset, text)
+            if len(summary.damage) < DAMAGE_TOLD:
+                entry = {"segment": hole.segment, "offset": hole.offset, "length": hole.length, "reason": hole.reason}
+                summary.damage.append(entry)
+        if chain.torn:
+            torn = chain.torn
+            summary.notes.append(f"torn tail at offset {torn.offset}, {torn.length} bytes: a crash leaves it, a broker cuts it")
+        last = log.segments[-1] if log.segments else None
+        if last and last.data_end < last.segment_end:
+            text = f"{last.data_end - last.start} of {last.segment_end - last.start} bytes"
+            tally.add("log-segment-short", 1, f"commitlog/{last.name}", last.data_end, text)
+
+    def _judge_checkpoint(self, log: Commitlog, accepted: list[RangeSummary], index: Index) -> None:
+        store, tally = self.settings.build.store, self.tally
+        if files.look(files.join(store, "abort")).kind != files.ABSENT:
+            tally.add("abort-file", 1, "abort", 0, "is there")
+        path = files.join(store, "checkpoint")
+        if files.look(path).kind != files.FILE:
+            tally.add("checkpoint-missing", 1, "checkpoint", 0, "is not there")
+            return
+        with files.Reader(path) as reader:
+            data = reader.read(0, min(reader.size(), CHECKPOINT_READ))
+        if self.settings.trimmed:
+            data = data.ljust(CHECKPOINT_SIZE, b"\0")
+        dispatched = [s for s in accepted if s.records]
+        with_units = [s for s in accepted if s.unit_records]
+        times = StoreTimes(
+            log.segments[0].start if log.segments else 0,
+            log.segments[-1].segment_end if log.segments else 0,
+            dispatched[-1].last_time if dispatched else 0,
+            with_units[-1].last_unit_time if with_units else 0,
+            len(dispatched),
+            len(with_units),
+        )
+        found, differences, usual = compare_checkpoint(data, times, index.ends())
+        tally.merge(differences)
+        self.summary.checkpoint = dataclasses.asdict(found)
+        if usual:
+            self.summary.notes.append(
+                f"the next crash deletes the last IndexFile ({usual} items), as with any broker: "
+                "a build seals it, then no crash does"
+            )
+
+
+def sampled(segments: list[Segment], share: float) -> list[Segment]:
+    """Evenly spread segments, always the same ones, with the last: it says where the log ends."""
+    count = len(segments)
+    wanted = max(1, round(share * count)) if share < 1 else count
+    chosen = {number * count // wanted for number in range(wanted)} | {count - 1}
+    return [segment for number, segment in enumerate(segments) if number in chosen]
+
+
+def _between(offset: int, stretches: tuple[tuple[int, int], ...]) -> bool:
+    return any(low <= offset < high for low, high in stretches)
+
+
+@contextlib.contextmanager
+def work_folder(place: str) -> Iterator[Stage]:
+    """A folder of this run alone, for what the stages hand on; it is removed whatever happens."""
+    place = files.checked(place)
+    if files.is_remote(place):
+        folder = files.join(place, f"rmq-reindex-verify-{uuid.uuid4().hex}")
+        try:
+            stage = Stage(folder)
+            stage.make()
+            yield stage
+        finally:
+            files.remove_tree(folder)
+        return
+    if place and not os.path.isdir(place):
+        raise InputError(f"--work {escape(place)}: is not a folder: make it first")
+    if not place and not _is_local():
+        raise InputError("--work: the executors may be on other machines: name a folder that all of them share")
+    folder = tempfile.mkdtemp(prefix="rmq-reindex-verify-", dir=os.path.abspath(place) if place else None)
+    try:
+        stage = Stage(folder)
+        stage.make()
+        yield stage
+    finally:
+        files.remove_tree(folder)
+
+
+def _is_local() -> bool:
+    """Whether the session's executors are on this machine, as far as it tells."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    return context is None or str(context.master).startswith("local")

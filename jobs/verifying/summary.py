@@ -1,0 +1,158 @@
+"""The summary of a verify: as one JSON object, also what ``report`` is drawn from, or as text."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from jobs import __version__
+from jobs.building.settings import BuildSettings
+from jobs.publishing.layout import SIZES
+from storage_format.differences import KINDS, Example, Tally
+
+QUEUES_TOLD: Final = 1000
+FILES_TOLD: Final = 1000
+LOST_TOLD: Final = 1000
+DAMAGE_TOLD: Final = 10_000
+"""Entries of each list; sums are of all."""
+LINES_OF_KIND: Final = 3
+
+
+@dataclass
+class VerifySummary:
+    """Filled while the run goes on; also given on failure."""
+
+    version: str = __version__
+    command: str = "verify"
+    exit: int = 0
+    store: str = ""
+    against: str | None = None
+    sample: float = 1.0
+    seconds: dict[str, float] = field(default_factory=dict)
+    segments: int = 0
+    segments_read: int = 0
+    bytes: int = 0
+    records: int = 0
+    units: int = 0
+    items: int = 0
+    queues: int = 0
+    files: dict[str, int] = field(default_factory=lambda: {"consumequeue": 0, "index": 0})
+    sizes: dict[str, int] = field(default_factory=dict)
+    """bytes of the log and of the files derived from it"""
+    settings: dict[str, Any] = field(default_factory=dict)
+    orders: dict[str, int] = field(default_factory=dict)
+    """queues by the order that fits: in order, logical, broker, skipped"""
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    damage: list[dict[str, Any]] = field(default_factory=list)
+    lost_keys: list[dict[str, Any]] = field(default_factory=list)
+    """stretches of the log whose keys are not in the index"""
+    queue_list: list[dict[str, Any]] = field(default_factory=list)
+    index_list: list[dict[str, Any]] = field(default_factory=list)
+    checkpoint: dict[str, int] | None = None
+    mend: str | None = None
+    """the build that mends all of it"""
+    notes: list[str] = field(default_factory=list)
+    error: str | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    def warn(self, text: str) -> None:
+        self.notes.append(text)
+
+    def events(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """(event, text, entry) of each kind of difference, and of each note."""
+        for finding in self.findings:
+            first = finding["examples"][0]["where"] if finding["examples"] else None
+            entry = {"kind": finding["kind"], "part": finding["part"], "count": finding["count"], "first": first}
+            yield "difference", f"{finding['kind']}: {finding['count']}: {finding['text']}", entry
+        for note in self.notes:
+            yield "note", note, {}
+
+    def counts(self) -> dict[str, int]:
+        """How many differences and damaged places there are."""
+        return {"differences": sum(finding["count"] for finding in self.findings), "damaged_places": len(self.damage)}
+
+    def take(self, tally: Tally, build: BuildSettings) -> None:
+        """The findings of a tally, by part and kind, and what mends them."""
+        for kind, (part, text, mend, advice) in KINDS.items():
+            if kind not in tally.counts:
+                continue
+            examples = [dataclasses.asdict(example) for example in tally.examples[kind]]
+            told = advice if not mend else _command(build, mend, advice)
+            self.findings.append(
+                {"kind": kind, "part": part, "text": text, "count": tally.counts[kind], "mend": told, "examples": examples}
+            )
+        parts = [part for part in build.only if any(part in KINDS[kind].mend for kind in tally.counts)]
+        if parts:
+            damaged = next((KINDS[kind].advice for kind in tally.counts if kind.startswith("log-") and KINDS[kind].mend), "")
+            self.mend = _command(build, tuple(parts), damaged)
+        self.exit = 4 if tally.counts else 0
+
+    def to_text(self) -> str:
+        """What a person reads."""
+        lines = self._head()
+        for finding in self.findings:
+            lines += ["", f"{finding['kind']:<22}{finding['count']:>12,}   {finding['text']}"]
+            shown = finding["examples"][:LINES_OF_KIND]
+            lines += [f"    {e['where']}: {e['text']}" if e["text"] else f"    {e['where']}" for e in shown]
+            if len(finding["examples"]) > len(shown):
+                lines.append("    ...")
+            if self.mend is None or not finding["mend"].startswith("rmq-reindex"):
+                lines.append(f"    {finding['mend']}")
+        lines += [f"note     {note}" for note in self.notes]
+        if not self.findings:
+            return "\n".join([*lines, "clean    no differences"])
+        lines += ["", f"differs  {len(self.findings)} kinds of differences"]
+        if self.mend:
+            lines.append(f"mend     {self.mend}")
+        return "\n".join(lines)
+
+    def _head(self) -> list[str]:
+        part = f" in {self.segments_read} of {self.segments} segments" if self.sample < 1 else ""
+        took = f"took     {self.seconds.get('verify', 0.0):.1f} s"
+        queues = f"{self.files['consumequeue']:,} ConsumeQueue files"
+        return [
+            f"read     {self.bytes:,} bytes, {self.records:,} records{part}",
+            f"compared {self.units:,} units in {queues}, {self.items:,} items in {self.files['index']:,} IndexFiles",
+            f"{took}, session {self.seconds.get('session', 0.0):.1f} s",
+        ]
+
+
+def _command(build: BuildSettings, parts: tuple[str, ...], advice: str) -> str:
+    """The build that makes these parts anew, with the options that differ from its defaults."""
+    words = ["rmq-reindex", "build", build.store, "--out", "DIR"]
+    words += [word for root in build.commitlogs for word in ("--commitlog", root)]
+    if set(parts) != set(build.only):
+        words += ["--only", ",".join(parts)]
+    usual = {name.name: name.default for name in dataclasses.fields(BuildSettings)}
+    for name in (*SIZES, "delay_levels", "broker_version", "segment_size"):
+        if getattr(build, name) != usual[name]:
+            words += [f"--{name.replace('_', '-')}", str(getattr(build, name))]
+    words += ["--lmq"] if build.lmq else []
+    words += ["--topics-config", f"{build.store}/config/topics.json"] if build.batch_topics else []
+    words += ["--on-damage", "salvage"] if advice else []
+    return shlex.join(words)
+
+
+def moment(milliseconds: int) -> str:
+    """A store time as people write it."""
+    try:
+        time = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(milliseconds=milliseconds)
+        return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return f"{milliseconds} ms"
+
+
+def lost_example(stretch: dict[str, int]) -> Example:
+    """Missing items, as a place in the log."""
+    text = (
+        f"{stretch['keys']:,} keys of {stretch['records']:,} records, stored {moment(stretch['time_min'])} to "
+        f"{moment(stretch['time_max'])}, offsets {stretch['first']} to {stretch['last']}"
+    )
+    return Example("index", stretch["first"], text)

@@ -1,0 +1,140 @@
+"""Where a run is told of while it goes on and at its end: stderr, as text or as JSON, and a file of metrics.
+
+What nobody asks for is not imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from jobs import __version__
+from jobs.building.settings import BuildSettings
+from jobs.verifying.settings import check_apart
+from jobs.watching.options import wants_json_log
+from storage_format.names import escape
+
+if TYPE_CHECKING:
+    from jobs.spark.observing import Observer
+    from jobs.watching.logs import JsonLog, Value
+    from jobs.watching.metrics import Figures
+    from jobs.watching.progress import Reporter, Shown
+
+    class Told(Figures, Protocol):
+        """What the summaries of build and verify share."""
+
+        error: str | None
+
+        def warn(self, text: str) -> None: ...
+
+        def events(self) -> Iterable[tuple[str, str, dict[str, Value]]]: ...
+
+        def counts(self) -> dict[str, int]: ...
+
+
+class Watch:
+    """One run of a command. ``arguments`` are its words, which may be wrong."""
+
+    def __init__(self, command: str, arguments: Sequence[str]) -> None:
+        self._command, self._settings = command, BuildSettings("", "")
+        self._log: JsonLog | None = None
+        self._observer: Observer | None = None
+        self._reporter: Reporter | None = None
+        if wants_json_log(arguments):
+            from jobs.watching.logs import JsonLog
+
+            self._log = JsonLog(build=uuid.uuid4().hex, command=command)
+
+    def begun(self, settings: BuildSettings, apart: Iterable[str]) -> None:
+        """What was asked for is known. Raises InputError for a file of metrics in a folder of ``apart``."""
+        if settings.metrics:
+            check_apart("--metrics", settings.metrics, apart)
+        self._settings = settings
+        if self._log:
+            out = escape(settings.out) if self._command == "build" else None
+            self._log.event("run-begun", f"{self._command}: begun", {"version": __version__, "store": self._store, "out": out})
+
+    @property
+    def _store(self) -> str:
+        settings = self._settings
+        return escape(settings.store_name or settings.store or ",".join(settings.commitlogs))
+
+    def reporter(self) -> Reporter:
+        """Shows the stages as asked for."""
+        from jobs.watching.progress import Reporter
+
+        shown: list[Shown] = [self._log] if self._log else []
+        if self._settings.progress == "json":
+            from jobs.watching.progress_json import JsonLines
+
+            shown.append(JsonLines())
+        elif not self._log:
+            from jobs.watching.progress_shown import usual
+
+            shown.append(usual())
+        self._reporter = Reporter(shown)
+        return self._reporter
+
+    def observer(self) -> Observer | None:
+        """Has Spark count along, where somebody looks at figures: it is not free."""
+        if self._log or self._settings.metrics:
+            from jobs.spark.observing import Observer
+
+            self._observer = Observer()
+        return self._observer
+
+    def compare(self, summary: Told) -> None:
+        """Warn where Spark counted otherwise than the summary."""
+        if self._observer and self._reporter:
+            for text in self._observer.differences(self._reporter.counts):
+                summary.warn(text)
+
+    def ended(self, summary: Told, *, lines: bool = False, published: bool = False) -> None:
+        """The run is over. ``lines``: warnings are lines on stderr, if they are not logged."""
+        trouble = self._write_metrics(summary) if self._settings.metrics and not self._settings.dry_run else ""
+        if trouble:
+            summary.warn(trouble)
+        if self._log:
+            self._log_end(self._log, summary, published)
+            return
+        told = [text for _, text, _ in summary.events()] if lines else [trouble] if trouble else []
+        for text in told:
+            print(f"warning: {text}", file=sys.stderr)
+        if summary.error:
+            print(f"error: {summary.error}", file=sys.stderr)
+
+    def _log_end(self, log: JsonLog, summary: Told, published: bool) -> None:
+        for event, text, context in summary.events():
+            log.event(event, text, context, logging.INFO if event == "note" else logging.WARNING)
+        if summary.error:
+            log.event("error", summary.error, {"exit": summary.exit}, logging.ERROR)
+        if published:
+            out = escape(self._settings.out)
+            log.event("published", f"published {out}", {"out": out})
+        figures: dict[str, Value] = {
+            "exit": summary.exit,
+            **{f"seconds_{stage}": round(took, 3) for stage, took in summary.seconds.items()},
+            "bytes": summary.bytes,
+            "records": summary.records,
+            "units": summary.units,
+            "items": summary.items,
+            **{f"{kind}_files": number for kind, number in summary.files.items()},
+            **summary.counts(),
+        }
+        log.event("run-ended", f"{self._command}: ended with status {summary.exit}", figures)
+
+    def _write_metrics(self, summary: Told) -> str:
+        """What kept the figures from being written, or nothing."""
+        path = self._settings.metrics
+        try:
+            from jobs.watching.metrics import write_metrics
+
+            seconds = self._reporter.seconds if self._reporter else {}
+            write_metrics(path, {"command": self._command, "store": self._store}, summary, seconds, summary.counts())
+        except Exception as error:  # noqa: BLE001  the run itself went as it went
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else escape(str(error))
+            return f"--metrics {escape(path)}: not written: {reason}"
+        return ""

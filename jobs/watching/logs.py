@@ -1,0 +1,43 @@
+"""What a run has to say as one JSON object a line on stderr, through Spark's own structured logger (``PySparkLogger``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from pyspark.logger import PySparkLogger
+
+from jobs.watching.progress import Shown, Stage
+
+NAME = "rmq-reindex"
+Value = str | int | float | bool | None
+
+
+class JsonLog(Shown):
+    """``always`` stands in the context of each line. Texts come escaped; a value that is None is left out."""
+
+    def __init__(self, **always: Value) -> None:
+        self._always = always
+        # Not registered: it has no parent that would tell all of it again, and stderr is the one of now.
+        self._logger = PySparkLogger(NAME)
+        self._logger.setLevel(logging.INFO)
+
+    def event(self, event: str, text: str, context: Mapping[str, Value], level: int = logging.INFO) -> None:
+        """One line: ``text`` for people, ``event`` and the rest for programs."""
+        given = {**self._always, "event": event, **context}
+        self._logger.log(level, text, **{name: value for name, value in given.items() if value is not None})
+
+    def line(self, text: str) -> None:
+        self.event("progress", text, {})
+
+    def begun(self, stage: Stage) -> None:
+        known: dict[str, Value] = {"stage": stage.name}
+        if stage.probe is not None:
+            known |= {"total": stage.total, "things": stage.things, "total_bytes": stage.total_bytes}
+        self.event("stage-begun", f"{stage.name}: begun", known)
+
+    def ended(self, stage: Stage, failed: bool) -> None:
+        seconds = round(stage.seconds, 3)
+        event, text = ("stage-failed", "failed") if failed else ("stage-ended", "done")
+        context: dict[str, Value] = {"stage": stage.name, "seconds": seconds, **stage.counts}
+        self.event(event, f"{stage.name}: {text} after {seconds:.1f} s", context, logging.WARNING if failed else logging.INFO)

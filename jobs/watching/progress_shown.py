@@ -1,0 +1,91 @@
+"""Stages as people see them on stderr: a bar on a terminal, plain lines otherwise."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from jobs.watching.progress import Shown, Stage
+
+LINE_INTERVAL = 5.0
+
+
+def usual() -> Shown:
+    """What suits stderr."""
+    console = Console(stderr=True)
+    return Bar(console) if console.is_terminal else Lines()
+
+
+class Bar(Shown):
+    """A bar for each stage."""
+
+    def __init__(self, console: Console) -> None:
+        self._tasks: dict[Stage, TaskID] = {}
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[done]}"),
+            DownloadColumn(binary_units=True),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+        )
+
+    def open(self) -> None:
+        self._bar.start()
+
+    def close(self) -> None:
+        self._bar.stop()
+
+    def line(self, text: str) -> None:
+        self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def begun(self, stage: Stage) -> None:
+        if stage.probe is not None:
+            done = f"0/{stage.total} {stage.things}"
+            self._tasks[stage] = self._bar.add_task(stage.name, total=stage.total_bytes or 1, done=done)
+
+    def moved(self, stage: Stage, things: int, size: int) -> None:
+        self._bar.update(self._tasks[stage], completed=size, done=f"{things}/{stage.total} {stage.things}")
+
+    def ended(self, stage: Stage, failed: bool) -> None:
+        if stage in self._tasks:
+            done = "failed" if failed else f"{stage.total}/{stage.total} {stage.things}"
+            completed = None if failed else (stage.total_bytes or 1)
+            self._bar.update(self._tasks.pop(stage), done=done, completed=completed)
+
+
+class Lines(Shown):
+    """Plain lines: when a stage begins, each LINE_INTERVAL, when it ends."""
+
+    def __init__(self) -> None:
+        self._last: dict[Stage, float] = {}
+
+    def line(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def begun(self, stage: Stage) -> None:
+        if stage.probe is not None:
+            size = f", {stage.total_bytes:,} bytes" if stage.total_bytes else ""
+            self.line(f"{stage.name}: {stage.total} {stage.things}{size}")
+            self._last[stage] = 0.0
+
+    def moved(self, stage: Stage, things: int, size: int) -> None:
+        if stage.seconds - self._last[stage] >= LINE_INTERVAL:
+            self._last[stage] = stage.seconds
+            self.line(_plain(stage, things, size))
+
+    def ended(self, stage: Stage, failed: bool) -> None:
+        if stage.probe is not None:
+            self.line(f"{stage.name}: {'failed' if failed else 'done'} after {stage.seconds:.1f} s")
+
+
+def _plain(stage: Stage, things: int, size: int) -> str:
+    text = f"{stage.name}: {things}/{stage.total} {stage.things}"
+    if not stage.total_bytes:
+        return text
+    left = stage.left(things, size)
+    told = f", {left:.0f} s left" if left is not None else ""
+    return f"{text}, {size:,} bytes, {size / stage.seconds / 1e6:.0f} MB/s{told}"
