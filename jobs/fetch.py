@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from jobs.command.failures import Interrupts
-from jobs.command.options import Parser, wide_help
+from jobs.command.options import command_parser
 from jobs.fetching.build import FoundBuild, find_build
 from jobs.fetching.files import fetch_all, part_of
 from jobs.fetching.swap import PARTS, Swap
@@ -46,11 +46,9 @@ class Fetched:
 
 
 def fetch_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="rmq-reindex fetch",
-        allow_abbrev=False,
-        description="Lay a build out in a broker's store: check every file, then put it in the place of the store's own.",
-        formatter_class=wide_help,
+    parser = command_parser(
+        "rmq-reindex fetch",
+        "Lay a build out in a broker's store: check every file, then put it in the place of the store's own.",
     )
     add = parser.add_argument
     add("build", metavar="BUILD", help="folder or URI that was --out of a build, or one build below it")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jobs.command.options import Parser, any_text, wide_help
+from jobs.command.options import any_text, command_parser
 from jobs.inspecting.kinds import KINDS, kind_of
 from jobs.inspecting.show import Row, show_rows, show_summary
 from jobs.store.folders import reason
@@ -20,11 +20,9 @@ from udfs import files
 
 def build_parser() -> argparse.ArgumentParser:
     """``rmq-reindex inspect ...``."""
-    parser = Parser(
-        prog="rmq-reindex inspect",
-        allow_abbrev=False,
-        description="Say what a segment, ConsumeQueue file, IndexFile or checkpoint holds, and what is wrong with it.",
-        formatter_class=wide_help,
+    parser = command_parser(
+        "rmq-reindex inspect",
+        "Say what a segment, ConsumeQueue file, IndexFile or checkpoint holds, and what is wrong with it.",
     )
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help="files of a store")

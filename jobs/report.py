@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from jobs.command.options import Parser, wide_help
+from jobs.command.options import Parser, command_parser
 from jobs.publishing.pointers import check_laid_out
 from jobs.publishing.whole_file import write_whole
 from storage_format.errors import InputError, ReindexError
@@ -20,11 +20,8 @@ FILES_LOOKED_INTO: Final = 20
 
 
 def build_parser() -> Parser:
-    parser = Parser(
-        prog="rmq-reindex report",
-        allow_abbrev=False,
-        description="One HTML page, complete in itself, about what a build wrote or a verify found.",
-        formatter_class=wide_help,
+    parser = command_parser(
+        "rmq-reindex report", "One HTML page, complete in itself, about what a build wrote or a verify found."
     )
     add = parser.add_argument
     add("source", metavar="DIR", help="what a build wrote (with its reindex.json), or the file of verify --report")

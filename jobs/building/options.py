@@ -16,7 +16,7 @@ from jobs.building.settings import (
     parse_window,
 )
 from jobs.command.broker_conf import settings_of
-from jobs.command.options import Parser, checked, wide_help
+from jobs.command.options import checked, command_parser
 from jobs.watching.options import add_watch_options, watch_environment
 from storage_format.errors import InputError, UsageError
 from storage_format.names import escape
@@ -32,12 +32,8 @@ def _policy(text: str) -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     """``rmq-reindex build ...``. Options left out are absent, so that --broker-conf can tell."""
-    parser = Parser(
-        prog="rmq-reindex build",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-        description="Rebuild ConsumeQueue, IndexFiles and checkpoint from raw segments.",
-        formatter_class=wide_help,
+    parser = command_parser(
+        "rmq-reindex build", "Rebuild ConsumeQueue, IndexFiles and checkpoint from raw segments.", absent=True
     )
     add = parser.add_argument
     add("store", nargs="?", metavar="STORE", help="store folder or URI: the segments are in STORE/commitlog")

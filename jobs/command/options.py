@@ -16,6 +16,17 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog}: {escape(message, 1000)}: see --help")
 
 
+def command_parser(prog: str, description: str, *, absent: bool = False) -> Parser:
+    """Of one command. ``absent``: options left out are absent from the result, so that others can tell."""
+    return Parser(
+        prog=prog,
+        description=description,
+        argument_default=argparse.SUPPRESS if absent else None,
+        allow_abbrev=False,
+        formatter_class=_wide_help,
+    )
+
+
 def checked(check: Any) -> Any:
     def word(text: str) -> str:
         check(text)
@@ -30,5 +41,5 @@ def any_text() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def wide_help(prog: str) -> argparse.HelpFormatter:
+def _wide_help(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, max_help_position=32, width=110)

@@ -78,8 +78,10 @@ def is_new(store: ScanStore, digest: str, log: Commitlog) -> bool:
     """Whether the log is sure to have something that this build was not made from: told by a glance."""
     try:
         told = _fields(store, digest)
-        if told["segments"] != sizes(log) or not log.segments:
-            return bool(told["segments"] or log.segments)
+        if told["segments"] != sizes(log):
+            return True
+        if not log.segments:
+            return False
         newest = log.segments[-1]
         found = files.look(newest.path)
         known = [(entry["size"], entry["modified"]) for entry in told["ranges"] if entry["segment"] == newest.name]

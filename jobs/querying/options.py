@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jobs.command.broker_conf import settings_of
-from jobs.command.options import Parser, wide_help
+from jobs.command.options import command_parser
 from jobs.command.times import parse_time
 from storage_format.errors import InputError, UsageError
 from storage_format.java_string import java_text
@@ -64,13 +64,7 @@ def _text(word: str) -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     """``rmq-reindex query ...``. Options left out are absent."""
-    parser = Parser(
-        prog="rmq-reindex query",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-        description="Find messages in a store, whole or broken, without a broker.",
-        formatter_class=wide_help,
-    )
+    parser = command_parser("rmq-reindex query", "Find messages in a store, whole or broken, without a broker.", absent=True)
     add = parser.add_argument
     add("store", nargs="?", metavar="STORE", help="store folder: commitlog/, index/ and consumequeue/ lie in it")
     add("--topic", type=_text, metavar="T", help="the messages' topic")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jobs.building.options import build_parser, merged
 from jobs.building.settings import BuildSettings
-from jobs.command.options import Parser, wide_help
+from jobs.command.options import command_parser
 from jobs.publishing.layout import SIZES
 from jobs.verifying.settings import VerifySettings, parse_only
 from jobs.watching.options import add_watch_options
@@ -23,12 +23,10 @@ _OWN: Final = ("only", "sample", "against", "report", "work")
 
 def verify_parser() -> argparse.ArgumentParser:
     """``rmq-reindex verify ...``. Options left out are absent, so that --broker-conf can tell."""
-    parser = Parser(
-        prog="rmq-reindex verify",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-        description="Compare a store's commitlog with its ConsumeQueue, IndexFiles and checkpoint, both ways.",
-        formatter_class=wide_help,
+    parser = command_parser(
+        "rmq-reindex verify",
+        "Compare a store's commitlog with its ConsumeQueue, IndexFiles and checkpoint, both ways.",
+        absent=True,
     )
     add = parser.add_argument
     add("store", nargs="?", metavar="STORE", help="store folder, or what a build wrote, with --commitlog")

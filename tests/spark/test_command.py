@@ -17,7 +17,7 @@ from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
-from tests.tools.faulty_processes import SITE, wait_until
+from tests.tools.faulty_processes import SITE, stat, wait_until
 
 Stores = Callable[[str], GoldenStore]
 KEYS: dict[str, Any] = {
@@ -69,7 +69,7 @@ def run(*words: str | Path) -> tuple[int, dict[str, Any], list[str]]:
 
 
 def is_stopped(process: subprocess.Popen[str]) -> bool:
-    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return stat(process.pid)[0] == "T"
 
 
 def test_a_build_and_a_second_one_to_the_same_folder(golden_store: Stores, tmp_path: Path) -> None:

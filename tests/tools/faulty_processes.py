@@ -54,6 +54,11 @@ class Running:
         return found
 
 
+def stat(process: int) -> list[str]:
+    """The fields of /proc/PID/stat behind the name, which may hold anything: state, parent's pid, ... Raises OSError."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+
+
 def in_session(session: int) -> dict[int, tuple[int, str]]:
     """Living processes of a session: {pid: (parent's pid, command line)}."""
     found = {}
@@ -61,7 +66,7 @@ def in_session(session: int) -> dict[int, tuple[int, str]]:
         # It may end while it is looked at.
         with contextlib.suppress(OSError):
             if name.isdigit() and os.getsid(int(name)) == session:
-                fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+                fields = stat(int(name))
                 words = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if fields[0] != "Z":
                     found[int(name)] = (int(fields[1]), words)

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from jobs.spark.daemon import daemon_ahead, name_daemon
-from tests.tools.faulty_processes import wait_until
+from tests.tools.faulty_processes import stat, wait_until
 from udfs.daemon import VARIABLE
 
 _INT = struct.Struct("!i")
 
 
 def _parent(process: int) -> int:
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return int(stat(process)[1])
 
 
 def _words(process: int) -> list[str]:
@@ -52,7 +52,7 @@ def _waits() -> bool:
 
 def _is_gone(process: int) -> bool:
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return stat(process)[0] == "Z"
     except OSError:
         return True
 
