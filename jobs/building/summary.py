@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobs import __version__
+from jobs.command.times import now
 from storage_format.names import escape
 
 WARNING_LINES_MAX = 1000
@@ -23,6 +24,8 @@ class Summary:
     """Filled while the run goes on; also given on failure."""
 
     version: str = __version__
+    started: str = field(default_factory=now)
+    """when the run began; not in the manifest, which is the same whenever it is written"""
     exit: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: {"session": 0.0, "build": 0.0})
     bytes: int = 0
