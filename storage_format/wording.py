@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 
+def form(count: int, one: str, many: str) -> str:
+    """The form of a word that goes with a number of things: a noun's, or a verb's."""
+    return one if count == 1 else many
+
+
 def counted(count: int, one: str, many: str = "") -> str:
     """The number with its noun: ``many`` where that is not ``one`` with an s."""
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
-
-
-def verb(count: int, one: str = "is", many: str = "are") -> str:
-    """The form of a verb that a number of things has."""
-    return one if count == 1 else many
+    return f"{count:,} {form(count, one, many or f'{one}s')}"

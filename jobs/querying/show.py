@@ -19,6 +19,7 @@ from storage_format import record as r
 from storage_format.errors import InputError
 from storage_format.message import FLAG_COMPRESSED, FLAG_MULTI_TAGS, FLAG_NEED_UNWRAP, Host, Message
 from storage_format.names import printable
+from storage_format.wording import form
 
 _FLAGS: Final = {
     FLAG_COMPRESSED: "compressed",
@@ -200,7 +201,11 @@ def _short(row: dict[str, Any]) -> dict[str, Any]:
         "tags": row["tags"],
     }
     if "body" in row:
-        kept["body"] = f"{row['bodyLength']} bytes" if row["bodyFormat"] == "hex" else preview(row, _PREVIEW)
+        kept["body"] = (
+            f"{row['bodyLength']} {form(row['bodyLength'], 'byte', 'bytes')}"
+            if row["bodyFormat"] == "hex"
+            else preview(row, _PREVIEW)
+        )
     return kept
 
 

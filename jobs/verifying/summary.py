@@ -30,7 +30,7 @@ class VerifySummary:
 
     version: str = __version__
     command: str = "verify"
-    started: str = field(default_factory=now)
+    started: str = field(default_factory=now, compare=False)
     exit: int = 0
     store: str = ""
     against: str | None = None
