@@ -47,6 +47,7 @@ def build(arguments: Sequence[str]) -> int:
                 with daemon_ahead(), watch.reporter() as reporter:
                     engines = SparkEngines(settings.master, watch.observer(), delta=delta, hadoop_user=user)
                     job = Build(settings, reporter, engines)
+                    job.summary.started = summary.started
                     summary = job.summary
                     job.run(log)
                     watch.compare(summary)

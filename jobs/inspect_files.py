@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jobs.command.options import any_text, command_parser
-from jobs.inspecting.kinds import KINDS, kind_of
+from jobs.inspecting.kinds import KINDS, QUEUE, kind_of
 from jobs.inspecting.show import Row, show_rows, show_summary
 from jobs.store.folders import reason
 from storage_format.errors import InputError, ReindexError, UsageError
@@ -31,6 +31,13 @@ def build_parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="one JSON object a line")
     add("--hash-slots", type=int, metavar="N", help="slots of an IndexFile (told by the file)")
     add("--index-items", type=int, metavar="N", help="items of an IndexFile, as maxIndexNum (told by the file)")
+    add(
+        "--first-offset",
+        type=int,
+        metavar="N",
+        help="where the file begins: a segment in the log, a ConsumeQueue file in its queue, both in bytes (told by the name, "
+        "or by a segment's records)",
+    )
     add("--segment-size", type=int, metavar="BYTES", help="size of a whole segment (that of the first beside it)")
     return parser
 
@@ -46,8 +53,13 @@ def inspect(arguments: Sequence[str]) -> int:
         for name in ("hash_slots", "index_items", "segment_size"):
             if getattr(asked, name) is not None and getattr(asked, name) < 1:
                 raise UsageError(f"rmq-reindex inspect: --{name.replace('_', '-')} takes a number above 0: see --help")
+        if asked.first_offset is not None and (len(asked.files) > 1 or not 0 <= asked.first_offset < 2**63):
+            raise UsageError("rmq-reindex inspect: --first-offset takes a number from 0 on, and one FILE: see --help")
+        shown = 0
         for path in asked.files:
-            status = max(status, _inspect(path, asked))
+            failed = _inspect(path, asked, apart=shown > 0 and not asked.json)
+            shown += not failed
+            status = max(status, failed)
     except ReindexError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status
@@ -59,8 +71,8 @@ def inspect(arguments: Sequence[str]) -> int:
     return status
 
 
-def _inspect(path: str, asked: argparse.Namespace) -> int:
-    """One file; returns the exit status."""
+def _inspect(path: str, asked: argparse.Namespace, apart: bool) -> int:
+    """One file, ``apart`` from the one before it by an empty line; returns the exit status."""
     try:
         path = files.checked(path)
         entry = files.look(path)
@@ -69,6 +81,8 @@ def _inspect(path: str, asked: argparse.Namespace) -> int:
             raise InputError(f"{escape(path)}: {what}: give files of a store")
         kind = asked.kind or kind_of(path)
         summary, rows = _look(kind, path, asked)
+        if apart:
+            print()
         show_summary({"file": redacted(path), "kind": kind, **summary}, asked.json)
         if asked.records:
             show_rows(rows, asked.json)
@@ -91,7 +105,7 @@ def _look(kind: str, path: str, asked: argparse.Namespace) -> tuple[dict[str, An
     if kind == "segment":
         from jobs.inspecting.segment import segment
 
-        return segment(path, asked.segment_size)
+        return segment(path, asked.segment_size, asked.first_offset)
     if kind == "index":
         from jobs.inspecting.index import index
 
@@ -102,7 +116,7 @@ def _look(kind: str, path: str, asked: argparse.Namespace) -> tuple[dict[str, An
         return checkpoint(path)
     from jobs.inspecting.queue import batch_queue, queue
 
-    return queue(path) if kind == "consumequeue" else batch_queue(path)
+    return (queue if kind == QUEUE else batch_queue)(path, asked.first_offset)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,18 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jobs.command.options import Parser, command_parser
 from jobs.publishing.pointers import check_laid_out
 from jobs.publishing.whole_file import write_whole
 from storage_format.errors import InputError, ReindexError
 from storage_format.names import escape
+from storage_format.wording import counted
+
+if TYPE_CHECKING:
+    from jobs.reporting.model import Model
+    from jobs.reporting.times import Times
 
 MANIFEST: Final = "reindex.json"
 FILES_LOOKED_INTO: Final = 20
@@ -27,7 +32,7 @@ def build_parser() -> Parser:
     add("source", metavar="DIR", help="what a build wrote (with its reindex.json), or the file of verify --report")
     add("--out", default="report.html", metavar="FILE", help="the page, replaced if it is there (report.html)")
     add("--store", metavar="STORE", help="where commitlog/ lies, to tell when messages were stored, by topic")
-    add("--summary", metavar="FILE", help="what build --json printed: seconds by stage")
+    add("--summary", metavar="FILE", help="what build --json printed: when it ran, and seconds by stage")
     return parser
 
 
@@ -56,36 +61,17 @@ def make_page(source: str, store: str | None = None, summary: str | None = None)
         raise InputError(
             f"report draws with matplotlib, which is not here ({error.name}): install rocketmq-reindex[report]"
         ) from None
-    from jobs.reporting.model import Model, of_build, of_verify
     from jobs.reporting.page import render
     from jobs.reporting.times import Times, look_into, message_times, segments_of
 
     check_laid_out(source)
-    path = os.path.join(source, MANIFEST) if os.path.isdir(source) else source
-    told = _json(path)
-    folder = source
-    try:
-        model: Model
-        if told.get("command") == "verify":
-            folder = str(told["store"])
-            model = of_verify(told, folder)
-        else:
-            folder = os.path.dirname(path) or "."
-            model = of_build(told, os.path.abspath(folder))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        kind = type(error).__name__
-        raise InputError(
-            f"{escape(path)}: neither a build's reindex.json nor what verify --report writes ({kind}: {escape(str(error))})"
-        ) from None
-    if summary:
-        model.seconds |= _seconds(summary)
+    model, folder = _model(source, summary)
     times, sampled = Times(), ""
     commitlog = os.path.join(store or folder, "commitlog")
     if os.path.isdir(commitlog):
         model.segments = model.segments or [(int(entry.name), entry.size) for entry in segments_of(commitlog)]
         times = message_times(model, folder, commitlog)
-        looked = sum(len(of) for of, _ in times.values())
-        sampled = f"store times of {looked:,} evenly spread messages of {sum(q.units - q.gaps for q in model.queues):,}"
+        sampled = _sampled(times, model)
     elif store:
         raise InputError(f"{escape(commitlog)}: is not there: --store names the folder around commitlog/")
     chains = []
@@ -106,6 +92,52 @@ def make_page(source: str, store: str | None = None, summary: str | None = None)
     return render(model, times, sampled, chains, cut)
 
 
+def _model(source: str, summary: str | None) -> tuple[Model, str]:
+    """What a build or a verify wrote, and the folder of its files. Raises InputError."""
+    from jobs.reporting.model import began, of_build, of_verify, written
+
+    path = os.path.join(source, MANIFEST) if os.path.isdir(source) else source
+    told = _json(path)
+    try:
+        if told.get("command") == "verify":
+            folder = str(told["store"])
+            model = of_verify(told, folder)
+        else:
+            folder = os.path.dirname(path) or "."
+            model = of_build(told, os.path.abspath(folder))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        kind = type(error).__name__
+        raise InputError(
+            f"{escape(path)}: neither a build's reindex.json nor what verify --report writes ({kind}: {escape(str(error))})"
+        ) from None
+    if summary:
+        of_run = _json(summary)
+        model.seconds |= _seconds(of_run, summary)
+        try:
+            model.when = began("built", of_run.get("started"))
+        except ValueError:
+            raise InputError(f"{escape(summary)}: its start is no time: give what build --json printed") from None
+    model.when = model.when or written(os.path.basename(path), os.stat(path).st_mtime)
+    return model, folder
+
+
+def _sampled(times: Times, model: Model) -> str:
+    """Whose times are shown: how many were looked at, and what is no message of its own."""
+    looked, messages = sum(len(of) for of, _ in times.values()), model.messages
+    if looked >= messages:
+        told = f"store times of {counted(looked, 'message')}"
+    else:
+        spread = ", evenly spread" if any(int(each.max()) > 1 for _, each in times.values()) else ""
+        told = f"store times of {looked:,} of {counted(messages, 'message')}{spread}"
+    without = model.records - messages
+    light = sum(queue.units for queue in model.queues if queue.light)
+    if without > 0:
+        told += f"; {counted(without, 'record')} without a unit"
+    if light:
+        told += f"; {counted(light, 'unit')} of light queues stand for the same messages"
+    return told
+
+
 def _json(path: str) -> dict[str, Any]:
     from udfs import files
 
@@ -120,8 +152,8 @@ def _json(path: str) -> dict[str, Any]:
     return found
 
 
-def _seconds(path: str) -> dict[str, float]:
-    told = _json(path).get("seconds")
+def _seconds(summary: dict[str, Any], path: str) -> dict[str, float]:
+    told = summary.get("seconds")
     if not isinstance(told, dict) or not all(isinstance(value, int | float) for value in told.values()):
         raise InputError(f"{escape(path)}: has no seconds: give what build --json printed")
     return {str(name): float(value) for name, value in told.items()}

@@ -33,6 +33,7 @@ def verify(arguments: Sequence[str]) -> int:
                 with daemon_ahead(), watch.reporter() as reporter:
                     engines = SparkEngines(settings.build.master)
                     job = Against(settings, reporter, engines) if settings.against else Verify(settings, reporter, engines)
+                    job.summary.started = summary.started
                     summary = job.summary
                     job.run(logs)
                     if settings.report:

@@ -23,3 +23,8 @@ def show_time(milliseconds: int) -> str:
     except OverflowError:
         return str(milliseconds)
     return shown.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def now() -> str:
+    """The moment, as summaries say when a run started: ISO, UTC, to the second."""
+    return dt.datetime.now(dt.timezone.utc).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"

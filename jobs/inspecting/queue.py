@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from jobs.command.times import show_time
+from jobs.inspecting.first_offset import OPTION, named_offset
 from jobs.inspecting.show import Row
 from storage_format.consume_queue_reader import BAD, EMPTY, PRE_BLANK, UNIT, QueueFile, read_queue_file
 from storage_format.findings import UnreadableError
@@ -17,12 +17,12 @@ from udfs import files
 _KINDS = {EMPTY: "empty", UNIT: "unit", PRE_BLANK: "pre-blank", BAD: "no unit"}
 
 
-def _start(path: str) -> int:
-    """The first logical byte, by the name. Raises UnreadableError."""
-    name = files.base(path)
-    if not re.fullmatch(r"[0-9]{20}", name):
-        raise UnreadableError("its name is not 20 digits, the first logical byte of the file")
-    return int(name)
+def _start(path: str, given: int | None) -> int:
+    """The first logical byte, as it is given or by the name. Raises UnreadableError."""
+    start = named_offset(path) if given is None else given
+    if start is None:
+        raise UnreadableError(f"its name is not 20 digits, the first logical byte of the file: give it as {OPTION}")
+    return start
 
 
 def _unit(file: QueueFile, slot: int) -> Row | None:
@@ -32,9 +32,9 @@ def _unit(file: QueueFile, slot: int) -> Row | None:
     return {"offset": file.position + slot, "physicalOffset": place, "size": size, "tagsCode": tags}
 
 
-def queue(path: str) -> tuple[dict[str, Any], Iterator[Row]]:
+def queue(path: str, first: int | None = None) -> tuple[dict[str, Any], Iterator[Row]]:
     """(summary, a row for each slot that is not empty)."""
-    start = _start(path)
+    start = _start(path, first)
     data = files.read_bytes(path)
     file = read_queue_file(data, start)
     summary = {
@@ -60,9 +60,9 @@ def _rows(file: QueueFile) -> Iterator[Row]:
         yield {"offset": file.position + slot, "kind": kind, "physicalOffset": place, "size": size, "tagsCode": tags}
 
 
-def batch_queue(path: str) -> tuple[dict[str, Any], Iterator[Row]]:
+def batch_queue(path: str, first: int | None = None) -> tuple[dict[str, Any], Iterator[Row]]:
     """(summary, a row for each slot that is not empty)."""
-    start = _start(path)
+    start = _start(path, first)
     data = files.read_bytes(path)
     rows = [_batch_row(start // BATCH_UNIT_SIZE + slot, *fields) for slot, fields in enumerate(_batch_units(data))]
     used = len(rows)

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from jobs.command.times import show_time
+from jobs.inspecting.first_offset import Begin, begin_of, by_records
 from jobs.inspecting.show import Row
 from jobs.querying.scan import damage, scan_segment
 from jobs.querying.show import fields
 from jobs.store.log import SegmentFile
 from storage_format import record as r
-from storage_format.findings import UnreadableError
 from storage_format.java_string import java_text
 from storage_format.message import FLAG_COMPRESSED, Message, glance, read_message
 from storage_format.range_scan import RangeScanner, ScanSettings
@@ -32,19 +32,17 @@ _TRANSACTIONS: Final = {
 }
 
 
-def segment(path: str, whole: int | None) -> tuple[dict[str, Any], Iterator[Row]]:
-    """(summary, a row for each good record). Raises UnreadableError for a name that no segment has."""
-    name = files.base(path)
-    if not re.fullmatch(r"[0-9]{20}", name):
-        raise UnreadableError("its name is not 20 digits, the offset of its first byte")
+def segment(path: str, whole: int | None, first: int | None = None) -> tuple[dict[str, Any], Iterator[Row]]:
+    """(summary, a row for each good record). Raises UnreadableError where nothing tells where the segment begins."""
     size = files.look(path).size
-    one = SegmentFile(path, int(name), size)
+    begin = begin_of(path, size, first)
+    one = SegmentFile(path, begin.offset, size)
     scanner = RangeScanner(ScanSettings(want_units=False))
     end = one.start + max(size, whole or _beside(path, size))
     for _ in scan_segment(scanner, one, end):
         pass
     summary = scanner.summary
-    return _summary(one, end, summary), (fields(message) for message in _messages(one, summary))
+    return _summary(one, begin, end, summary), (fields(message) for message in _messages(one, summary))
 
 
 def _beside(path: str, size: int) -> int:
@@ -110,7 +108,7 @@ def _glances(one: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, int
                 place += size
 
 
-def _summary(one: SegmentFile, end: int, scanned: RangeSummary) -> dict[str, Any]:
+def _summary(one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary) -> dict[str, Any]:
     kinds: Counter[tuple[int, int]] = Counter()
     raw: dict[bytes, list[int]] = {}
     used = body = 0
@@ -138,6 +136,8 @@ def _summary(one: SegmentFile, end: int, scanned: RangeSummary) -> dict[str, Any
     return {
         "bytes": one.size,
         "firstOffset": one.start,
+        "firstOffsetBy": begin.by,
+        **_misnamed(one, begin, topics),
         "wholeSegment": end - one.start,
         "records": sum(counts[0] for counts in topics.values()),
         "recordBytes": used,
@@ -161,6 +161,12 @@ def _summary(one: SegmentFile, end: int, scanned: RangeSummary) -> dict[str, Any
         ],
         "damage": [{"offset": offset, "length": length, "reason": why} for offset, length, why in broken],
     }
+
+
+def _misnamed(one: SegmentFile, begin: Begin, topics: dict[str, list[int]]) -> dict[str, int]:
+    """Where no record is good at the offset that is taken, but is at another: that one."""
+    told = None if topics else by_records(one.path, one.size)
+    return {} if told is None or told.offset == begin.offset else {"recordsSayFirstOffset": told.offset}
 
 
 def _kinds(found: Counter[tuple[int, int]]) -> dict[str, int]:

@@ -16,28 +16,21 @@ def show_summary(summary: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(to_json(summary))
         return
-    from rich.table import Table
-    from rich.text import Text
+    from jobs.querying.table import cell, many, record
 
-    from jobs.querying.table import cell, console, many
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
     lists = {name: value for name, value in summary.items() if isinstance(value, list) and value}
     tables = {name: value for name, value in lists.items() if isinstance(value[0], dict)}
+    lines: list[tuple[str, str]] = []
     for name, value in summary.items():
         if isinstance(value, dict):
             value = ", ".join(f"{key} {_word(part)}" for key, part in value.items()) or "-"
         elif isinstance(value, list) and not value:
             value = "none"
-        elif isinstance(value, int) and not isinstance(value, bool) and not name.endswith(("Timestamp", "Offset")):
-            value = f"{value:,}"
         if name not in tables:
-            table.add_row(name, cell(value))
-    console().print(table)
+            lines.append((name, cell(value)))
+    record(lines)
     for name, rows in tables.items():
-        console().print(Text(f"\n{printable(name)}:"))
+        print(f"\n{name}:\n")
         many(rows)
 
 

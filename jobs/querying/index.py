@@ -16,6 +16,7 @@ from storage_format.index_header import HEADER_SIZE, IndexHeader, file_size
 from storage_format.index_lookup import FOUND_ALL, LookupHeader, lookup
 from storage_format.index_sizes import quick_sizes
 from storage_format.names import escape
+from storage_format.wording import form
 from udfs import files
 from udfs.pages import Pages
 
@@ -53,7 +54,7 @@ class IndexFiles:
             self._unread(entry.path, reason(error))
             return
         if pages.size < HEADER_SIZE:
-            self._unread(entry.path, f"has {pages.size} bytes, less than a header")
+            self._unread(entry.path, f"has {pages.size} {form(pages.size, 'byte', 'bytes')}, less than a header")
             pages.close()
             return
         self._files.append(_File(entry.name, entry.path, pages))

@@ -162,5 +162,10 @@ class Search:
         span = queue.span()
         outside = span is not None and offset is not None and not span[0] <= offset < span[1]
         if span is None or outside or (time is not None and not count):
-            has = "no message" if span is None else f"the offsets {span[0]} to {span[1] - 1}"
-            self._notes.add("nothing there", f"{escape(queue.folder)}: has {has}", lost=False)
+            self._notes.add("nothing there", f"{escape(queue.folder)}: has {_told(span)}", lost=False)
+
+
+def _told(span: tuple[int, int] | None) -> str:
+    if span is None:
+        return "no message"
+    return f"the offsets {span[0]} to {span[1] - 1}" if span[1] - span[0] > 1 else f"the offset {span[0]} alone"

@@ -19,6 +19,7 @@ from storage_format import record as r
 from storage_format.errors import InputError
 from storage_format.message import FLAG_COMPRESSED, FLAG_MULTI_TAGS, FLAG_NEED_UNWRAP, Host, Message
 from storage_format.names import printable
+from storage_format.wording import form
 
 _FLAGS: Final = {
     FLAG_COMPRESSED: "compressed",
@@ -176,14 +177,14 @@ def show(found: Iterable[Shown], log: StoreLog, asked: Query, notes: Notes) -> i
             one(rows[0])
         else:
             rows[0] = _short(rows[0])
-            many(rows)
+            many(rows, elastic="body")
     elif not count and not asked.json:
         print("nothing found", file=sys.stderr)
     sys.stdout.flush()
     return count
 
 
-_KEYS_MAX: Final = 100
+_KEYS_MAX: Final = 60
 _PREVIEW: Final = 40
 
 
@@ -191,17 +192,31 @@ def _short(row: dict[str, Any]) -> dict[str, Any]:
     """What of a message stands in a table of many."""
     queue = f"{row['topic']}/{row['queueId']}/{row['queueOffset']}"
     served = row.get("servedAt", row["queueOffset"])
-    words = [row["uniqueKey"], *row["keys"], f"({row['tags']})" if row["tags"] else None]
-    keys = " ".join(word for word in words if word)
     kept = {
         "physicalOffset": row["physicalOffset"],
         "topic/queue/offset": queue if served == row["queueOffset"] else f"{queue} at {served}",
         "storeTime": row["storeTime"],
-        "uniqueKey keys (tags)": keys[:_KEYS_MAX] + ("..." if len(keys) > _KEYS_MAX else ""),
+        "uniqueKey": row["uniqueKey"],
+        "keys": _first_keys(row["keys"]),
+        "tags": row["tags"],
     }
     if "body" in row:
-        kept["body"] = f"{row['bodyLength']} bytes" if row["bodyFormat"] == "hex" else preview(row, _PREVIEW)
+        kept["body"] = (
+            f"{row['bodyLength']} {form(row['bodyLength'], 'byte', 'bytes')}"
+            if row["bodyFormat"] == "hex"
+            else preview(row, _PREVIEW)
+        )
     return kept
+
+
+def _first_keys(keys: list[str]) -> str | None:
+    """Whole keys, the first alone if it is long, and how many more there are: half a key finds nothing."""
+    if not keys:
+        return None
+    kept = 1
+    while kept < len(keys) and sum(map(len, keys[: kept + 1])) + kept <= _KEYS_MAX:
+        kept += 1
+    return " ".join(keys[:kept]) + (f" ... ({len(keys) - kept} more)" if kept < len(keys) else "")
 
 
 def preview(row: dict[str, Any], most: int) -> str:

@@ -1,66 +1,116 @@
-"""Tables for people. All text comes from the log: nothing in it is taken for markup, and controls are escaped."""
+"""Tables for people. All text comes from the log: controls in it are escaped, and no value is ever broken over lines.
+
+In a file or pipe a row is one line, however long. On a terminal where the rows are too wide each row is a record instead,
+a line a field: ids, keys and offsets can be copied there, too.
+"""
 
 from __future__ import annotations
 
-import os
+import shutil
 import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
-
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from jobs.querying.show import preview
 from storage_format.names import printable
 
-_WIDTH: Final = 160
-"""of a file or pipe"""
 _BODY_MAX: Final = 1000
+_LABEL_MAX: Final = 32
+"""Property names come from the log: a longer one moves its own value alone."""
+_ELASTIC_MIN: Final = 16
+_GAP: Final = 2
 _HIDDEN: Final = ("bodyFormat", "bodyTruncated")
 
 
-def console() -> Console:
-    """stdout, without colours of its own where it is no terminal."""
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH
-    return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
+def terminal_width() -> int | None:
+    """Columns of the terminal; None where stdout is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def cell(value: Any) -> Text:
+def cell(value: Any) -> str:
     """A value that came from a log."""
     if value is None:
-        return Text("-")
+        return "-"
     if isinstance(value, list):
-        return Text(printable(" ".join(str(part) for part in value)) or "-")
-    return Text(printable(str(value)))
+        return printable(" ".join(str(part) for part in value)) or "-"
+    return printable(str(value))
 
 
 def one(row: dict[str, Any]) -> None:
     """A single message: a line a field."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    lines: list[tuple[str, str]] = []
     for name, value in row.items():
         if name in _HIDDEN:
             continue
         if name == "body":
-            table.add_row(f"body ({row['bodyFormat']})", Text(preview(row, _BODY_MAX)))
+            lines.append((f"body ({row['bodyFormat']})", preview(row, _BODY_MAX)))
         elif name == "properties":
-            for key, text in value.items():
-                table.add_row(Text(f"  {printable(key)}"), cell(text))
+            lines += [(f"  {printable(key)}", cell(text)) for key, text in value.items()]
         else:
-            table.add_row(name, cell(value))
-    console().print(table)
+            lines.append((name, cell(value)))
+    record(lines)
 
 
-def many(rows: list[dict[str, Any]]) -> None:
-    """A line a message."""
+def record(lines: Iterable[tuple[str, str]]) -> None:
+    """Names and values, a line each."""
+    told = list(lines)
+    label = min(_LABEL_MAX, max((_columns(name) for name, _ in told), default=0))
+    for name, text in told:
+        print(f"{_padded(name, label)}{' ' * _GAP}{text}".rstrip())
+
+
+def many(rows: Sequence[dict[str, Any]], elastic: str = "") -> None:
+    """A line a row, or a line a field where rows do not fit the terminal. Values of ``elastic`` may be cut to fit."""
     names = list(rows[0])
-    table = Table(box=SIMPLE, pad_edge=False)
-    for name in names:
-        numbers = all(isinstance(row[name], int) for row in rows)
-        whole = numbers or name.endswith("Time")
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold", no_wrap=whole)
-    for row in rows:
-        table.add_row(*(cell(row[name]) for name in names))
-    console().print(table)
+    numbers = [all(isinstance(row[name], int) for row in rows) for name in names]
+    cells = [[cell(row[name]) for name in names] for row in rows]
+    widths = [max(map(_columns, column)) for column in zip(names, *cells, strict=True)]
+    room = terminal_width()
+    if room is not None and elastic in names:
+        at = names.index(elastic)
+        left = room - sum(widths) - _GAP * (len(names) - 1) + widths[at]
+        in_records = room - _GAP - max(map(_columns, names))
+        most = max(left if left >= _ELASTIC_MIN else in_records, _ELASTIC_MIN)
+        for line in cells:
+            line[at] = _cut(line[at], most)
+        widths[at] = min(widths[at], most)
+    if room is not None and sum(widths) + _GAP * (len(names) - 1) > room:
+        for number, line in enumerate(cells):
+            if number:
+                print()
+            record(zip(names, line, strict=True))
+        return
+    for line in (names, ["-" * width for width in widths], *cells):
+        padded = (_padded(*of) for of in zip(line, widths, numbers, strict=True))
+        print((" " * _GAP).join(padded).rstrip())
+
+
+def _columns(text: str) -> int:
+    """How wide a terminal shows a text."""
+    if text.isascii():
+        return len(text)
+    return sum(_wide(c) for c in text)
+
+
+def _wide(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _padded(text: str, width: int, right: bool = False) -> str:
+    blanks = " " * (width - _columns(text))
+    return blanks + text if right else text + blanks
+
+
+def _cut(text: str, most: int) -> str:
+    if _columns(text) <= most:
+        return text
+    kept, used = "", 0
+    for c in text:
+        used += _wide(c)
+        if used > most - 3:
+            break
+        kept += c
+    return f"{kept}..."

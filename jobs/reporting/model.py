@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from storage_format.consume_queue import UNIT_SIZE
+from storage_format.names import LMQ_PREFIX, escape
+from storage_format.wording import counted
 
 QUEUE_PATH: Final = re.compile(r"consumequeue/([^/]+)/(\d+)/(\d{20})")
 
@@ -21,6 +24,11 @@ class Queue:
     end: int
     units: int
     gaps: int = 0
+
+    @property
+    def light(self) -> bool:
+        """Whether it is a light queue, whose units are those of messages of other topics."""
+        return self.topic.startswith(LMQ_PREFIX)
 
 
 @dataclass
@@ -43,6 +51,9 @@ class Model:
     title: str
     command: str
     version: str
+    when: str = ""
+    """when the run began, or else what is known of that"""
+    records: int = 0
     facts: list[tuple[str, str]] = field(default_factory=list)
     queues: list[Queue] = field(default_factory=list)
     index: list[Index] = field(default_factory=list)
@@ -53,6 +64,13 @@ class Model:
     findings: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
+    gaps_elsewhere: int = 0
+    """gaps of queues that nobody names: of very many decisions only a sum is told"""
+
+    @property
+    def messages(self) -> int:
+        """Messages that have a unit of their own; those of light queues are the same messages again."""
+        return sum(q.units - q.gaps for q in self.queues if not q.light) - self.gaps_elsewhere
 
     @property
     def topics(self) -> dict[str, list[Queue]]:
@@ -68,6 +86,7 @@ def of_build(manifest: dict[str, Any], name: str) -> Model:
     counts, settings = manifest["counts"], manifest["settings"]
     inputs = [(int(entry["segment"]), int(entry["size"])) for entry in manifest["inputs"]]
     model = Model(name, "build", str(manifest["version"]), settings=settings, segments=inputs)
+    model.records = int(counts["records"])
     model.damage = [(int(d["offset"]), int(d["length"]), str(d["reason"])) for d in manifest["damage"]]
     model.notes = [str(warning) for warning in manifest["warnings"]]
     kinds = {"log read": sum(size for _, size in inputs), "ConsumeQueue": 0, "IndexFile": 0, "other": 0}
@@ -93,14 +112,16 @@ def of_build(manifest: dict[str, Any], name: str) -> Model:
         Queue(topic, number, min(of), max(of), max(of) - min(of), gaps.get((_told(topic), number), 0))
         for (topic, number), of in sorted(ends.items())
     ]
+    model.gaps_elsewhere = gaps.get(("", -1), 0)
     model.sizes = {kind: size for kind, size in kinds.items() if size}
-    model.facts = _facts(model, counts["records"], counts["units"], counts["items"])
+    model.facts = _facts(model, counts["units"], counts["items"])
     return model
 
 
 def of_verify(summary: dict[str, Any], name: str) -> Model:
     """From what ``verify --report`` wrote. Raises KeyError, TypeError or ValueError for what is none."""
     model = Model(name, "verify", str(summary["version"]), settings=dict(summary["settings"]))
+    model.records, model.when = int(summary["records"]), began("verified", summary.get("started"))
     model.damage = [(int(d["offset"]), int(d["length"]), str(d["reason"])) for d in summary["damage"]]
     model.notes = [str(note) for note in summary["notes"]]
     model.findings = list(summary["findings"])
@@ -119,9 +140,8 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
     model.index = [
         _index(str(entry["name"]), entry, model.settings, used=int(entry["used"])) for entry in summary["index_list"]
     ]
-    model.facts = _facts(model, summary["records"], summary["units"], summary["items"])
-    kinds = "1 kind" if len(model.findings) == 1 else f"{len(model.findings)} kinds"
-    verdict = f"{kinds} of differences" if model.findings else "no differences"
+    model.facts = _facts(model, summary["units"], summary["items"])
+    verdict = f"{counted(len(model.findings), 'kind')} of differences" if model.findings else "no differences"
     model.facts.insert(0, ("verdict", summary["error"] or verdict))
     return model
 
@@ -141,10 +161,12 @@ def _index(name: str, entry: dict[str, Any], settings: dict[str, Any], used: int
     )
 
 
-def _facts(model: Model, records: int, units: int, items: int) -> list[tuple[str, str]]:
+def _facts(model: Model, units: int, items: int) -> list[tuple[str, str]]:
+    light = sum(q.units for q in model.queues if q.light)
     return [
-        ("records read", f"{records:,}"),
+        ("records read", f"{model.records:,}"),
         ("units", f"{units:,}"),
+        *([("light-queue units", f"{light:,}")] if light else []),
         ("index items", f"{items:,}"),
         ("topics", f"{len(model.topics):,}"),
         ("queues", f"{len(model.queues):,}"),
@@ -153,8 +175,20 @@ def _facts(model: Model, records: int, units: int, items: int) -> list[tuple[str
     ]
 
 
+def began(what: str, started: object) -> str:
+    """``built 2026-11-22 03:58:12 UTC`` from a summary's ``started``; nothing where that is not there. Raises ValueError."""
+    if started is None:
+        return ""
+    moment = dt.datetime.fromisoformat(str(started).removesuffix("Z"))
+    return f"{what} {moment.isoformat(' ', 'seconds')} UTC"
+
+
+def written(name: str, seconds: float) -> str:
+    """What a file's own time says, where no summary tells of the run: a copy may have changed it."""
+    moment = dt.datetime.fromtimestamp(int(seconds), dt.timezone.utc).replace(tzinfo=None)
+    return f"{escape(name)} dated {moment.isoformat(' ', 'seconds')} UTC"
+
+
 def _told(topic: str) -> str:
     """A topic as decisions name it."""
-    from storage_format.names import escape
-
     return escape(topic)

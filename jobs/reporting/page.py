@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from collections.abc import Iterator, Sequence
 from html import escape as html
 from typing import Final
@@ -11,71 +12,62 @@ import numpy as np
 import numpy.typing as npt
 
 from jobs.reporting import plots
+from jobs.reporting.bars import Bar, bars, legend
+from jobs.reporting.differences import differences
 from jobs.reporting.model import Model
+from jobs.reporting.style import STYLE
 from jobs.reporting.times import Times
-from storage_format.names import escape
+from storage_format.names import escape, printable
+from storage_format.wording import counted
 
 TOPICS_SHOWN: Final = 20
 QUEUES_SHOWN: Final = 200
 ROWS_SHOWN: Final = 100
 
-_STYLE: Final = """
-:root { color-scheme: light dark; --paper: #fbfaf7; --card: #ffffff; --ink: #1d2329; --muted: #5d6770; --line: #d9d6ce;
-  --bad: #b3261e; --good: #22713f; --c0: #2f6f9f; --c1: #d08a2e; --c2: #4d8f5b; --c3: #8a5ea8; --c4: #c25b56; --c5: #4aa3a2;
-  --c6: #9a8a3f; --c7: #8894a0 }
-@media (prefers-color-scheme: dark) { :root { --paper: #14181c; --card: #1c2227; --ink: #e6e9eb; --muted: #9aa5ae;
-  --line: #39424a; --bad: #f28b82; --good: #7bc796; --c0: #6bb0dd; --c1: #e5ae62; --c2: #82c48f;
-  --c3: #bd98d8; --c4: #e8908b; --c5: #7cced0;
-  --c6: #cbbb6c; --c7: #a5b0bb } }
-* { box-sizing: border-box }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif }
-main { max-width: 76rem; margin: 0 auto; padding: 1.5rem 1rem 4rem }
-h1 { font-size: 1.6rem; margin: 0; overflow-wrap: anywhere } h2 { font-size: 1.1rem; margin: 0 0 .6rem }
-.sub, figcaption, .note { color: var(--muted); font-size: .9rem } .note { overflow-wrap: anywhere }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .75rem; margin: 1.25rem 0 }
-.facts div, section { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .8rem 1rem }
-.facts dt { color: var(--muted); font-size: .8rem }
-.facts dd { margin: 0; font-size: 1.25rem; font-variant-numeric: tabular-nums }
-.grid { columns: 28rem 2; column-gap: .75rem }
-section { margin: 0 0 .75rem; break-inside: avoid } section.wide { column-span: all }
-figure { margin: 0 } svg { display: block; width: 100%; height: auto }
-svg text { font-family: system-ui, sans-serif !important }
-.scroll { overflow-x: auto }
-table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums }
-th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
-th { color: var(--muted); font-weight: 500 } .num { text-align: right } .bad { color: var(--bad) } .good { color: var(--good) }
-code { font: .85rem ui-monospace, monospace; overflow-wrap: anywhere } summary { cursor: pointer; color: var(--muted) }
-"""
-
 
 class Page:
-    """Sections, one after another; ``number`` counts the plots."""
+    """Cards, side by side where there is room, between sections as wide as the page; ``number`` counts the plots."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.parts: list[str] = []
+        self.above: list[str] = []
+        self.cards: list[str] = []
+        self.below: list[str] = []
         self.number = 0
 
-    def section(self, title: str, *inner: str, wide: bool = False) -> None:
-        self.parts.append(f"<section{' class=wide' if wide else ''}><h2>{html(title)}</h2>{''.join(inner)}</section>")
+    def card(self, title: str, *inner: str) -> None:
+        self.cards.append(section(title, *inner))
 
-    def plot(self, label: str, height: float, paint: plots.Paint, caption: str = "") -> str:
+    def plot(self, label: str, height: float, paint: plots.Paint, *below: str, caption: str = "") -> str:
         self.number += 1
-        told = f"<figcaption>{html(caption)}</figcaption>" if caption else ""
-        return f"<figure>{plots.draw(self.number, html(label, quote=True), height, paint)}{told}</figure>"
+        return figure(plots.draw(self.number, html(label, quote=True), height, paint), *below, caption=caption)
 
     def to_html(self) -> str:
         title = f"{self.model.command}: {escape(self.model.title)}"
-        facts = "".join(
-            f"<div><dt>{html(name)}</dt><dd{_verdict(name, value)}>{html(value)}</dd></div>" for name, value in self.model.facts
-        )
+        facts = "".join(_fact(name, value) for name, value in self.model.facts)
+        when = f" \u00b7 {html(self.model.when)}" if self.model.when else ""
+        cards = f'<div class="grid">{"".join(self.cards)}</div>'
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{html(title)}</title><style>{_STYLE}</style></head><body><main><h1>{html(title)}</h1>"
-            f'<p class="sub">rmq-reindex {html(self.model.version)}</p><dl class="facts">{facts}</dl>'
-            f'<div class="grid">{"".join(self.parts)}</div></main></body></html>\n'
+            f"<title>{html(title)}</title><style>{STYLE}</style></head><body><main><h1>{html(title)}</h1>"
+            f'<p class="sub">rmq-reindex {html(self.model.version)}{when}</p><dl class="facts">{facts}</dl>'
+            f"{''.join(self.above)}{cards}{''.join(self.below)}</main></body></html>\n"
         )
+
+
+def section(title: str, *inner: str) -> str:
+    return f"<section><h2>{html(title)}</h2>{''.join(inner)}</section>"
+
+
+def figure(*inner: str, caption: str = "") -> str:
+    told = f"<figcaption>{html(caption)}</figcaption>" if caption else ""
+    return f"<figure>{''.join(inner)}{told}</figure>"
+
+
+def _fact(name: str, value: str) -> str:
+    wide = " class=wide" if name == "verdict" else ""
+    return f"<div{wide}><dt>{html(name)}</dt><dd{_verdict(name, value)}>{html(value)}</dd></div>"
 
 
 def _verdict(name: str, value: str) -> str:
@@ -108,7 +100,7 @@ def moment(milliseconds: int) -> str:
 def bytes_told(size: float) -> str:
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if size < 1024:
-            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
+            return counted(round(size), "byte") if unit == "bytes" else f"{size:,.1f} {unit}"
         size /= 1024
     return f"{size:,.1f} TiB"
 
@@ -117,45 +109,36 @@ def render(model: Model, times: Times, sampled: str, chains: Sequence[npt.NDArra
     """The whole page. ``chains``: of each IndexFile looked into, slots by chain length; ``cut`` says if that is not all."""
     page = Page(model)
     if model.findings:
-        rows = [[str(f["kind"]), int(f["count"]), str(f["text"]), _first_place(f)] for f in model.findings]
-        page.section("Differences", table(("kind", "count", "what", "first"), rows), wide=True)
-    if times:
-        page.section(
-            "Messages over time",
-            page.plot("messages over time by topic", 3.0, lambda axes: plots.timeline(axes, _named(times)), sampled),
-        )
+        page.above.append(section("Differences", differences(model.findings)))
+    _times(page, times, sampled)
     _queues(page)
     _sizes(page)
     _index(page, chains, cut)
     _damage(page)
     if any(model.seconds.values()):
-        names, values = list(model.seconds), list(model.seconds.values())
-        told = [f"{value:.1f} s" for value in values]
-        page.section(
-            "Time by stage", page.plot("seconds by stage", 0.5 + 0.3 * len(names), lambda a: plots.bars(a, names, values, told))
-        )
+        page.card("Time by stage", bars([Bar(name, value, f"{value:.1f} s") for name, value in model.seconds.items()]))
     if model.notes:
         items = "".join(f"<li>{html(note)}</li>" for note in model.notes[:ROWS_SHOWN])
         more = f"<li>and {len(model.notes) - ROWS_SHOWN:,} more</li>" if len(model.notes) > ROWS_SHOWN else ""
-        page.section("Said on the way", f'<ul class="note">{items}{more}</ul>', wide=True)
+        page.below.append(section("Said on the way", f'<ul class="note">{items}{more}</ul>'))
     settings = [[name, _setting(value)] for name, value in sorted(model.settings.items())]
     inner = table(("setting", ""), settings)
-    page.section("Settings", f"<details><summary>{len(settings)} settings</summary>{inner}</details>", wide=True)
+    page.below.append(section("Settings", f"<details><summary>{counted(len(settings), 'setting')}</summary>{inner}</details>"))
     return page.to_html()
-
-
-def _named(times: Times) -> Times:
-    return {escape(topic): of for topic, of in times.items()}
 
 
 def _setting(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _first_place(finding: dict[str, object]) -> str:
-    examples = finding.get("examples") or []
-    first = examples[0] if isinstance(examples, list) and examples else {}
-    return ": ".join(str(first[key]) for key in ("where", "text") if first.get(key))
+def _times(page: Page, times: Times, sampled: str) -> None:
+    series = plots.largest(times)
+    if series:
+        plot = page.plot(
+            "messages over time by topic", 2.6, lambda axes: plots.timeline(axes, series),
+            legend([printable(name) for name, _, _ in series]), caption=f"{sampled}; UTC",
+        )  # fmt: skip
+        page.card("Messages over time", plot)
 
 
 def _queues(page: Page) -> None:
@@ -163,21 +146,24 @@ def _queues(page: Page) -> None:
     if not topics:
         return
     shown = list(topics.items())[:TOPICS_SHOWN]
-    rows = [(escape(name), sum(q.units for q in of), sum(q.gaps for q in of)) for name, of in shown]
-    caption = f"units by topic, {len(page.model.queues):,} queues; the largest {len(rows)} of {len(topics):,} topics"
-    figure = page.plot("units by topic", 0.5 + 0.24 * len(rows), lambda axes: plots.coverage(axes, rows), caption)
+    rows = []
+    for name, of in shown:
+        units, gaps = sum(q.units for q in of), sum(q.gaps for q in of)
+        rows.append(Bar(printable(name), units, f"{units:,}" + (f", {gaps:,} missing" if gaps else ""), gaps))
+    caption = f"units by topic: {counted(len(topics), 'topic')} with {counted(len(page.model.queues), 'queue')}"
+    if len(rows) < len(topics):
+        caption += f"; the {len(rows)} largest topics are shown"
     # Those with gaps first: they are what one looks for.
     queues = sorted(page.model.queues, key=lambda q: -q.gaps)
-    lines = [[escape(q.topic), q.number, q.first, q.end, q.units, q.gaps] for q in queues]
+    lines = [[printable(q.topic), q.number, q.first, q.end, q.units, q.gaps] for q in queues]
     listing = table(("topic", "queue", "first offset", "end", "units", "missing offsets"), lines, QUEUES_SHOWN)
-    page.section("Queues", figure, f"<details><summary>every queue</summary>{listing}</details>")
+    every = f"<details><summary>every queue</summary>{listing}</details>"
+    page.card("Queues", figure(bars(rows), caption=caption), every)
 
 
 def _sizes(page: Page) -> None:
-    sizes = page.model.sizes
-    if sizes:
-        names, values, told = list(sizes), [float(v) for v in sizes.values()], [bytes_told(v) for v in sizes.values()]
-        page.section("Bytes", page.plot("bytes by kind", 0.5 + 0.3 * len(names), lambda a: plots.bars(a, names, values, told)))
+    if page.model.sizes:
+        page.card("Bytes", bars([Bar(name, size, bytes_told(size)) for name, size in page.model.sizes.items()]))
 
 
 def _index(page: Page, chains: Sequence[npt.NDArray[np.int64]], cut: str) -> None:
@@ -186,25 +172,22 @@ def _index(page: Page, chains: Sequence[npt.NDArray[np.int64]], cut: str) -> Non
         return
     inner: list[str] = []
     shown = files[-TOPICS_SHOWN:]
-    names = [escape(file.name) for file in shown]
-    used = [100 * file.slots_used / file.slots if file.slots else 0.0 for file in shown]
-    told = [f"{share:.1f} % of slots" for share in used]
-    caption = f"slots in use; {len(shown)} of {len(files):,} files" if len(shown) < len(files) else "slots in use"
-    inner.append(page.plot("slot use", 0.5 + 0.24 * len(names), lambda a: plots.bars(a, names, used, told), caption))
+    rows = []
+    for file in shown:
+        share = 100 * file.slots_used / file.slots if file.slots else 0.0
+        rows.append(Bar(escape(file.name), share, f"{share:.1f} %"))
+    caption = f"slots in use; the last {len(shown)} of {len(files):,} files" if len(shown) < len(files) else "slots in use"
+    inner.append(figure(bars(rows, full=100), caption=caption))
     if chains:
         summed = np.zeros(max(len(counts) for counts in chains), np.int64)
         for counts in chains:
             summed[: len(counts)] += counts
-        labels = list(_powers(len(summed)))
-        values, told_slots = summed.astype(float).tolist(), [f"{int(v):,} slots" for v in summed]
-        figure = page.plot(
-            "chain lengths", 0.5 + 0.24 * len(labels), lambda a: plots.bars(a, labels, values, told_slots, plots.SERIES[3]),
-            f"items in a slot's chain: what a lookup walks{cut}",
-        )  # fmt: skip
-        inner.append(figure)
-    rows = [[escape(f.name), f.items, f.places, f.slots_used, moment(f.begin), moment(f.end)] for f in files]
-    listing = table(("file", "items", "room", "slots used", "first", "last"), rows)
-    page.section("Index", *inner, f"<details><summary>every file</summary>{listing}</details>")
+        counted_slots = zip(_powers(len(summed)), summed.tolist(), strict=True)
+        rows = [Bar(label, slots, counted(slots, "slot")) for label, slots in counted_slots]
+        inner.append(figure(bars(rows, "c3"), caption=f"items in a slot's chain: what a lookup walks{cut}"))
+    lines = [[escape(f.name), f.items, f.places, f.slots_used, moment(f.begin), moment(f.end)] for f in files]
+    listing = table(("file", "items", "room", "slots used", "first", "last"), lines)
+    page.card("Index", *inner, f"<details><summary>every file</summary>{listing}</details>")
 
 
 def _powers(count: int) -> Iterator[str]:
@@ -220,13 +203,13 @@ def _damage(page: Page) -> None:
         return
     lost = sum(length for _, length, _ in model.damage)
     inner = []
-    segments = model.segments or [(min(o for o, _, _ in model.damage), max(o + n for o, n, _ in model.damage))]
-    caption = "the log from its first byte to its last, each line beginning at the offset told; damage is marked"
     if model.segments:
-        height = 0.5 + 0.2 * min(24, len(segments))
-        inner.append(page.plot("map of the log", height, lambda a: plots.damage_map(a, segments, model.damage), caption))
+        caption = "the log from its first byte to its last, each line beginning at the offset told; damage is marked"
+        height = 0.5 + 0.2 * min(24, len(model.segments))
+        paint = functools.partial(plots.damage_map, segments=model.segments, damage=model.damage)
+        inner.append(page.plot("map of the log", height, paint, caption=caption))
     if model.damage:
         rows = [[offset, length, reason] for offset, length, reason in model.damage]
         inner.append(table(("offset", "bytes", "what"), rows))
-    title = f"The log: {len(model.damage):,} damaged places, {bytes_told(lost)}" if model.damage else "The log: no damage"
-    page.section(title, *inner)
+    places = f"{counted(len(model.damage), 'damaged place')}, {bytes_told(lost)}"
+    page.card(f"The log: {places if model.damage else 'no damage'}", *inner)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 matplotlib.use("svg")
 
-from matplotlib import dates, pyplot
+from matplotlib import dates, pyplot, ticker
 
 INK, MUTED, LINE, BAD = "#010203", "#010204", "#010205", "#010206"
 SERIES: Final = tuple(f"#0a0b{k:02x}" for k in range(8))
@@ -60,45 +60,43 @@ def draw(number: int, label: str, height: float, paint: Paint) -> str:
     return f'{head} role="img" aria-label="{label}">{rest}'
 
 
-def timeline(axes: Any, times: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> None:
-    """Messages over time, stacked by topic; those with the fewest are one."""
-    low, high = min(int(t.min()) for t, _ in times.values()), max(int(t.max()) for t, _ in times.values())
-    edges = np.linspace(low, max(high, low + 1), 61)
-    largest = sorted(times, key=lambda name: -int(times[name][1].sum()))
-    shown = largest if len(largest) <= len(SERIES) else largest[: len(SERIES) - 1]
-    rows = [np.histogram(times[name][0], edges, weights=times[name][1])[0] for name in shown]
-    if len(shown) < len(largest):
-        rest = [np.histogram(times[name][0], edges, weights=times[name][1])[0] for name in largest[len(shown) :]]
-        rows.append(np.sum(rest, axis=0))
-        shown = [*shown, f"{len(largest) - len(shown)} more"]
+Series = tuple[str, npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""a topic, or what stands for several: milliseconds, and how many messages each stands for"""
+_FIRST_DAY, _LAST_DAY = -62_135_596_800_000, 253_402_300_799_999
+"""years 1 to 9999, which is what calendars have"""
+TICKS_MIN: Final = 3
+TICKS_MAX: Final = 8
+"""With these every span has a step. Of less than three hours, say, half an hour is the longest: that is up to seven."""
+_SPAN_MIN: Final = 1000
+_BINS: Final = 60
+
+
+def largest(times: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> list[Series]:
+    """Topics by their messages; those with the fewest are one where there are more than colours."""
+    ordered = sorted(((name, *of) for name, of in times.items()), key=lambda one: -int(one[2].sum()))
+    if len(ordered) <= len(SERIES):
+        return ordered
+    shown, rest = ordered[: len(SERIES) - 1], ordered[len(SERIES) - 1 :]
+    return [*shown, (f"{len(rest)} more", np.concatenate([of[1] for of in rest]), np.concatenate([of[2] for of in rest]))]
+
+
+def timeline(axes: Any, series: Sequence[Series]) -> None:
+    """Messages over time, stacked."""
+    low, high = min(int(t.min()) for _, t, _ in series), max(int(t.max()) for _, t, _ in series)
+    if high - low < _SPAN_MIN:
+        # A log of a moment: a second around it.
+        low -= (_SPAN_MIN - (high - low)) // 2
+        high = low + _SPAN_MIN
+    edges = np.linspace(low, high, _BINS + 1)
+    rows = [np.histogram(t, edges, weights=weights)[0] for _, t, weights in series]
     middles = (edges[:-1] + edges[1:]) / 2 / 86_400_000
-    axes.stackplot(middles, *rows, colors=SERIES[: len(rows)], labels=[_short(name) for name in shown], step="mid")
-    locator = dates.AutoDateLocator(maxticks=6)
-    if abs(low) < 10**14 and abs(high) < 10**14:
+    axes.stackplot(middles, *rows, colors=SERIES[: len(rows)], step="mid")
+    if low >= _FIRST_DAY and high <= _LAST_DAY:
+        locator = dates.AutoDateLocator(minticks=TICKS_MIN, maxticks=TICKS_MAX)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
     axes.set(ylabel="messages", ylim=(0, None), xlim=(middles[0], middles[-1]))
-    axes.figure.legend(frameon=False, loc="outside lower center", ncols=2, fontsize=8)
-
-
-def bars(axes: Any, names: Sequence[str], values: Sequence[float], told: Sequence[str], colour: str = SERIES[0]) -> None:
-    """A horizontal bar for each name, with its value in words."""
-    axes.barh(range(len(names)), values, color=colour, height=0.66)
-    for at, (value, text) in enumerate(zip(values, told, strict=True)):
-        axes.text(value, at, f" {text}", va="center", fontsize=8, color=MUTED)
-    axes.set_yticks(range(len(names)), [_short(name) for name in names])
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlim(0, max([*values, 1e-9]) * 1.35)
-    axes.xaxis.set_visible(False)
-    axes.spines["bottom"].set_visible(False)
-
-
-def coverage(axes: Any, rows: Sequence[tuple[str, int, int]]) -> None:
-    """For each topic its units, and how many of them stand where a message is missing."""
-    told = [f"{units:,}" + (f", {gap:,} missing" if gap else "") for _, units, gap in rows]
-    bars(axes, [name for name, _, _ in rows], [units for _, units, _ in rows], told)
-    gaps = [gap for _, _, gap in rows]
-    axes.barh(range(len(rows)), gaps, left=[units - gap for _, units, gap in rows], color=BAD, height=0.66)
 
 
 def damage_map(axes: Any, segments: Sequence[tuple[int, int]], damage: Sequence[tuple[int, int, str]]) -> None:
@@ -120,7 +118,3 @@ def damage_map(axes: Any, segments: Sequence[tuple[int, int]], damage: Sequence[
     axes.set(ylim=(lines - 0.4, -0.6), xlim=(0, 1.004))
     axes.xaxis.set_visible(False)
     axes.spines["bottom"].set_visible(False)
-
-
-def _short(name: str, most: int = 34) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}\u2026"

@@ -62,8 +62,12 @@ class LogTimes:
 
 
 def message_times(model: Model, folder: str, commitlog: str) -> Times:
-    """Times of messages of the queues under ``folder``/consumequeue, by the log in ``commitlog``."""
-    log, topics, found = LogTimes(commitlog), model.topics, Times()
+    """Times of messages of the queues under ``folder``/consumequeue, by the log in ``commitlog``.
+
+    Light queues are left out: their messages stand in queues of their own topics, too.
+    """
+    log, found = LogTimes(commitlog), Times()
+    topics = {topic: queues for topic, queues in model.topics.items() if not queues[0].light}
     size = int(model.settings.get("cq_file_size", 0) or 0)
     try:
         for topic, queues in topics.items():

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from jobs import __version__
 from jobs.building.settings import BuildSettings
+from jobs.command.times import now
 from jobs.publishing.layout import SIZES
 from storage_format.differences import KINDS, Example, Tally
 
@@ -29,6 +30,7 @@ class VerifySummary:
 
     version: str = __version__
     command: str = "verify"
+    started: str = field(default_factory=now, compare=False)
     exit: int = 0
     store: str = ""
     against: str | None = None

@@ -43,12 +43,11 @@ def test_examples_are_real(
 ) -> None:
     (tmp_path / "STORE").symlink_to(golden_store("basic-5.3").path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "118")
     shown = list(examples(README.read_text(encoding="utf-8")))
     assert [words[0] for words, _ in shown] == ["query", "query", "inspect", "inspect"]
     for words, lines in shown:
         assert main(words) == 0
-        assert trimmed([line.rstrip() for line in capsys.readouterr().out.splitlines()]) == lines
+        assert trimmed(capsys.readouterr().out.splitlines()) == lines
 
 
 def test_every_option_is_told() -> None:

@@ -23,7 +23,7 @@ Stores = Callable[[str], GoldenStore]
 
 
 def told(summary: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in summary.items() if name not in ("seconds", "settings")}
+    return {name: value for name, value in summary.items() if name not in ("started", "seconds", "settings")}
 
 
 def test_clean_and_spoilt(

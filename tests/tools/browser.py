@@ -17,15 +17,26 @@ addEventListener("load", () => {
   const colour = (e, what) => getComputedStyle(e)[what];
   const all = [...document.querySelectorAll("svg")].map(e => e.getBoundingClientRect());
   const inside = e => { const r = e.getBoundingClientRect(); return r.left >= -0.5 && r.right <= innerWidth + 0.5; };
+  const boxes = [...document.querySelectorAll("dl.facts, section")].map(e => e.getBoundingClientRect());
+  const cards = [...document.querySelectorAll(".grid > section")].map(e => e.getBoundingClientRect());
   const told = {
     width: innerWidth, scroll: document.documentElement.scrollWidth, dark: matchMedia("(prefers-color-scheme: dark)").matches,
     paper: colour(document.body, "backgroundColor"), ink: colour(document.body, "color"),
     card: colour(document.querySelector("section"), "backgroundColor"),
     muted: colour(document.querySelector("figcaption, dt"), "color"),
-    svgs: all.map(r => [r.width, r.height]), columns: new Set(all.map(r => Math.round(r.left))).size,
-    outside: [...document.querySelectorAll("section, svg, dl, h1")].filter(e => !inside(e)).length,
-    labels: [...document.querySelectorAll("svg text")].map(e => [e.textContent, colour(e, "fill")]),
-    smallest: Math.min(...[...document.querySelectorAll("svg text")].map(e => e.getBoundingClientRect().height)),
+    svgs: all.map(r => [r.width, r.height]), columns: new Set(cards.map(r => Math.round(r.left))).size,
+    outside: [...document.querySelectorAll("section, svg, dl, h1, .bars, .legend, .bars div, .bars b")].filter(
+      e => !inside(e)).length,
+    labels: [...document.querySelectorAll("svg text")].map(e => [e.textContent, colour(e, "fill")]).concat(
+      [...document.querySelectorAll(".bars span, .bars b, .legend span")].map(e => [e.textContent, colour(e, "color")])),
+    smallest: Math.min(...[...document.querySelectorAll("svg text, .bars span, .legend span")].map(
+      e => e.getBoundingClientRect().height)),
+    apart: Math.min(...boxes.flatMap(a => boxes.filter(b => b !== a && b.left < a.right && a.left < b.right).map(
+      b => Math.max(b.top - a.bottom, a.top - b.bottom)))),
+    bars: [...document.querySelectorAll(".bars")].map(e => (e.querySelector("div").getBoundingClientRect().width
+      - Math.max(...[...e.querySelectorAll("b")].map(b => b.getBoundingClientRect().width))) / e.getBoundingClientRect().width),
+    names: Math.max(0, ...[...document.querySelectorAll(".bars span, .legend span")].map(
+      e => e.getBoundingClientRect().height)),
     loaded: performance.getEntriesByType("resource").map(e => e.name), scripts: document.scripts.length,
   };
   const out = document.createElement("pre");

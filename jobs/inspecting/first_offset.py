@@ -1,0 +1,90 @@
+"""Where a segment begins in the log: by its name, by an option, or by what a record of it says of its own place."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from storage_format import record as r
+from storage_format.findings import UnreadableError
+from storage_format.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, find_record
+from storage_format.walk_state import INT64_MAX
+from udfs import files
+
+OPTION: Final = "--first-offset"
+_STEP: Final = 16 << 20
+_WORK_MAX: Final = 256 << 20
+"""Bytes of what only looks like records that are checked, at most."""
+_MAGIC: Final = struct.pack(">i", r.MAGIC_V1)[:2]
+"""both versions begin so"""
+
+
+class Begin(NamedTuple):
+    """The absolute offset of a file's first byte, and what says so."""
+
+    offset: int
+    by: str
+
+
+def named_offset(path: str) -> int | None:
+    """The offset that a name of 20 digits says."""
+    name = files.base(path)
+    return int(name) if re.fullmatch(r"[0-9]{20}", name) else None
+
+
+def begin_of(path: str, size: int, given: int | None) -> Begin:
+    """Where the segment at ``path`` begins. Raises UnreadableError where nothing tells it."""
+    named = named_offset(path)
+    if given is not None:
+        found = Begin(given, OPTION)
+    elif named is not None:
+        found = Begin(named, "name")
+    else:
+        told = by_records(path, size)
+        if told is None:
+            raise UnreadableError(
+                "its name is not 20 digits, the offset of its first byte, and no good record in it tells that offset: "
+                f"give it as {OPTION}"
+            )
+        found = told
+    if found.offset > INT64_MAX - size:
+        raise UnreadableError(f"offset {found.offset} is beyond what a commitlog can hold")
+    return found
+
+
+def by_records(path: str, size: int) -> Begin | None:
+    """By the first good record of the file: PHYSICALOFFSET less the byte at which it stands."""
+    record, spans = np.zeros(REC_SIZE, np.int64), np.zeros(SPANS_SIZE, np.int64)
+    work = 0
+    with files.Reader(path) as reader:
+        for at, head in _candidates(reader, size):
+            (total,) = struct.unpack_from(">i", head, 0)
+            (place,) = struct.unpack_from(">q", head, r.AT_PHYSICAL_OFFSET)
+            begin = place - at
+            work += r.HEADER_SIZE
+            if r.RECORD_MIN <= total <= size - at and 0 <= begin <= INT64_MAX - size:
+                work += total
+                data = np.frombuffer(reader.read(at, total), np.uint8)
+                end = begin + size
+                found, _ = find_record(data, total, place, 0, 1, end, end, CRC_BODY, False, record, spans)
+                if found == r.GOOD:
+                    return Begin(begin, f"record at byte {at}")
+            if work > _WORK_MAX:
+                break
+    return None
+
+
+def _candidates(reader: files.Reader, size: int) -> Iterator[tuple[int, bytes]]:
+    """(byte, header) of whatever has a record's magic."""
+    for low in range(0, size, _STEP):
+        data = reader.read(low, min(_STEP + r.HEADER_SIZE, size - low))
+        at = data.find(_MAGIC, 4)
+        while 4 <= at < _STEP + 4:
+            head = data[at - 4 : at - 4 + r.HEADER_SIZE]
+            if len(head) == r.HEADER_SIZE:
+                yield low + at - 4, head
+            at = data.find(_MAGIC, at + 1)

@@ -1,0 +1,50 @@
+"""How a report's page looks. Colours follow the reader's light or dark; long names wrap instead of pushing others away."""
+
+from __future__ import annotations
+
+from typing import Final
+
+STYLE: Final = """
+:root { color-scheme: light dark; --paper: #fbfaf7; --card: #ffffff; --ink: #1d2329; --muted: #5d6770; --line: #d9d6ce;
+  --bad: #b3261e; --good: #22713f; --c0: #2f6f9f; --c1: #d08a2e; --c2: #4d8f5b; --c3: #8a5ea8; --c4: #c25b56; --c5: #4aa3a2;
+  --c6: #9a8a3f; --c7: #8894a0 }
+@media (prefers-color-scheme: dark) { :root { --paper: #14181c; --card: #1c2227; --ink: #e6e9eb; --muted: #9aa5ae;
+  --line: #39424a; --bad: #f28b82; --good: #7bc796; --c0: #6bb0dd; --c1: #e5ae62; --c2: #82c48f;
+  --c3: #bd98d8; --c4: #e8908b; --c5: #7cced0;
+  --c6: #cbbb6c; --c7: #a5b0bb } }
+* { box-sizing: border-box }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif }
+main { max-width: 76rem; margin: 0 auto; padding: 1.5rem 1rem 4rem }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: 0; overflow-wrap: anywhere } h2 { font-size: 1.1rem; margin: 0 0 .6rem }
+.sub, figcaption, .note { color: var(--muted); font-size: .9rem } .note { overflow-wrap: anywhere }
+.sub { margin: .3rem 0 0 } figcaption { margin-top: .4rem } ul.note { margin: 0; padding-left: 1.2rem }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(7.2rem, 1fr)); gap: .75rem; margin: 1.25rem 0 .75rem }
+.facts div, section { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .8rem 1rem }
+.facts dt { color: var(--muted); font-size: .8rem } .facts .wide { grid-column: span 2 }
+.facts dd { margin: 0; font-size: 1.25rem; font-variant-numeric: tabular-nums; overflow-wrap: anywhere }
+.grid { columns: 28rem 2; column-gap: .75rem; margin-bottom: .75rem } section { margin: 0 0 .75rem; break-inside: avoid }
+figure { margin: 0 } figure + figure { margin-top: 1rem } svg { display: block; width: 100%; height: auto }
+svg text { font-family: system-ui, sans-serif !important }
+details { margin-top: .5rem } summary { cursor: pointer; color: var(--muted) } .scroll { overflow-x: auto }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums }
+th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
+th { color: var(--muted); font-weight: 500 } .num { text-align: right } .bad { color: var(--bad) } .good { color: var(--good) }
+td { overflow-wrap: anywhere; min-width: 4rem } td.num { overflow-wrap: normal; white-space: nowrap; min-width: 0 }
+code { font: .85rem ui-monospace, monospace; overflow-wrap: anywhere }
+.bars { display: grid; grid-template-columns: fit-content(40%) 1fr; gap: .3rem .6rem; align-items: center; font-size: .85rem }
+.bars span { text-align: right; overflow-wrap: anywhere }
+.bars div { display: flex; align-items: center; border-left: 1px solid var(--line); min-height: 1.1rem }
+.bars i { height: 1.1rem; flex: none; width: calc((100% - var(--told)) * var(--share)) }
+.bars b { font-weight: 400; color: var(--muted); padding-left: .4rem; white-space: nowrap }
+.bars.long { display: block } .bars.long span { text-align: left; line-height: 1.3; margin-top: .45rem }
+.bars.long span, .legend span { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; overflow: hidden }
+@media (max-width: 58.7rem) { .grid { columns: auto; margin-bottom: 0 } }
+@media (max-width: 30rem) {
+  .bars.tight { display: block } .bars.tight span { display: block; text-align: left; margin-top: .3rem } }
+.legend { list-style: none; margin: .4rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: .15rem 1rem; font-size: .85rem }
+.legend li { display: flex; min-width: 0; line-height: 1.4 } .legend span { overflow-wrap: anywhere }
+.legend i { flex: none; width: .9rem; height: .7rem; margin: .25rem .5rem 0 0 }
+.kinds tr:not(.places) td { border-bottom: 0; padding-bottom: 0; font-weight: 500 }
+.kinds .places td { padding-bottom: .6rem }
+.places ul { margin: .15rem 0 0; padding-left: 1.2rem } .places li { overflow-wrap: anywhere }
+"""
