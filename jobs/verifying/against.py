@@ -19,7 +19,7 @@ from jobs.verifying.sizes import take_sizes
 from jobs.verifying.summary import VerifySummary
 from jobs.watching.progress import Reporter
 from storage_format.differences import Tally
-from storage_format.names import escape
+from storage_format.names import escape, redacted
 from udfs import files
 from udfs.stage import Stage
 from udfs.verify_against import BATCH_FOLDER, CompareIndex, CompareLogs, CompareQueues, Stretch, topics_of
@@ -37,7 +37,7 @@ class Against:
         self.settings = dataclasses.replace(settings, build=at_its_place(settings.build))
         self.reporter, self.engines = reporter, engines
         self.a, self.b = self.settings.build.store, files.absolute(files.checked(settings.against))
-        self.summary = VerifySummary(store=settings.build.store, against=settings.against)
+        self.summary = VerifySummary(store=redacted(settings.build.store), against=redacted(settings.against))
         self.tally = Tally()
 
     def run(self, logs: list[Commitlog] | None = None) -> None:

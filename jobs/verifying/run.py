@@ -30,7 +30,7 @@ from storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from storage_format.checkpoint_compare import StoreTimes, compare_checkpoint
 from storage_format.differences import CHECKPOINT, INDEX, LOG, QUEUES, Tally
 from storage_format.errors import InputError
-from storage_format.names import escape
+from storage_format.names import escape, redacted
 from storage_format.range_scan import ScanSettings
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
@@ -50,7 +50,7 @@ class Verify:
         self.settings = dataclasses.replace(settings, build=at_its_place(settings.build))
         self.reporter = reporter
         self.engines = engines
-        self.summary = VerifySummary(store=settings.build.store, sample=settings.sample)
+        self.summary = VerifySummary(store=redacted(settings.build.store), sample=settings.sample)
         self.tally = Tally()
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
