@@ -62,10 +62,10 @@ def test_what_is_built_and_verified_there(tmp_path: Path, monkeypatch: pytest.Mo
     assert SECRET not in summary.to_json() + (tmp_path / "out" / "reindex.json").read_text()
     for part in ("consumequeue", "index", "checkpoint"):
         (tmp_path / "out" / part).rename(store / part)
-    verified = local_verify(f"s3:/k:{SECRET}@b", **SIZES)
+    verified = local_verify(f"s3:/k:{SECRET}@b", None, **SIZES)
     assert verified.exit == 0, verified.error
     next((store / "index").iterdir()).unlink()
-    verified = local_verify(f"s3:/k:{SECRET}@b", **SIZES)
+    verified = local_verify(f"s3:/k:{SECRET}@b", None, **SIZES)
     assert verified.exit == 4
     assert SECRET not in verified.to_json() + verified.to_text()
 
