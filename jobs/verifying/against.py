@@ -13,7 +13,7 @@ from typing import Final
 from jobs.spark.engine import Engine
 from jobs.store.segments import Commitlog, check_unchanged
 from jobs.verifying.build import of_build
-from jobs.verifying.run import work_folder
+from jobs.verifying.run import broker_notes, work_folder
 from jobs.verifying.settings import VerifySettings, at_its_place
 from jobs.verifying.sizes import take_sizes
 from jobs.verifying.summary import VerifySummary
@@ -43,6 +43,7 @@ class Against:
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing is written to either store."""
         logs = logs or self.settings.logs()
+        self.summary.notes += broker_notes(self.settings)
         self.settings, notes = take_sizes(of_build(self.settings))
         self.summary.notes += notes
         begin = time.monotonic()

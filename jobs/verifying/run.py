@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from jobs.building import preflight
 from jobs.building.planning import BUCKET_BYTES, range_size, scan_settings
 from jobs.building.scanning import Scan
 from jobs.spark.engine import Engine
@@ -56,6 +57,7 @@ class Verify:
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing of the store is written to."""
         (log,) = logs or self.settings.logs()
+        self.summary.notes += broker_notes(self.settings)
         self.settings, notes = take_sizes(of_build(self.settings))
         self.summary.notes += notes
         begin = time.monotonic()
@@ -201,6 +203,14 @@ class Verify:
                 f"the next crash deletes the last IndexFile ({usual} items), as with any broker: "
                 "a build seals it, then no crash does"
             )
+
+
+def broker_notes(settings: VerifySettings) -> list[str]:
+    """That a broker runs on what is compared, as far as it can be told."""
+    if settings.build.snapshot:
+        return []
+    running, untold = preflight.brokers(settings.build, [settings.against] if settings.against else [])
+    return [f"{one}: what it writes meanwhile may be told as differences, or end the run" for one in running] + untold
 
 
 def sampled(segments: list[Segment], share: float) -> list[Segment]:
