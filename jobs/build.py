@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from jobs.building import preflight
 from jobs.building.options import parse_settings
 from jobs.building.summary import Summary
 from jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
@@ -32,8 +33,9 @@ def build(arguments: Sequence[str]) -> int:
         with interrupts:
             watch.begun(settings, (*settings.inputs, settings.out))
             # A wrong path is told before a JVM is started.
-            output.check_places(list(settings.inputs), settings.out, settings.overwrite)
+            target = output.check_places(list(settings.inputs), settings.out, settings.overwrite)
             log = list_segments(settings.roots, settings.segment_size)
+            preflight.check(settings, log, target)
             check_place(settings.tables, (settings.out, *settings.inputs))
             from jobs.spark.session import starting
 

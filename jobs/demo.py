@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.cli import main as rmq_reindex
+from jobs.command.failures import Interrupts
 
 NAME = "basic-5.3"
 ARCHIVE = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"{NAME}.tar.xz"
@@ -94,7 +95,7 @@ def main() -> int:
     if not ARCHIVE.is_file():
         print(f"error: {ARCHIVE}: is not there: the demo runs in a clone of the project", file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory(prefix="rmq-reindex-demo-") as folder:
+    with Interrupts(), tempfile.TemporaryDirectory(prefix="rmq-reindex-demo-") as folder:
         store, out = unpack(Path(folder)), Path(folder) / "built"
         scenario = json.loads((store / "scenario.json").read_text())
         segments = len(tree(store, "commitlog"))

@@ -175,6 +175,10 @@ class _Fetch:
             raise InputError(
                 f"{escape(log)}: has none of the segments that were read from {escape(build.segments[0])} on: take its own"
             )
+        if there and not build.segments:
+            raise InputError(
+                f"{escape(log)}: has {len(there):,} segments, and the build was made from none: build again, from this log"
+            )
         free = files.free_bytes(self._store)
         if free is not None and size > free + held:
             raise InputError(f"{escape(self._store)}: needs {size:,} bytes where {free + held:,} are free: make room")

@@ -46,8 +46,7 @@ def query(arguments: Sequence[str]) -> int:
 def _answer(asked: Query, search: Search) -> Iterator[Shown]:
     if asked.queue is not None:
         assert asked.topic is not None
-        queue = search.queue(asked.topic, asked.queue)
-        served = search.in_queue(queue, asked.offset, asked.time, asked.max or 1) if queue is not None else iter(())
+        served = search.by_queue(asked.topic, asked.queue, asked.offset, asked.time, asked.max or 1)
         return (Shown(message, offset) for offset, message in served)
     if asked.id is not None:
         found = search.by_id(asked.id, asked.topic)

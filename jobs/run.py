@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from jobs.building import decisions, drafting, manifest, notices, planning, writing
+from jobs.building import decisions, drafting, manifest, notices, planning, preflight, writing
 from jobs.building.estimate import check_free, dry_run_lines
 from jobs.building.planning import make_checkpoint, range_size, scan_settings
 from jobs.building.scanning import Scan
@@ -63,7 +63,7 @@ class Build:
         target = output.check_places(list(settings.inputs), settings.out, settings.overwrite)
         check_place(settings.tables, (settings.out, *settings.inputs))
         log = log or list_segments(settings.roots, settings.segment_size)
-        self.summary.warnings += log.warnings
+        self.summary.warnings += log.warnings + preflight.check(settings, log, target)
         if "index" in settings.only and "checkpoint" not in settings.only:
             self.summary.warnings.append(
                 "index without checkpoint: with an older checkpoint the next crash deletes it: take --only index,checkpoint"
@@ -142,7 +142,7 @@ class Build:
         try:
             if self.increment:
                 self.increment.staged(stage)
-            self._build(Scan(engine, stage, task, self.reporter, memory), log)
+            self._build(Scan(engine, stage, task, self.reporter, memory), log, target)
         except Exception:
             # What looked like damage, and would be refused for good, may be a broker at work; and a segment that
             # is cut while it is mapped ends the worker.
@@ -153,6 +153,8 @@ class Build:
         check_unchanged(log, settings.roots)
         if self.unchanged:
             return
+        # One may have been started meanwhile.
+        preflight.check_broker(settings)
         with self.reporter.step("publish"):
             self._tree, self._target = output.identity(stage.tree), target
             output.publish(stage, target, settings.overwrite)
@@ -160,7 +162,7 @@ class Build:
         if self.increment:
             self.increment.sweep(stage)
 
-    def _build(self, scan: Scan, log: Commitlog) -> None:
+    def _build(self, scan: Scan, log: Commitlog, target: str) -> None:
         settings, summary, stage = self.settings, self.summary, scan.stage
         segment_bytes = max((s.segment_end - s.start for s in log.segments), default=1)
         size = range_size(settings, log.size, segment_bytes, scan.engine.cores)
@@ -172,6 +174,7 @@ class Build:
             accepted, order = decisions.decide(scan, settings, log.segments, chain, summary)
         notices.broker_cuts(settings, log.segments, chain.holes, summary)
         self._count(accepted, log)
+        summary.warnings += preflight.check_records(settings, summary.records, summary.bytes, target)
         increment = self.increment
         plans = increment.plan_index(accepted) if increment else plan_index_files(accepted, settings.index_items)
         if increment is None or increment.before.last is None:

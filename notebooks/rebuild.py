@@ -1,7 +1,8 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC # Rebuild a RocketMQ store
-# MAGIC ConsumeQueue, IndexFiles and checkpoint from raw commitlog segments. The store is only read.
+# MAGIC ConsumeQueue, IndexFiles and checkpoint from raw commitlog segments. The store is only read, and must not change
+# MAGIC meanwhile: take a copy or a snapshot. Where a broker's lock still shows in it, `--snapshot` says that it is one.
 # MAGIC
 # MAGIC **STORE** holds `commitlog/`. **DIR** is a new folder apart from it, whose parent exists. Both are paths that the
 # MAGIC driver and all executors see, such as `/Volumes/...`, or URIs. The wheel `rocketmq-reindex` is installed on the

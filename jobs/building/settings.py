@@ -68,6 +68,10 @@ class BuildSettings:
     build_id: str = ""
     incremental: bool = False
     recheck: bool = False
+    snapshot: bool = False
+    """the log no longer changes, whoever holds the store's lock"""
+    allow_empty: bool = False
+    """a log without records may replace a build of some"""
 
     @property
     def roots(self) -> tuple[str, ...]:

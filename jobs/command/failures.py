@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
+from typing import Final
 
 from storage_format.errors import ReindexError
 from storage_format.names import escape
@@ -15,8 +16,15 @@ from storage_format.names import escape
 JVM_GONE = "Spark's JVM is gone (killed, or out of memory)"
 
 
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class Interrupts:
-    """SIGINT and SIGTERM end a run; py4j turns what a handler raises into errors of its own, so a mark is left as well."""
+    """SIGINT, SIGTERM and SIGHUP end a run, which then clears up behind itself.
+
+    py4j turns what a handler raises into errors of its own, so a mark is left as well. A SIGHUP that is ignored when the run
+    starts stays ignored: that is what nohup asks for.
+    """
 
     def __init__(self) -> None:
         self.seen = False
@@ -24,7 +32,8 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._mark) for number in (signal.SIGINT, signal.SIGTERM)}
+            heard = [n for n in ENDING if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._mark) for number in heard}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -39,8 +48,9 @@ class Interrupts:
         with self:
             yield
 
-    def _mark(self, _number: int, _frame: FrameType | None) -> None:
-        if self._over:
+    def _mark(self, number: int, _frame: FrameType | None) -> None:
+        # A terminal that goes and its shell both send SIGHUP: the second must not cut the clearing up short.
+        if self._over or (self.seen and number == signal.SIGHUP):
             return
         self.seen = True
         # What py4j logs of a call cut short is no news.

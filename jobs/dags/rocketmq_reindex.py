@@ -49,7 +49,7 @@ PARAMS = {
     "publish_to": Param("", type="string", description="the broker's store that takes the build; empty: it stays in DIR"),
     "tables": Param("", type="string", description="URI of the Delta tables, for incremental builds; empty: full ones"),
     "on_damage": Param("fail", enum=["fail", "salvage"], description="salvage: build and publish what damage leaves"),
-    "build_options": Param("", type="string", description="more of `build`, as on the command line"),
+    "build_options": Param("", type="string", description="more of `build`, such as --broker-conf FILE or --snapshot"),
     "verify_options": Param("", type="string", description="more of `verify`, such as --broker-conf FILE or --sample 0.1"),
 }
 PUBLISHED_WITH_LOSS = 3

@@ -19,7 +19,7 @@ PARAMS = {
     "out": Param("", type="string", description="DIR for the build, apart from STORE"),
     "publish_to": Param("", type="string", description="the broker's store that takes the build; empty: it stays in DIR"),
     "tables": Param("", type="string", description="URI of the Delta tables, for incremental builds; empty: full ones"),
-    "build_options": Param("", type="string", description="more of `build`, as on the command line"),
+    "build_options": Param("", type="string", description="more of `build`, such as --broker-conf FILE or --snapshot"),
     "verify_options": Param("", type="string", description="more of `verify`, such as --broker-conf FILE or --sample 0.1"),
 }
 TABLES = "{% if params.tables %}--incremental {{ ('--tables=' ~ params.tables) | quoted }} {% endif %}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jobs.publishing import pointers
-from jobs.publishing.layout import MANIFEST, SIZES, TOPICS
+from jobs.publishing.layout import MANIFEST, MANIFEST_MAX, SIZES, TOPICS
 from storage_format.digest import new_digest
 from storage_format.errors import InputError
 from storage_format.index_header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
@@ -60,7 +60,7 @@ def find_build(place: str) -> FoundBuild:
 
 def _read(folder: str, digest: str) -> FoundBuild:
     path = files.join(folder, MANIFEST)
-    data = files.read_bytes(path)
+    data = files.read_bytes(path, MANIFEST_MAX)
     found = new_digest([data]).digest().hex()
     if digest and found != digest:
         raise InputError(f"{escape(path)}: has digest {found} instead of {digest}: fetch again, or build again")

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 MANIFEST: Final = "reindex.json"
+MANIFEST_MAX: Final = 256 << 20
+"""Bytes of a manifest that are read from where others may write: of 1.9 million files, which take four times as much memory."""
 CONFIG: Final = "config"
 TOPICS: Final = f"{CONFIG}/topics.json"
 SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items")

@@ -19,6 +19,8 @@ BUILDS, POINTERS = "builds", "published"
 BUILD: Final = re.compile(r"[0-9a-f]{32}")
 """names of builds"""
 _POINTER: Final = re.compile(r"([0-9]{10})-([0-9a-f]{32})\.json")
+_POINTER_MAX: Final = 1 << 16
+"""bytes: what is longer is none"""
 
 
 @dataclass(frozen=True, order=True)
@@ -43,8 +45,8 @@ def pointers(out: str) -> list[Pointer]:
     for entry in files.listing(folder):
         matched = _POINTER.fullmatch(entry.name)
         if matched and entry.kind == files.FILE:
-            with contextlib.suppress(ValueError, KeyError, TypeError, FileNotFoundError):
-                digest = str(json.loads(files.read_bytes(entry.path))["manifest"])
+            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError, InputError, FileNotFoundError):
+                digest = str(json.loads(files.read_bytes(entry.path, _POINTER_MAX))["manifest"])
                 found.append(Pointer(int(matched[1]), matched[2], digest))
     return sorted(found)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from jobs.command.broker_conf import settings_of
 from jobs.command.options import command_parser
-from jobs.command.times import parse_time
+from jobs.command.times import parse_time, show_time
 from storage_format.errors import InputError, UsageError
 from storage_format.java_string import java_text
 from storage_format.names import escape, path_component
@@ -85,7 +85,11 @@ def build_parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="one JSON object a line, with every field")
     add("--body", choices=BODIES, help="how bodies are shown (text; what is no text as hex)")
     add("--body-max", type=int, metavar="BYTES", help=f"bytes of a body that are read, and unpacked, at most ({BODY_MAX})")
-    add("--scan", action="store_true", help="read the whole log instead of the IndexFiles; with --time every unit of the queue")
+    add(
+        "--scan",
+        action="store_true",
+        help="read the whole log instead of the IndexFiles or a queue's files; with --time every unit of a queue that has any",
+    )
     add(
         "--commitlog",
         dest="commitlogs",
@@ -148,6 +152,8 @@ def _checked(query: Query) -> Query:
         raise refuse(f"--topic {escape(query.topic)} is no name that a folder can have")
     if query.key is None and (query.begin is not None or query.end is not None):
         raise refuse("--begin and --end go with --key")
+    if query.begin is not None and query.end is not None and query.begin > query.end:
+        raise refuse(f"--begin {show_time(query.begin)} is later than --end {show_time(query.end)}, so nothing can be found")
     if query.max is not None and query.max < 1:
         raise refuse("--max takes a number above 0")
     if query.body_max < 0:

@@ -1,12 +1,18 @@
-"""Find a key without an index: read every record of the log, as the build does. Compiles, or loads compiled code, once."""
+"""Find a key without an index, or messages of a queue without its files: read every record of the log, as the build does.
+
+Compiles, or loads compiled code, once.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
+from jobs.querying.queue import Served
 from jobs.store.folders import reason
 from jobs.store.log import SegmentFile, StoreLog
 from jobs.store.notes import Notes
@@ -14,7 +20,8 @@ from storage_format import record as r
 from storage_format.errors import InputError
 from storage_format.frame import CRC_NONE
 from storage_format.java_string import key_hash
-from storage_format.names import escape
+from storage_format.message import Message
+from storage_format.names import LMQ_PREFIX, escape
 from storage_format.range_scan import Block, RangeScanner, ScanSettings
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.wording import form
@@ -25,9 +32,74 @@ def scan_log(log: StoreLog, names: list[str] | None, key: str, notes: Notes) -> 
     """Physical offsets of records that may have the key: its hash is theirs. ``names`` None: of any topic."""
     scanner = RangeScanner(ScanSettings(crc_mode=CRC_NONE, want_units=False))
     found: set[int] = set()
-    for segment in log.segments:
-        _scan(scanner, segment, segment_end(log.segments, segment), names, key, found, notes)
+    for block in _blocks(scanner, log, notes):
+        # Every topic of the block's records is in the table by now.
+        hashes = {key_hash(name, key) for name in (scanner.names.texts if names is None else names)}
+        hit = np.isin(block.items.key_hash, np.array(sorted(hashes), dtype=np.int64))
+        found.update(block.items.place[hit].tolist())
     return found
+
+
+def scan_queue(
+    log: StoreLog, topic: str, queue: int, offset: int | None, time: int | None, most: int, notes: Notes
+) -> Iterator[Served]:
+    """The messages whose records name ``most`` offsets from ``offset`` on, or the first ``most`` stored at ``time`` or later.
+
+    Of a topic that was made anew several may name the same offset: each is found.
+    """
+    units = _units(log, topic, queue, notes)
+    if offset is None:
+        assert time is not None
+        found = ((base, message) for base, message in _messages(log, units, notes) if message.store_time >= time)
+        yield from (Served(*pair) for pair in islice(found, most))
+        return
+    # The record of a batch names the offset of its first message.
+    low = max((base for base, _ in units if base <= offset), default=offset)
+    wanted = sorted(unit for unit in units if low <= unit[0] < offset + most)
+    for base, message in _messages(log, wanted, notes):
+        if base >= offset or base + _messages_of(message) > offset:
+            yield Served(base, message)
+
+
+def _messages_of(message: Message) -> int:
+    """How many queue offsets a record takes: more than one only for a batch (``CommitLog.setBatchSizeIfNeeded``)."""
+    number = message.properties.get("INNER_NUM", "")
+    return int(number) if message.sys_flag & r.FLAG_INNER_BATCH and re.fullmatch("[0-9]{1,5}", number) else 1
+
+
+def _units(log: StoreLog, topic: str, queue: int, notes: Notes) -> list[tuple[int, int]]:
+    """(queue offset, physical offset) of each record that is dispatched to a queue, in the order of the log."""
+    scanner = RangeScanner(ScanSettings(crc_mode=CRC_NONE, lmq=topic.startswith(LMQ_PREFIX), want_items=False))
+    found: list[tuple[int, int]] = []
+    for block in _blocks(scanner, log, notes):
+        names = np.array([k for k, text in enumerate(scanner.names.texts) if text == topic], dtype=np.int32)
+        count = scanner.queue_count
+        queues = np.flatnonzero(np.isin(scanner.queues.name[:count], names) & (scanner.queues.queue_id[:count] == queue))
+        hit = np.isin(block.units.queue, queues)
+        found += zip(block.units.offset[hit].tolist(), block.units.place[hit].tolist(), strict=True)
+    return found
+
+
+def _messages(log: StoreLog, units: list[tuple[int, int]], notes: Notes) -> Iterator[tuple[int, Message]]:
+    for base, place in units:
+        message = log.message(place)
+        if isinstance(message, str):
+            notes.add("unreadable record", f"offset {place}: {message}")
+        else:
+            yield base, message
+
+
+def _blocks(scanner: RangeScanner, log: StoreLog, notes: Notes) -> Iterator[Block]:
+    """The blocks of all segments; what of them cannot be read, or is damaged, is a note."""
+    for segment in log.segments:
+        try:
+            yield from scan_segment(scanner, segment, segment_end(log.segments, segment))
+        except (OSError, InputError) as error:
+            notes.add("unreadable segment", f"{escape(segment.path)}: {reason(error)}")
+            continue
+        for offset, length, why in damage(scanner.summary):
+            size = f"{length} {form(length, 'byte', 'bytes')}"
+            notes.add("damage", f"{escape(segment.path)}: offset {offset}, {size}: {why}: no record found in it")
 
 
 def segment_end(segments: list[SegmentFile], segment: SegmentFile) -> int:
@@ -49,31 +121,6 @@ def scan_segment(scanner: RangeScanner, segment: SegmentFile, end: int) -> Itera
             return reader.view(at - segment.start, count)
 
         yield from scanner.scan(spec, read, view)
-
-
-def _scan(
-    scanner: RangeScanner,
-    segment: SegmentFile,
-    end: int,
-    names: list[str] | None,
-    key: str,
-    found: set[int],
-    notes: Notes,
-) -> None:
-    try:
-        for block in scan_segment(scanner, segment, end):
-            # Every topic of the block's records is in the table by now.
-            hashes = {key_hash(name, key) for name in (scanner.names.texts if names is None else names)}
-            hit = np.isin(block.items.key_hash, np.array(sorted(hashes), dtype=np.int64))
-            found.update(block.items.place[hit].tolist())
-    except (OSError, InputError) as error:
-        notes.add("unreadable segment", f"{escape(segment.path)}: {reason(error)}")
-        return
-    for offset, length, why in damage(scanner.summary):
-        notes.add(
-            "damage",
-            f"{escape(segment.path)}: offset {offset}, {length} {form(length, 'byte', 'bytes')}: {why}: no record found in it",
-        )
 
 
 def damage(summary: RangeSummary) -> list[tuple[int, int, str]]:

@@ -131,23 +131,37 @@ class Search:
 
     # -- queues -------------------------------------------------------------------------------------------------------
 
-    def queue(self, topic: str, number: int) -> StoreQueue | None:
-        """A queue of the store; None where it has none. Raises InputError where it has no queues at all."""
+    def by_queue(
+        self, topic: str, number: int, offset: int | None = None, time: int | None = None, most: int = 1
+    ) -> Iterator[Served]:
+        """The messages at ``most`` offsets from ``offset`` on, or the first ``most`` stored at ``time`` or later.
+
+        With ``scan`` the log is read for an offset, and for a time where the queue has no files.
+        """
+        if self._scan and (offset is not None or queue_folder(self._store, topic, number) is None):
+            from jobs.querying.scan import scan_queue
+
+            return scan_queue(self.log, topic, number, offset, time, most, self._notes)
+        return self.in_queue(self.queue(topic, number), offset, time, most)
+
+    def queue(self, topic: str, number: int) -> StoreQueue:
+        """A queue of the store. Raises InputError where it has no files: that says nothing of its messages."""
         where = queue_folder(self._store, topic, number)
-        if where is not None:
-            queue = StoreQueue(*where, self.log, self._notes)
-            self._opened.callback(queue.close)
-            return queue
-        folder = files.join(self._store, PLAIN)
-        if files.look(folder).kind != files.FOLDER:
-            raise InputError(f"{escape(folder)}: is not there: `rmq-reindex build --only consumequeue,checkpoint` makes it")
-        self._notes.add("no queue", f"queue {escape(topic)}/{number}: has no folder in the store", lost=False)
-        return None
+        if where is None:
+            folder = escape(files.join(self._store, PLAIN, topic, str(number)))
+            size = sum(segment.size for segment in self.log.segments)
+            raise InputError(
+                f"{folder}: is not there: the topic has no such queue, or the folder is lost: add --scan to read the whole log "
+                f"({size:,} bytes) instead, or make the folder with `rmq-reindex build --only consumequeue,checkpoint`"
+            )
+        queue = StoreQueue(*where, self.log, self._notes)
+        self._opened.callback(queue.close)
+        return queue
 
     def in_queue(
         self, queue: StoreQueue, offset: int | None = None, time: int | None = None, most: int = 1
     ) -> Iterator[Served]:
-        """The messages at ``most`` offsets from ``offset`` on, or the first ``most`` stored at ``time`` or later."""
+        """The same, by the queue's files."""
         count = 0
         if offset is not None:
             found = queue.from_position(queue.units.find(offset), offset + most)

@@ -6,15 +6,44 @@ import contextlib
 import fcntl
 import os
 import stat
+import struct
+import sys
 from collections.abc import Iterator
+from typing import Final
 
 from jobs.store.ownership import give
 from storage_format.errors import InputError
 from storage_format.names import escape
 from udfs import files
+from udfs.files.local import open_regular
 
-LOCK = "lock"
+LOCK: Final = "lock"
 """``StorePathConfigHelper.getLockFile``"""
+
+
+_FLOCK: Final = struct.Struct("qqihh" if sys.platform == "darwin" else "hhqqi4x")
+"""``struct flock`` of fcntl(2)"""
+
+
+def holder(store: str) -> int | None:
+    """The process that holds the store as a running broker does, 0 where that is on another machine; None for nobody.
+
+    It only asks (F_GETLK): a broker that starts at the same moment gets its lock, and no file is made. Raises OSError or
+    InputError for a lock that cannot be looked at.
+    """
+    path = os.path.join(store, LOCK)
+    try:
+        handle = open_regular(path)
+    except FileNotFoundError:
+        return None
+    try:
+        with files.naming(path):
+            asked = (0, 1, 0, fcntl.F_WRLCK, 0) if sys.platform == "darwin" else (fcntl.F_WRLCK, 0, 0, 1, 0)
+            told = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, _FLOCK.pack(*asked)))
+    finally:
+        os.close(handle)
+    kind, process = (told[3], told[2]) if sys.platform == "darwin" else (told[0], told[4])
+    return None if kind == fcntl.F_UNLCK else max(0, process)
 
 
 @contextlib.contextmanager

@@ -13,13 +13,13 @@ from typing import Final
 from jobs.spark.engine import Engine
 from jobs.store.segments import Commitlog, check_unchanged
 from jobs.verifying.build import of_build
-from jobs.verifying.run import work_folder
+from jobs.verifying.run import broker_notes, work_folder
 from jobs.verifying.settings import VerifySettings, at_its_place
 from jobs.verifying.sizes import take_sizes
 from jobs.verifying.summary import VerifySummary
 from jobs.watching.progress import Reporter
 from storage_format.differences import Tally
-from storage_format.names import escape
+from storage_format.names import escape, redacted
 from udfs import files
 from udfs.stage import Stage
 from udfs.verify_against import BATCH_FOLDER, CompareIndex, CompareLogs, CompareQueues, Stretch, topics_of
@@ -37,12 +37,13 @@ class Against:
         self.settings = dataclasses.replace(settings, build=at_its_place(settings.build))
         self.reporter, self.engines = reporter, engines
         self.a, self.b = self.settings.build.store, files.absolute(files.checked(settings.against))
-        self.summary = VerifySummary(store=settings.build.store, against=settings.against)
+        self.summary = VerifySummary(store=redacted(settings.build.store), against=redacted(settings.against))
         self.tally = Tally()
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing is written to either store."""
         logs = logs or self.settings.logs()
+        self.summary.notes += broker_notes(self.settings)
         self.settings, notes = take_sizes(of_build(self.settings))
         self.summary.notes += notes
         begin = time.monotonic()

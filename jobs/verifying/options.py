@@ -17,6 +17,7 @@ from storage_format.errors import UsageError
 _OF_BUILD: Final = frozenset({
     "commitlogs", "broker_conf", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "segment_size", "crc",
     "lmq", "delay_levels", "broker_version", "topics_config", "max_fill", "range_size", "master", "json",
+    "snapshot",
 })  # fmt: skip
 _OWN: Final = ("only", "sample", "against", "report", "work")
 

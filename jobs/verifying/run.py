@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from jobs.building import preflight
 from jobs.building.planning import BUCKET_BYTES, range_size, scan_settings
 from jobs.building.scanning import Scan
 from jobs.spark.engine import Engine
@@ -30,7 +31,7 @@ from storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from storage_format.checkpoint_compare import StoreTimes, compare_checkpoint
 from storage_format.differences import CHECKPOINT, INDEX, LOG, QUEUES, Tally
 from storage_format.errors import InputError
-from storage_format.names import escape
+from storage_format.names import escape, redacted
 from storage_format.range_scan import ScanSettings
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
@@ -50,12 +51,13 @@ class Verify:
         self.settings = dataclasses.replace(settings, build=at_its_place(settings.build))
         self.reporter = reporter
         self.engines = engines
-        self.summary = VerifySummary(store=settings.build.store, sample=settings.sample)
+        self.summary = VerifySummary(store=redacted(settings.build.store), sample=settings.sample)
         self.tally = Tally()
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing of the store is written to."""
         (log,) = logs or self.settings.logs()
+        self.summary.notes += broker_notes(self.settings)
         self.settings, notes = take_sizes(of_build(self.settings))
         self.summary.notes += notes
         begin = time.monotonic()
@@ -201,6 +203,14 @@ class Verify:
                 f"the next crash deletes the last IndexFile ({usual} items), as with any broker: "
                 "a build seals it, then no crash does"
             )
+
+
+def broker_notes(settings: VerifySettings) -> list[str]:
+    """That a broker runs on what is compared, as far as it can be told."""
+    if settings.build.snapshot:
+        return []
+    running, untold = preflight.brokers(settings.build, [settings.against] if settings.against else [])
+    return [f"{one}: what it writes meanwhile may be told as differences, or end the run" for one in running] + untold
 
 
 def sampled(segments: list[Segment], share: float) -> list[Segment]:

@@ -15,6 +15,7 @@ from jobs.building.settings import BuildSettings
 from jobs.command.times import now
 from jobs.publishing.layout import SIZES
 from storage_format.differences import KINDS, Example, Tally
+from storage_format.names import redacted
 
 QUEUES_TOLD: Final = 1000
 FILES_TOLD: Final = 1000
@@ -139,7 +140,7 @@ def _command(build: BuildSettings, parts: tuple[str, ...], advice: str) -> str:
     words += ["--lmq"] if build.lmq else []
     words += ["--topics-config", f"{build.store}/config/topics.json"] if build.batch_topics else []
     words += ["--on-damage", "salvage"] if advice else []
-    return shlex.join(words)
+    return shlex.join(map(redacted, words))
 
 
 def moment(milliseconds: int) -> str:

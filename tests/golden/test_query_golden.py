@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from jobs.querying.queue import StoreQueue
+from jobs.querying.scan import scan_queue
 from jobs.querying.search import Search
 from jobs.store.notes import Notes
 from tests.golden.stores import NAMES, GoldenStore
@@ -145,7 +146,6 @@ def test_offsets(name: str, asked: dict[str, Asked]) -> None:
     total = 0
     for (topic, number), (first, places, _) in store.queues.items():
         queue = search.queue(topic, number)
-        assert queue is not None
         for offset, place in enumerate(places, first):
             assert [served.message.place for served in search.in_queue(queue, offset)] == [place], (topic, number, offset)
         for outside in (first - 1, first + len(places), first + len(places) + 1000):
@@ -154,6 +154,9 @@ def test_offsets(name: str, asked: dict[str, Asked]) -> None:
         total += len(places)
         queue.close()
     assert total > 500
+    for (topic, number), (first, places, _) in list(store.queues.items())[:4]:
+        found = scan_queue(search.log, topic, number, first, None, len(places), Notes())
+        assert [served.message.place for served in found] == sorted(set(places))
 
 
 @pytest.mark.parametrize("name", ORDERLY)
@@ -164,7 +167,6 @@ def test_times(name: str, asked: dict[str, Asked]) -> None:
     risen = 0
     for (topic, number), (first, places, times) in store.queues.items():
         queue = search.queue(topic, number)
-        assert queue is not None
         stored = [store.records[place].store_timestamp for place in places]
         for time, offset in times if stored == sorted(stored) else []:
             exact = first + bisect_left(stored, time)

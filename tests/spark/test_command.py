@@ -41,7 +41,9 @@ def broker_words(store: GoldenStore) -> list[str]:
 def start(*words: str | Path, fault: dict[str, Any] | None = None) -> subprocess.Popen[str]:
     """``fault`` as in faulty_site: what a test waits for must not be over before the test has seen it."""
     more = {"REINDEX_FAULTS": json.dumps([fault]), "PYTHONPATH": str(SITE)} if fault else {}
-    return subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | more)
+    env, pipe = os.environ | more, subprocess.PIPE
+    # A session of its own, as in a terminal of its own.
+    return subprocess.Popen(command(*words), stdout=pipe, stderr=pipe, text=True, env=env, start_new_session=True)
 
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any], list[str]]:
@@ -144,7 +146,7 @@ def _gone(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=PATIENCE)
 
 
-@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_a_killed_run_publishes_nothing(kill: signal.Signals, golden_store: Stores, tmp_path: Path) -> None:
     """The next run sweeps what a killed one left and succeeds; one that is asked to end sweeps for itself."""
     store = golden_store("trimmed-head")
@@ -157,8 +159,11 @@ def test_a_killed_run_publishes_nothing(kill: signal.Signals, golden_store: Stor
     fault["marker"] = str(tmp_path / "sleeps")
     process = start(*words, "--json", "--master", "local[2]", fault=fault)
     wait_until(lambda: (tmp_path / "sleeps.0").exists() or process.poll() is not None)
+    if kill == signal.SIGHUP:
+        # A terminal that is closed sends it to all that was started from there, the JVM as well, and the shell once more.
+        os.killpg(process.pid, kill)
     os.kill(process.pid, kill)
-    if kill == signal.SIGTERM:
+    if kill != signal.SIGKILL:
         status, summary, _ = finished(process)
         assert (status, summary["error"]) == (1, "interrupted: nothing was published")
         assert list(place.iterdir()) == []

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 from jobs.building.settings import BuildSettings
 from jobs.fetch import fetch
 from jobs.publishing import pointers
+from jobs.publishing.layout import MANIFEST_MAX
 from tests.fault.disk import tiny_store, tree
 from tests.tools.faulty_files import Fault, faulty
 from tests.tools.local_engine import LocalEngine, local_build, run_build, single
@@ -285,6 +287,26 @@ def test_what_is_no_manifest(scene: Scene, capsys: pytest.CaptureFixture[str]) -
         (scene.out / "reindex.json").write_bytes(text)
         assert scene.fetch() == 1
         assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_manifest_without_end(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused by its size, before a byte of it is read; so is a pointer."""
+    with (scene.out / "reindex.json").open("r+b") as file:
+        file.truncate(MANIFEST_MAX + 1)
+    tracemalloc.start()
+    try:
+        assert scene.fetch() == 1
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    told = capsys.readouterr().err
+    assert "reindex.json: has 268,435,457 bytes where at most 268,435,456 are read" in told
+    (scene.out / "reindex.json").unlink()
+    (scene.out / "published").mkdir()
+    with (scene.out / "published" / f"0000000001-{'a' * 32}.json").open("wb") as file:
+        file.truncate(1 << 40)
+    assert scene.fetch() == 1
+    assert "holds no build" in capsys.readouterr().err
 
 
 def test_places(scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
@@ -33,6 +35,44 @@ NO_X = "An error occurred while calling o7.x. Trace:"
 )
 def test_one_line_and_a_status(error: BaseException, status: int, line: str) -> None:
     assert outcome(error, Interrupts(), "the input", MORE) == (status, line)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_that_end_a_run(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    interrupts = Interrupts()
+    with pytest.raises(KeyboardInterrupt), interrupts:
+        signal.raise_signal(number)
+    assert interrupts.seen
+    assert signal.getsignal(number) == before
+    with interrupts.ignored():
+        signal.raise_signal(number)
+
+
+def test_a_second_hang_up_does_not_disturb_the_clearing_up() -> None:
+    """The kernel sends one to the terminal's processes, their shell another."""
+    interrupts = Interrupts()
+    with interrupts:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_nohup() -> None:
+    """A SIGHUP that is ignored when the run starts stays so, also while it is told how the run ended, and after it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        interrupts = Interrupts()
+        for part in (interrupts, interrupts.ignored()):
+            with part:
+                assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+                signal.raise_signal(signal.SIGHUP)
+        assert not interrupts.seen
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_an_interrupt_is_told_whatever_py4j_made_of_it() -> None:

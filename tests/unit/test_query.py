@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -87,7 +88,7 @@ def test_every_way_to_ask(tmp_path: Path, ask: Any) -> None:
     assert places(ask(tmp_path, "--id u33")[0]) == places(ask(tmp_path, "--id u33 --topic T")[0]) == at[33:34]
     row = ask(tmp_path, f"--physical {at[9]}")[0][0]
     assert places(ask(tmp_path, f"--id {row['msgId'].lower()}")[0]) == at[9:10]
-    for words in ("--topic T --key nobody", "--topic U --key all", "--id nobody", "--topic T --queue 9 --offset 0"):
+    for words in ("--topic T --key nobody", "--topic U --key all", "--id nobody", "--topic T --queue 9 --offset 0 --scan"):
         assert ask(tmp_path, words)[0] == []
     assert "0 to 59" in ask(tmp_path, "--topic T --queue 0 --offset 60")[1]
     assert "0 to 59" in ask(tmp_path, f"--topic T --queue 0 --time {EPOCH + 10**9}")[1]
@@ -220,6 +221,53 @@ def test_no_index(tmp_path: Path, ask: Any) -> None:
     assert places(ask(tmp_path, "--id u4 --scan")[0]) == [puts[4].offset]
 
 
+@pytest.mark.parametrize("gone", ["consumequeue", "consumequeue/T", "consumequeue/T/0"])
+def test_a_queue_without_its_folder(gone: str, tmp_path: Path, ask: Any) -> None:
+    """Its messages are in the log all the same: an error that says so, and with --scan the messages."""
+    puts = make(tmp_path, keyed(9))
+    shutil.rmtree(tmp_path / gone)
+    for words in ("--offset 3", f"--time {EPOCH}"):
+        rows, told = ask(tmp_path, f"--topic T --queue 0 {words}", 1)
+        assert (rows, told.count("\n")) == ([], 1)
+        assert "consumequeue/T/0: is not there" in told
+        assert "--scan" in told
+        assert "build --only consumequeue,checkpoint" in told
+    for words, found in (
+        ("--offset 3", puts[3:4]),
+        ("--offset 3 --max 4", puts[3:7]),
+        ("--offset 7 --max 100", puts[7:]),
+        (f"--time {EPOCH + 4500}", puts[5:6]),
+        (f"--time {EPOCH + 4000} --max 3", puts[4:7]),
+    ):
+        rows, told = ask(tmp_path, f"--topic T --queue 0 {words} --scan")
+        assert (places(rows), told) == ([put.offset for put in found], "")
+    for words in ("--queue 0 --offset 9", "--queue 1 --offset 3", f"--queue 0 --time {EPOCH + 10**6}"):
+        assert ask(tmp_path, f"--topic T {words} --scan") == ([], "")
+    assert ask(tmp_path, "--topic Other --queue 0 --offset 0 --scan") == ([], "")
+
+
+def test_scan_of_a_queue_tells_of_damage(tmp_path: Path, ask: Any) -> None:
+    """What was asked for may have stood there. Beside a queue with files --scan reads the log as well."""
+    puts = make(tmp_path, keyed(60))
+    (tmp_path / "consumequeue" / "T" / "0" / f"{400:020d}").unlink()
+    assert ask(tmp_path, "--topic T --queue 0 --offset 25", 1)[0] == []
+    assert places(ask(tmp_path, "--topic T --queue 0 --offset 25 --scan")[0]) == [puts[25].offset]
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(puts[3].offset + 4)
+        file.write(b"\0\0\0\0")
+    rows, told = ask(tmp_path, "--topic T --queue 0 --offset 3 --scan", 1)
+    assert (rows, f"offset {puts[3].offset}, {puts[3].size} bytes" in told) == ([], True)
+
+
+def test_scan_of_a_topic_made_anew_shows_both_lives(tmp_path: Path, ask: Any) -> None:
+    anew = [dataclasses.replace(message, queue_offset=k) for k, message in enumerate(keyed(3))]
+    puts = make(tmp_path, [*keyed(5), *anew])
+    shutil.rmtree(tmp_path / "consumequeue" / "T")
+    rows, _ = ask(tmp_path, "--topic T --queue 0 --offset 1 --max 2 --scan")
+    assert places(rows) == [puts[k].offset for k in (1, 6, 2, 7)]
+    assert [row["queueOffset"] for row in rows] == [1, 1, 2, 2]
+
+
 def test_segments_that_are_gone(tmp_path: Path, ask: Any) -> None:
     """The first expired: told, no error. One in the middle lost: what was asked for may have been there."""
     puts = make(tmp_path, keyed(120))
@@ -323,6 +371,10 @@ def test_batch_queues(tmp_path: Path, ask: Any) -> None:
     assert ask(tmp_path, "--topic BatchA --queue 0 --offset 50")[0] == []
     (row,) = ask(tmp_path, "--topic BatchA --queue 0 --offset 44")[0]
     assert (row["servedAt"], row["kinds"]) == (40, ["need-unwrap", "inner-batch"])
+    shutil.rmtree(tmp_path / "batchconsumequeue")
+    assert places(ask(tmp_path, "--topic BatchA --queue 0 --offset 17 --scan")[0]) == [puts[3].offset]
+    assert places(ask(tmp_path, "--topic BatchA --queue 0 --offset 17 --max 8 --scan")[0]) == [puts[3].offset, puts[4].offset]
+    assert ask(tmp_path, "--topic BatchA --queue 0 --offset 50 --scan")[0] == []
 
 
 def test_a_store_by_uri(tmp_path: Path, ask: Any) -> None:
@@ -351,6 +403,8 @@ WRONG = """
 --physical 1 --begin 2
 --topic ../x --queue 0 --offset 0
 --topic T --key k --begin yesterday
+--topic T --key k --begin 2 --end 1
+--topic T --key k --begin 2023-11-14T22:13:20Z --end 2023-11-14T22:13:19Z
 --physical 1 --body all
 --physical 1 --body-max -1
 --topic T --key k --hash-slots 5

@@ -108,10 +108,13 @@ class Reader:
                 os.close(self._handle)
 
 
-def read_bytes(path: str) -> bytes:
-    """A whole small file, as long as it is when it is opened."""
+def read_bytes(path: str, most: int | None = None) -> bytes:
+    """A whole small file, as long as it is when it is opened. Raises InputError for one of more than ``most`` bytes, unread."""
     with Reader(path) as reader:
-        return reader.read(0, reader.size())
+        size = reader.size()
+        if most is not None and size > most:
+            raise InputError(f"{escape(path)}: has {size:,} bytes where at most {most:,} are read: look at what lies there")
+        return reader.read(0, size)
 
 
 def lines(path: str) -> Iterator[bytes]:
