@@ -35,10 +35,12 @@ def build(arguments: Sequence[str]) -> int:
             output.check_places(list(settings.inputs), settings.out, settings.overwrite)
             log = list_segments(settings.roots, settings.segment_size)
             check_place(settings.tables, (settings.out, *settings.inputs))
+            from jobs.spark.kernels import NOTE, kept
             from jobs.spark.session import starting
 
             delta, user = bool(settings.tables), hdfs_user(settings.tables)
-            with starting(settings.master, delta, user) if needs_spark(settings, log) else contextlib.nullcontext():
+            begin = starting(settings.master, delta, user) if needs_spark(settings, log) else contextlib.nullcontext()
+            with kept() as anew, begin:
                 # numba alone takes a second, and the session starts meanwhile.
                 from jobs.run import Build
                 from jobs.spark.daemon import daemon_ahead
@@ -50,6 +52,9 @@ def build(arguments: Sequence[str]) -> int:
                     summary = job.summary
                     job.run(log)
                     watch.compare(summary)
+                    if anew:
+                        # Not of the result, so not in the manifest.
+                        summary.warn(NOTE)
         text = "" if settings.dry_run else summary.to_text()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
         summary.exit, summary.error = outcome(error, interrupts, PLACE, UNPUBLISHED)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from jobs import __version__
 from jobs.command.options import Parser
-from storage_format.errors import UsageError
+from storage_format.errors import ReindexError, UsageError
 
 COMMANDS = {
     "build": ("jobs.build", "ConsumeQueue, IndexFiles and checkpoint from raw segments"),
@@ -44,7 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     atexit.register(gc.freeze)
     if words and words[0] in COMMANDS:
         name = words[0]
-        run = getattr(importlib.import_module(COMMANDS[name][0]), name)
+        try:
+            run = getattr(importlib.import_module(COMMANDS[name][0]), name)
+        except ReindexError as error:
+            # Compiled code lies where others may write.
+            print(f"error: {error}", file=sys.stderr)
+            return error.exit_status
         return int(run(words[1:]))
     try:
         _top_parser().parse_args(words)
