@@ -55,8 +55,10 @@ def build(arguments: Sequence[str]) -> int:
                     if anew:
                         # Not of the result, so not in the manifest.
                         summary.warn(NOTE)
+        watch.over(summary)
         text = "" if settings.dry_run else summary.to_text()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
+        watch.over(summary)
         summary.exit, summary.error = outcome(error, interrupts, PLACE, UNPUBLISHED)
     with interrupts.ignored():
         published = job is not None and job.published

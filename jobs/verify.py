@@ -38,9 +38,11 @@ def verify(arguments: Sequence[str]) -> int:
                     job.run(logs)
                     if anew:
                         summary.warn(NOTE)
-                    if settings.report:
-                        write_whole(settings.report, summary.to_json() + "\n")
+                watch.over(summary)
+                if settings.report:
+                    write_whole(settings.report, summary.to_json() + "\n")
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
+        watch.over(summary)
         summary.exit, summary.error = outcome(error, interrupts, "input")
     watch.ended(summary)
     if "--json" in arguments:

@@ -24,7 +24,8 @@ class Summary:
 
     version: str = __version__
     exit: int = 0
-    seconds: dict[str, float] = field(default_factory=lambda: {"session": 0.0, "build": 0.0})
+    seconds: dict[str, float] = field(default_factory=lambda: {"session": 0.0, "build": 0.0, "total": 0.0})
+    """by the clock on the wall: from the command's start until Spark is up, from then until published, and all of it"""
     bytes: int = 0
     records: int = 0
     units: int = 0
@@ -112,16 +113,16 @@ class Summary:
         told = self.incremental
         if told is not None and told["nothing_new"]:
             return f"nothing new since the build before: {self.records:,} records in {self.bytes:,} bytes"
-        took = f"took     {self.seconds['build']:.1f} s"
+        took = f"took     {self.seconds['total']:.1f} s, session {self.seconds['session']:.1f} s"
         if self.records >= RATE_RECORDS_MIN:
-            took += f" ({self.records / self.seconds['build']:,.0f} records/s)"
+            took += f", then {self.records / self.seconds['build']:,.0f} records/s"
         lines = [
             f"read     {self.bytes:,} bytes, {self.records:,} records",
             (
                 f"wrote    {self.units:,} units in {self.files['consumequeue']:,} ConsumeQueue files, "
                 f"{self.items:,} items in {self.files['index']:,} IndexFiles"
             ),
-            f"{took}, session {self.seconds['session']:.1f} s",
+            took,
         ]
         if told is not None:
             lines.append(
