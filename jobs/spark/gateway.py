@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from typing import IO, Any, Final
 
 import pyspark
+from py4j.protocol import Py4JNetworkError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from jobs.spark.java import fits
@@ -49,6 +51,10 @@ class JvmWords(threading.Thread):
             except OSError:
                 # Nobody reads: the JVM must not wait for that.
                 continue
+
+
+_started: list[JvmWords] = []
+"""at most one: of the JVM of this process"""
 
 
 def _spark_home() -> str:
@@ -94,19 +100,25 @@ def launch(settings: Mapping[str, str]) -> None:
     reading, writing = os.pipe()
     words = JvmWords(os.fdopen(reading, "rb"))
     words.start()
+    _started[:] = [words]
     try:
         gateway: Any = launch_gateway(conf, {"cwd": FOLDER, "stderr": writing})  # type: ignore[no-untyped-call]
     except Exception as error:
         os.close(writing)
         words.join(1)
-        raise does_not_start(words.first or str(error)) from error
+        raise does_not_start(error) from error
     os.close(writing)
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
-def does_not_start(reason: str) -> InputError:
-    """The error of a session that does not come up, with what its JVM or pyspark said first."""
-    first = (reason.strip().splitlines() or ["no reason given"])[0]
+def does_not_start(error: Exception) -> InputError:
+    """The error of a session that does not come up, with what its JVM said first where that has ended."""
+    reason = str(error) or type(error).__name__
+    if _started and _started[0].first and isinstance(error, OSError | Py4JNetworkError | PySparkRuntimeError):
+        reason = _started[0].first
+    lines = [line.strip(": ") for line in reason.splitlines() if line.strip(": ")]
+    # py4j's own words come before Java's.
+    first = next((line for line in lines if not line.startswith("An error occurred while calling")), "no reason given")
     jdk = "" if fits() else ": is there a JDK 17 or 21 (JAVA_HOME)? make setup finds one"
     return InputError(f"Spark does not start: {escape(first, 600)}{jdk}")
 

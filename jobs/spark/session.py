@@ -161,7 +161,7 @@ def _new(settings: Mapping[str, str], own: bool) -> SparkSession:
     try:
         spark = builder.getOrCreate()
     except Exception as error:
-        raise gateway.does_not_start(str(error) or type(error).__name__) from error
+        raise gateway.does_not_start(error) from error
     if not own:
         gateway.wrap_python(spark.sparkContext)
     return spark
