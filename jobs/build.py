@@ -52,7 +52,7 @@ def build(arguments: Sequence[str]) -> int:
                     summary = job.summary
                     job.run(log)
                     watch.compare(summary)
-                    if anew:
+                    if anew and not settings.dry_run:
                         # Not of the result, so not in the manifest.
                         summary.warn(NOTE)
         watch.over(summary)

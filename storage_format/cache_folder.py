@@ -7,9 +7,11 @@ every process, before anything else could hand the folder in.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pkgutil
 import stat
+import threading
 import zlib
 from typing import Final
 
@@ -53,6 +55,48 @@ def find() -> str:
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     # For a user without a home it is relative, and so in the working folder.
     return _own(os.path.join(os.path.realpath(cache), "numba"))[0] if os.path.isabs(cache) else ""
+
+
+_LOCK: Final = "rmq-reindex.lock"
+_POLLS, _POLL = 1200, 0.05
+"""how long one waits for what another compiles: a minute, then it compiles by itself"""
+_locks: dict[str, int] = {}
+"""the open file of each folder. It stays open: to close it would give up all of a process's locks."""
+_held: dict[str, int] = {}
+
+
+def wait_for_others(folder: str, name: str) -> bool:
+    """Wait until nobody else compiles ``name``, and keep others from it; whether somebody did.
+
+    A lock is a byte of one file: it ends with its process, and a process that is forked does not have it.
+    """
+    waited = False
+    with contextlib.suppress(OSError):
+        if folder not in _locks:
+            _locks[folder] = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = _locks[folder]
+        for _ in range(_POLLS):
+            if _taken(file, name):
+                _held[name] = file
+                break
+            waited = True
+            threading.Event().wait(_POLL)
+    return waited
+
+
+def _taken(file: int, name: str) -> bool:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, zlib.crc32(name.encode()))
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def let_others_go_on(name: str) -> None:
+    """Give up the lock on ``name``, where this process has it."""
+    with contextlib.suppress(OSError):
+        if name in _held:
+            fcntl.lockf(_held.pop(name), fcntl.LOCK_UN, 1, zlib.crc32(name.encode()))
 
 
 def _own(around: str) -> tuple[str, str]:

@@ -46,12 +46,23 @@ class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
+    """What one process compiles the others wait for: driver, daemon and workers would all compile the same at the same time."""
+
     _impl_class = _Impl
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = super().load_overload(sig, target_context)
+        if found is None and cache_folder.wait_for_others(FOLDER, self._impl.filename_base):
+            found = super().load_overload(sig, target_context)
+        if found is not None:
+            cache_folder.let_others_go_on(self._impl.filename_base)
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         # A full disk, or a folder that is gone: it is done without.
         with contextlib.suppress(OSError):
             super().save_overload(sig, data)
+        cache_folder.let_others_go_on(self._impl.filename_base)
 
 
 def _compile(function: F, **options: bool) -> F:
