@@ -37,10 +37,12 @@ def build(arguments: Sequence[str]) -> int:
             log = list_segments(settings.roots, settings.segment_size)
             preflight.check(settings, log, target)
             check_place(settings.tables, (settings.out, *settings.inputs))
+            from jobs.spark.kernels import NOTE, kept
             from jobs.spark.session import starting
 
             delta, user = bool(settings.tables), hdfs_user(settings.tables)
-            with starting(settings.master, delta, user) if needs_spark(settings, log) else contextlib.nullcontext():
+            begin = starting(settings.master, delta, user) if needs_spark(settings, log) else contextlib.nullcontext()
+            with kept() as anew, begin:
                 # numba alone takes a second, and the session starts meanwhile.
                 from jobs.run import Build
                 from jobs.spark.daemon import daemon_ahead
@@ -53,8 +55,13 @@ def build(arguments: Sequence[str]) -> int:
                     summary = job.summary
                     job.run(log)
                     watch.compare(summary)
+                    if anew and not settings.dry_run:
+                        # Not of the result, so not in the manifest.
+                        summary.warn(NOTE)
+        watch.over(summary)
         text = "" if settings.dry_run else summary.to_text()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
+        watch.over(summary)
         summary.exit, summary.error = outcome(error, interrupts, PLACE, UNPUBLISHED)
     with interrupts.ignored():
         published = job is not None and job.published

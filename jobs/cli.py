@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from jobs import __version__
 from jobs.command.options import Parser
-from storage_format.errors import UsageError
+from jobs.watching import clock
+from storage_format.errors import ReindexError, UsageError
 
 COMMANDS = {
     "build": ("jobs.build", "ConsumeQueue, IndexFiles and checkpoint from raw segments"),
@@ -37,15 +38,24 @@ def _top_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _run(name: str, words: list[str]) -> int:
+    try:
+        run = getattr(importlib.import_module(COMMANDS[name][0]), name)
+    except ReindexError as error:
+        # Compiled code lies where others may write.
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_status
+    return int(run(words))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry of ``rmq-reindex``; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     # An interpreter that ends looks for garbage in all it has imported: half a second.
     atexit.register(gc.freeze)
     if words and words[0] in COMMANDS:
-        name = words[0]
-        run = getattr(importlib.import_module(COMMANDS[name][0]), name)
-        return int(run(words[1:]))
+        with clock.command():
+            return _run(words[0], words[1:])
     try:
         _top_parser().parse_args(words)
     except UsageError as error:

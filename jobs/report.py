@@ -156,4 +156,4 @@ def _seconds(summary: dict[str, Any], path: str) -> dict[str, float]:
     told = summary.get("seconds")
     if not isinstance(told, dict) or not all(isinstance(value, int | float) for value in told.values()):
         raise InputError(f"{escape(path)}: has no seconds: give what build --json printed")
-    return {str(name): float(value) for name, value in told.items()}
+    return {str(name): float(value) for name, value in told.items() if name != "total"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -93,15 +92,13 @@ class Build:
         with output.staging(target, settings.overwrite, not settings.keep_zeros) as stage:
             if self.increment is None or self.increment.before.last is None:
                 check_free(settings, scan_settings(settings), log, stage)
-            begin = time.monotonic()
             with self.engines() as engine:
-                self.summary.seconds["session"] = time.monotonic() - begin
+                up = self.summary.seconds["session"] = self.reporter.elapsed()
                 with self._recorded(engine, log, stage, target):
-                    opened = time.monotonic()
                     try:
                         self._make(engine, stage, log, target)
                     finally:
-                        self.summary.seconds["build"] = time.monotonic() - opened
+                        self.summary.seconds["build"] = self.reporter.elapsed() - up
 
     @contextlib.contextmanager
     def _recorded(self, engine: Engine, log: Commitlog, stage: Stage, target: str) -> Iterator[None]:

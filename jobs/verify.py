@@ -22,9 +22,10 @@ def verify(arguments: Sequence[str]) -> int:
             watch.begun(settings.build, settings.stores)
             # A wrong path is told before a JVM is started.
             logs = settings.logs()
+            from jobs.spark.kernels import NOTE, kept
             from jobs.spark.session import starting
 
-            with starting(settings.build.master):
+            with kept() as anew, starting(settings.build.master):
                 from jobs.spark.daemon import daemon_ahead
                 from jobs.spark.engine import SparkEngines
                 from jobs.verifying.against import Against
@@ -36,9 +37,13 @@ def verify(arguments: Sequence[str]) -> int:
                     job.summary.started = summary.started
                     summary = job.summary
                     job.run(logs)
-                    if settings.report:
-                        write_whole(settings.report, summary.to_json() + "\n")
+                    if anew:
+                        summary.warn(NOTE)
+                watch.over(summary)
+                if settings.report:
+                    write_whole(settings.report, summary.to_json() + "\n")
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
+        watch.over(summary)
         summary.exit, summary.error = outcome(error, interrupts, "input")
     watch.ended(summary)
     if "--json" in arguments:

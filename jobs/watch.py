@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from jobs import __version__
 from jobs.building.settings import BuildSettings
 from jobs.verifying.settings import check_apart
+from jobs.watching.clock import begun
 from jobs.watching.options import wants_json_log
 from storage_format.names import escape
 
@@ -43,6 +45,7 @@ class Watch:
         self._log: JsonLog | None = None
         self._observer: Observer | None = None
         self._reporter: Reporter | None = None
+        self._begun = begun()
         if wants_json_log(arguments):
             from jobs.watching.logs import JsonLog
 
@@ -76,6 +79,7 @@ class Watch:
 
             shown.append(usual())
         self._reporter = Reporter(shown)
+        self._reporter.begun = self._begun
         return self._reporter
 
     def observer(self) -> Observer | None:
@@ -85,6 +89,10 @@ class Watch:
 
             self._observer = Observer()
         return self._observer
+
+    def over(self, summary: Told) -> None:
+        """The work is done: all of its time is known."""
+        summary.seconds["total"] = time.monotonic() - self._begun
 
     def compare(self, summary: Told) -> None:
         """Warn where Spark counted otherwise than the summary."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -33,7 +34,7 @@ def load_classes(folder: Path) -> None:
 
 def main() -> int:
     sys.path.insert(0, str(ROOT))
-    from jobs.spark.java import choose_java, class_archive
+    from jobs.spark.java import choose_java, class_archive, java_option
 
     choose_java()
     archive = class_archive()
@@ -45,8 +46,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
         made = Path(folder) / "classes.jsa"
         options = configuration(MASTER)["spark.driver.extraJavaOptions"]
-        options += f" -XX:ArchiveClassesAtExit={made} -Xlog:disable -Xlog:all=error:stderr"
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-java-options '{options}' pyspark-shell"
+        options += f" {java_option(f'-XX:ArchiveClassesAtExit={made}')} -Xlog:disable -Xlog:all=error:stderr"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-java-options {shlex.quote(options)} pyspark-shell"
         load_classes(Path(folder))
         if made.exists():
             made.replace(archive)

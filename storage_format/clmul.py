@@ -11,11 +11,9 @@ import platform
 from typing import Any, Final
 
 import llvmlite.binding
-import numba
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
+
+from storage_format.compiler import cgutils, intrinsic, numba, types
 
 STEP: Final = 16
 LANES: Final = 4

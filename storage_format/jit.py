@@ -1,86 +1,77 @@
 """One way to compile a record loop: numba in nopython mode, cached on disk, without the GIL.
 
 numba looks only at a function's own file to see whether its cached code is stale, not at the functions and constants it
-takes from others: code of an older version would go on running. The cache's key therefore holds a stamp of the whole package.
+takes from others: code of an older version would go on running. What is cached therefore holds a stamp of the whole package.
 The wrapped function keeps its Python twin (``NUMBA_DISABLE_JIT=1`` runs it), which the tests compare with the compiled one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import pkgutil
-import zlib
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
-import numba
-from numba import config
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
-from numba.misc.appdirs import AppDirs
+from storage_format import cache_folder
+from storage_format.compiler import CompileResultCacheImpl, FunctionCache, _CacheLocator, numba
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def _stamp() -> int:
-    import storage_format
-
-    crc = 0
-    for module in sorted(pkgutil.iter_modules(storage_format.__path__), key=lambda m: m.name):
-        crc = zlib.crc32(pkgutil.get_data("storage_format", f"{module.name}.py") or b"", crc)
-    return crc
+FOLDER: Final = cache_folder.find()
 
 
-STAMP: Final = _stamp()
-
-
-class _StampedCache(FunctionCache):  # type: ignore[misc]  # numba ships no types
-    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        return (*super()._index_key(sig, codegen), STAMP)
-
-
-class _ZipLocator(_CacheLocator):  # type: ignore[misc]  # numba ships no types
-    """A folder for the code of modules in a zip, which lies at another path on every executor of every application.
-
-    numba's own locator goes by that path, and so finds nothing again; nor does it ask whether its folder can be written to.
-    """
+class _Locator(_CacheLocator):  # type: ignore[misc]  # numba ships no types
+    """The one folder. numba's own locators go by a module's path, which for one in a zip is another on every executor of every
+    application, and none of them asks whose their folder is."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._line = function.__code__.co_firstlineno
 
     def get_cache_path(self) -> str:
-        folder = config.CACHE_DIR or AppDirs(appname="numba", appauthor=False).user_cache_dir
-        return f"{folder}/rmq-reindex-{STAMP:08x}"
+        return FOLDER
 
     def get_source_stamp(self) -> int:
-        return STAMP
+        return cache_folder.STAMP
 
     def get_disambiguator(self) -> str:
         return str(self._line)
 
     @classmethod
-    def from_function(cls, function: Callable[..., object], _path: str) -> _ZipLocator | None:
-        found = cls(function)
+    def from_function(cls, function: Callable[..., object], _path: str) -> _Locator | None:
+        return cls(function) if FOLDER else None
+
+
+class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes: Final = [_Locator]
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """What one process compiles the others wait for: driver, daemon and workers would all compile the same at the same time."""
+
+    _impl_class = _Impl
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = super().load_overload(sig, target_context)
+        if found is None and cache_folder.wait_for_others(FOLDER, self._impl.filename_base):
+            found = super().load_overload(sig, target_context)
+        if found is not None:
+            cache_folder.let_others_go_on(self._impl.filename_base)
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        # A full disk, or a folder that is gone: it is done without.
         with contextlib.suppress(OSError):
-            found.ensure_cache_path()
-            return found
-        return None
-
-
-class _ZipImpl(CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes: Final = [_ZipLocator]
-
-
-class _ZipCache(_StampedCache):
-    _impl_class = _ZipImpl
+            super().save_overload(sig, data)
+        cache_folder.let_others_go_on(self._impl.filename_base)
 
 
 def _compile(function: F, **options: bool) -> F:
     # error_model: no test for a zero divisor at each division.
     compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
     if hasattr(compiled, "enable_caching"):
-        # Where there is no folder to cache in (a package that may not be written to), each process compiles anew.
+        # Where there is no folder to cache in, each process compiles anew.
         with contextlib.suppress(RuntimeError):
-            compiled._cache = (_ZipCache if ".zip/" in function.__code__.co_filename else _StampedCache)(function)
+            compiled._cache = _Cache(function)
     return cast(F, compiled)
 
 

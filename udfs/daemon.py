@@ -3,6 +3,8 @@
 ``spark.python.daemon.module`` of a local session. The imports take seconds, so the driver has them made while the JVM gets
 ready, by a process of this module (``ahead``) that waits at a socket which VARIABLE names. The daemon that Spark starts later
 hands it its pipes and its environment, and stays only to end with it; where nobody waits, it imports by itself.
+
+Whoever starts it does so in FOLDER: ``-m`` puts the working folder first on ``sys.path``.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from typing import Final, cast
 
 VARIABLE = "REINDEX_DAEMON_AHEAD"
 """Names the socket, in Linux's abstract namespace: no file is left behind, whatever ends."""
+FOLDER: Final = "/"
+"""where the processes of a session work: only root can put there what Python or Java would load"""
 _TAKEN: Final = b"t"
 _WORD = struct.Struct("<Q")
 _CREDENTIALS = struct.Struct("3i")
@@ -55,7 +59,7 @@ def _handed_over(name: str) -> bool:
             link.connect(_address(name))
             if not _same_user(link):
                 return False
-            told = json.dumps([dict(os.environ), os.getcwd()]).encode()
+            told = json.dumps(dict(os.environ)).encode()
             socket.send_fds(link, [_WORD.pack(len(told))], list(range(_PIPES)))
             link.sendall(told)
             if link.recv(1) != _TAKEN:
@@ -68,7 +72,7 @@ def _handed_over(name: str) -> bool:
 
 
 def _take_over(link: socket.socket) -> None:
-    """Take the pipes, the environment and the folder of the daemon at the other end. Raises OSError when it is gone."""
+    """Take the pipes and the environment of the daemon at the other end. Raises OSError when it is gone."""
     length, pipes, _, _ = socket.recv_fds(link, _WORD.size, _PIPES)
     if len(length) < _WORD.size or len(pipes) < _PIPES:
         raise ConnectionError("the daemon has ended")
@@ -78,10 +82,8 @@ def _take_over(link: socket.socket) -> None:
         if not some:
             raise ConnectionError("the daemon has ended")
         told += some
-    environment, folder = json.loads(told)
     os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(folder)
+    os.environ.update(json.loads(told))
     for number, pipe in enumerate(pipes):
         os.dup2(pipe, number)
         os.close(pipe)
@@ -115,6 +117,8 @@ def _ahead(name: str) -> None:
 
 
 def main() -> None:
+    os.chdir(FOLDER)
+    sys.path[:] = [path for path in sys.path if path not in ("", FOLDER)]
     name = os.environ.get(VARIABLE, "")
     if sys.argv[1:2] == ["ahead"]:
         _ahead(name)

@@ -28,7 +28,8 @@ class Summary:
     started: str = field(default_factory=now, compare=False)
     """when the run began; not in the manifest, which is the same whenever it is written"""
     exit: int = 0
-    seconds: dict[str, float] = field(default_factory=lambda: {"session": 0.0, "build": 0.0})
+    seconds: dict[str, float] = field(default_factory=lambda: {"session": 0.0, "build": 0.0, "total": 0.0})
+    """by the clock on the wall: from the command's start until Spark is up, from then until published, and all of it"""
     bytes: int = 0
     records: int = 0
     units: int = 0
@@ -118,16 +119,16 @@ class Summary:
         told = self.incremental
         if told is not None and told["nothing_new"]:
             return f"nothing new since the build before: {counted(self.records, 'record')} in {counted(self.bytes, 'byte')}"
-        took = f"took     {self.seconds['build']:.1f} s"
+        took = f"took     {self.seconds['total']:.1f} s, session {self.seconds['session']:.1f} s"
         if self.records >= RATE_RECORDS_MIN:
-            took += f" ({self.records / self.seconds['build']:,.0f} records/s)"
+            took += f", then {self.records / self.seconds['build']:,.0f} records/s"
         lines = [
             f"read     {counted(self.bytes, 'byte')}, {counted(self.records, 'record')}",
             (
                 f"wrote    {counted(self.units, 'unit')} in {counted(self.files['consumequeue'], 'ConsumeQueue file')}, "
                 f"{counted(self.items, 'item')} in {counted(self.files['index'], 'IndexFile')}"
             ),
-            f"{took}, session {self.seconds['session']:.1f} s",
+            took,
         ]
         if told is not None:
             lines.append(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import compress
@@ -72,7 +71,6 @@ class Increment:
         self.before = Before(settings, self.store, target, self.fingerprint, reporter)
         self.history = IndexHistory([], Begun(), [])
         self.kept = 0
-        self._begin = time.monotonic()
 
     # -- before the scan ------------------------------------------------------------------------------------------------
 
@@ -89,7 +87,7 @@ class Increment:
         assert self.before.last is not None
         for name in _TOLD:
             setattr(summary, name, self.before.last.summary[name])
-        summary.seconds["build"] = time.monotonic() - self._begin
+        summary.seconds["build"] = self.reporter.elapsed()
         self._tell(summary, len(self.before.last.ranges), self.kept, nothing_new=True)
         self.reporter.line("incremental: nothing new: DIR is as the build before left it")
 

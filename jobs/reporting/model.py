@@ -128,6 +128,7 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
     if summary["mend"]:
         model.notes.append(f"all of it is mended by: {summary['mend']}")
     model.seconds = {str(stage): float(seconds) for stage, seconds in summary["seconds"].items()}
+    model.seconds.pop("total", None)
     total = model.seconds.pop("verify", None)
     if total is not None and not any(stage != "session" for stage in model.seconds):
         model.seconds["verify"] = total

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import matplotlib
 import numpy as np
 import numpy.typing as npt
 
-matplotlib.use("svg")
+_here = os.getcwd()
+# matplotlib takes its settings from the working folder's matplotlibrc first, which may be anybody's.
+os.chdir("/")
+try:
+    import matplotlib
 
-from matplotlib import dates, pyplot, ticker
+    matplotlib.use("svg")
+
+    from matplotlib import dates, pyplot, ticker
+finally:
+    os.chdir(_here)
 
 INK, MUTED, LINE, BAD = "#010203", "#010204", "#010205", "#010206"
 SERIES: Final = tuple(f"#0a0b{k:02x}" for k in range(8))

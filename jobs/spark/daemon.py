@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from udfs.daemon import VARIABLE
+from udfs.daemon import FOLDER, VARIABLE
 
 
 @contextlib.contextmanager
@@ -30,7 +30,7 @@ def daemon_ahead() -> Iterator[None]:
         yield
         return
     words = [sys.executable, "-m", "udfs.daemon", "ahead"]
-    daemon = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    daemon = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=FOLDER)
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.spark import session
+from jobs.spark import full_disk, session
 from udfs import schemas, worker
 from udfs.worker import Batches
 
@@ -118,7 +118,8 @@ class SparkEngines:
         try:
             with session.run_settings(spark):
                 try:
-                    yield engine
+                    with full_disk.named(spark):
+                        yield engine
                 finally:
                     engine.forget()
         finally:

@@ -1,4 +1,7 @@
-"""The JVM of a session of our own: which one, and where its archive of classes is."""
+"""The JVM of a session of our own: which one, and what lies beside the sources for it.
+
+Only a checkout has such things. Beside an installed package, folders of these names are somebody else's.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,30 @@ from pathlib import Path
 import pyspark
 
 JAVA_VERSIONS = ("17", "21")
-ROOT = Path(__file__).resolve().parents[2]
+_PACKAGE = Path(__file__).resolve().parents[1]
+_PROJECT = re.compile(r'^name = "rocketmq-reindex"$', re.MULTILINE)
+
+
+def _checkout(package: Path) -> Path | None:
+    """The checkout that the package ``jobs`` lies in, known by the project's own pyproject.toml; None where it is installed."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if _PROJECT.search((package.parent / "pyproject.toml").read_text(encoding="utf-8")):
+            return package.parent
+    return None
+
+
+CHECKOUT = _checkout(_PACKAGE)
+
+
+def settings_folder() -> Path | None:
+    """Where spark-defaults.conf and log4j2.properties are: in the wheel, or in the checkout; None in a zip."""
+    folders = [_PACKAGE / "_conf", *([CHECKOUT / "conf"] if CHECKOUT else [])]
+    return next((folder for folder in folders if (folder / "spark-defaults.conf").exists()), None)
+
+
+def delta_jars() -> list[str]:
+    """Delta Lake's, where set-up fetched them; without these Spark must have been given some."""
+    return [str(jar.resolve()) for jar in sorted((CHECKOUT / "jars").glob("delta-*.jar"))] if CHECKOUT else []
 
 
 def _java_version(home: str) -> str:
@@ -21,12 +47,17 @@ def _java_version(home: str) -> str:
     return ""
 
 
+def fits() -> bool:
+    """Whether JAVA_HOME is a JDK that Spark runs on."""
+    return _java_version(os.environ.get("JAVA_HOME", "")).partition(".")[0] in JAVA_VERSIONS
+
+
 def choose_java() -> None:
     """Spark's launcher takes JAVA_HOME: ``make setup`` leaves its choice in .java-home, used unless the shell's one fits."""
-    if _java_version(os.environ.get("JAVA_HOME", "")).partition(".")[0] in JAVA_VERSIONS:
+    if fits() or CHECKOUT is None:
         return
     with contextlib.suppress(OSError):
-        chosen = (ROOT / ".java-home").read_text().strip()
+        chosen = (CHECKOUT / ".java-home").read_text().strip()
         if chosen:
             os.environ["JAVA_HOME"] = chosen
 
@@ -37,4 +68,11 @@ def class_archive() -> Path | None:
     A JVM that maps the file need not find, parse and check 15,000 classes: half of the processor time of a short run.
     """
     version = _java_version(os.environ.get("JAVA_HOME", ""))
-    return ROOT / "jars" / f"spark-{pyspark.__version__}-delta-jdk-{version}.jsa" if version else None
+    return CHECKOUT / "jars" / f"spark-{pyspark.__version__}-delta-jdk-{version}.jsa" if version and CHECKOUT else None
+
+
+def java_option(text: str) -> str:
+    """One word of ``extraJavaOptions``, quoted as Spark's launcher reads them (``CommandBuilderUtils.parseOptionString``)."""
+    if not re.search(r"[\s\"'\\]", text):
+        return text
+    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'

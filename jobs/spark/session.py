@@ -16,9 +16,9 @@ import mmh3
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from jobs.spark import gateway
 from jobs.spark.daemon import name_daemon
-from jobs.spark.java import ROOT, choose_java, class_archive
-from storage_format.errors import InputError
+from jobs.spark.java import choose_java, class_archive, delta_jars, java_option, settings_folder
 
 SHUFFLE_PARTITIONS_DEFAULT = 200
 TASKS_PER_CORE = 4
@@ -35,6 +35,10 @@ _DELTA = {
     # Delta's catalog makes the default database's folder, which nothing is ever written to: one that is there already.
     "spark.sql.warehouse.dir": tempfile.gettempdir(),
 }
+_SUBMITTED = {
+    # For executors elsewhere, from Python 3.11 on: they do not import from their working folder.
+    "spark.executorEnv.PYTHONSAFEPATH": "1",
+}
 _RUN_SETTINGS = {
     # A row may be a cell of 1 MiB: batches are counted in rows first.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
@@ -48,11 +52,12 @@ def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
     java = [f"-DHADOOP_USER_NAME={hadoop_user}"] if hadoop_user else []
     if master.startswith("local"):
         java.append(_LOCAL_JAVA)
-        if jars := _delta_jars():
+        if jars := delta_jars():
             # On the class path for every session, since the archive holds their classes and asks for the same class path.
             found["spark.driver.extraClassPath"] = os.pathsep.join(jars)
         archive = class_archive()
-        if archive is not None and archive.exists():
+        # A colon would part the paths of two archives.
+        if archive is not None and archive.exists() and ":" not in str(archive):
             # Its JVM may be another by now: then the classes are loaded one by one, without a word.
             java += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
         if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
@@ -60,16 +65,13 @@ def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
             found[_DAEMON] = "udfs.daemon"
         # Nobody else calls. A cluster's executors must reach the driver, or the run would wait for them for ever.
         found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    for folder in (ROOT / "conf", ROOT / "jobs" / "_conf"):
-        defaults, log = folder / "spark-defaults.conf", folder / "log4j2.properties"
-        if defaults.exists():
-            for line in defaults.read_text().splitlines():
-                name, _, value = line.strip().partition(" ")
-                if name and not name.startswith("#"):
-                    found[name] = value.strip()
-            java.append(f"-Dlog4j2.configurationFile={log.as_uri()}")
-            break
-    return found | {"spark.driver.extraJavaOptions": " ".join(java)}
+    if (folder := settings_folder()) is not None:
+        for line in (folder / "spark-defaults.conf").read_text().splitlines():
+            name, _, value = line.strip().partition(" ")
+            if name and not name.startswith("#"):
+                found[name] = value.strip()
+        java.append(f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}")
+    return found | {"spark.driver.extraJavaOptions": " ".join(map(java_option, java))}
 
 
 def _is_there() -> bool:
@@ -78,19 +80,15 @@ def _is_there() -> bool:
     return SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None
 
 
-def _delta_jars() -> list[str]:
-    """Those that set-up fetched, if it did; without these Spark must have been given some."""
-    return [str(jar.resolve()) for jar in sorted((ROOT / "jars").glob("delta-*.jar"))]
-
-
 def _with_delta() -> dict[str, str]:
     """Delta Lake. Its jars once more: a cluster's executors need them, and a class path of the user's own comes before ours."""
-    jars = _delta_jars()
+    jars = delta_jars()
     return _DELTA | ({"spark.jars": ",".join(jars)} if jars else {})
 
 
 def _own(master: str, delta: bool = False, hadoop_user: str = "") -> dict[str, str]:
     """All settings of a session of our own that spark-submit does not start. Delta Lake costs it a second: only where asked."""
+    gateway.absolute_paths()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     choose_java()
     master = master or "local[*]"
@@ -108,7 +106,7 @@ class _Start(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._spark = _new(self._own)
+            self._spark = _new(self._own, own=True)
         except Exception as error:  # noqa: BLE001  raised again where the session is asked for
             self._error = error
 
@@ -153,17 +151,20 @@ def starting(master: str, delta: bool = False, hadoop_user: str = "") -> Iterato
                 start.give_up()
 
 
-def _new(settings: Mapping[str, str]) -> SparkSession:
+def _new(settings: Mapping[str, str], own: bool) -> SparkSession:
+    """``own``: in a JVM of our own; else in that of spark-submit."""
+    if own:
+        gateway.launch(settings)
     builder = SparkSession.builder.appName("rocketmq-reindex")
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
     except Exception as error:
-        first = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        raise InputError(
-            f"Spark does not start: {first[0]}: is there a JDK 17 or 21 (JAVA_HOME)? make setup finds one"
-        ) from error
+        raise gateway.does_not_start(error) from error
+    if not own:
+        gateway.wrap_python(spark.sparkContext)
+    return spark
 
 
 def get_session(master: str, delta: bool = False, hadoop_user: str = "") -> tuple[SparkSession, bool]:
@@ -173,13 +174,13 @@ def get_session(master: str, delta: bool = False, hadoop_user: str = "") -> tupl
     if _is_there():
         return SparkSession.builder.getOrCreate(), False
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        settings = _own(master, delta, hadoop_user)
+        settings, own = _own(master, delta, hadoop_user), True
     else:
         # Under spark-submit, which brings its own settings.
-        settings = {"spark.master": master} if master else {}
+        settings, own = ({"spark.master": master} if master else {}) | _SUBMITTED, False
     on_main = threading.current_thread() is threading.main_thread()
     interrupt = signal.getsignal(signal.SIGINT) if on_main else None
-    spark = _new(settings)
+    spark = _new(settings, own)
     if on_main:
         # SparkContext puts a handler of its own there.
         signal.signal(signal.SIGINT, interrupt)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -46,16 +45,14 @@ class Against:
         self.summary.notes += broker_notes(self.settings)
         self.settings, notes = take_sizes(of_build(self.settings))
         self.summary.notes += notes
-        begin = time.monotonic()
         with self.engines() as engine, work_folder(self.settings.work) as stage:
-            self.summary.seconds["session"] = time.monotonic() - begin
-            opened = time.monotonic()
+            up = self.summary.seconds["session"] = self.reporter.elapsed()
             for part, compare in (("log", self._logs), ("consumequeue", self._queues), ("index", self._index)):
                 with self.reporter.step(f"compare {part}") as step:
                     compare(engine, stage, logs)
                     self.summary.seconds[part] = step.seconds
                 self.reporter.line(f"compare: {part}: done after {self.summary.seconds[part]:.1f} s")
-            self.summary.seconds["verify"] = time.monotonic() - opened
+            self.summary.seconds["verify"] = self.reporter.elapsed() - up
             for log, store in zip(logs, (self.a, self.b), strict=True):
                 check_unchanged(log, (files.join(store, "commitlog"),))
         self._checkpoints()

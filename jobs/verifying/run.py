@@ -60,21 +60,23 @@ class Verify:
         self.summary.notes += broker_notes(self.settings)
         self.settings, notes = take_sizes(of_build(self.settings))
         self.summary.notes += notes
-        begin = time.monotonic()
         with self.engines() as engine, work_folder(self.settings.work) as stage:
-            self.summary.seconds["session"] = time.monotonic() - begin
-            with self._timed("verify"):
+            up = self.summary.seconds["session"] = self.reporter.elapsed()
+            try:
                 self._verify(engine, stage, log)
-            check_unchanged(log, self.settings.build.roots)
+                check_unchanged(log, self.settings.build.roots)
+            finally:
+                self.summary.seconds["verify"] = self.reporter.elapsed() - up
         self.summary.take(self.tally, dataclasses.replace(self.settings.build, store=self.summary.store))
 
     @contextlib.contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
+    def _timed(self, stage: str, beside: bool = False) -> Iterator[None]:
+        """``beside``: others run at the same time."""
         begin = time.monotonic()
         try:
             yield
         finally:
-            self.summary.seconds[stage] = time.monotonic() - begin
+            (self.summary.beside if beside else self.summary.seconds)[stage] = time.monotonic() - begin
 
     def _verify(self, engine: Engine, stage: Stage, log: Commitlog) -> None:
         settings, build = self.settings, self.settings.build
@@ -88,23 +90,22 @@ class Verify:
         index = Index(scan, settings)
 
         def list_queues() -> Tally:
-            with self._timed("list"):
+            with self._timed("list", beside=True):
                 return queues.list_files(self.summary)
 
         def check_index() -> Tally:
-            with self._timed("check"):
+            with self._timed("check", beside=True):
                 return index.check_files(log.segments[0].start if log.segments else 0, self.summary)
 
         # Beside the scan: none of them keeps all cores busy for all of its time.
-        with ThreadPoolExecutor(2, thread_name_prefix="files") as pool:
+        with self._timed("scan"), ThreadPoolExecutor(2, thread_name_prefix="files") as pool:
             looked = [
                 pool.submit(look) for part, look in ((QUEUES, list_queues), (INDEX, check_index)) if part in settings.only
             ]
-            with self._timed("scan"):
-                segment_bytes = max((s.segment_end - s.start for s in chosen), default=1)
-                size = sum(s.data_end - s.start for s in chosen)
-                scan.first(chosen, range_size(build, size, segment_bytes, engine.cores), INT64_MAX)
-                chain = scan.settle(chosen)
+            segment_bytes = max((s.segment_end - s.start for s in chosen), default=1)
+            size = sum(s.data_end - s.start for s in chosen)
+            scan.first(chosen, range_size(build, size, segment_bytes, engine.cores), INT64_MAX)
+            chain = scan.settle(chosen)
             for part in looked:
                 self.tally.merge(part.result())
         accepted = chain.accepted
@@ -112,7 +113,7 @@ class Verify:
         if LOG in settings.only:
             self._judge_log(log, chain, unread)
         holes = tuple(hole.offset for hole in chain.holes if not _between(hole.offset, unread))
-        with ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
+        with self._timed("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
             both: list[Future[Any]] = []
             if QUEUES in settings.only:
                 both.append(pool.submit(self._part, "consumequeue", lambda: queues.compare(accepted, holes)))
@@ -124,7 +125,7 @@ class Verify:
             self._judge_checkpoint(log, accepted, index)
 
     def _part(self, name: str, compare: Callable[[], Any]) -> Any:
-        with self._timed(name), self.reporter.step(f"compare {name}") as step:
+        with self._timed(name, beside=True), self.reporter.step(f"compare {name}") as step:
             self.reporter.line(f"compare: {name}")
             result = compare()
             self.reporter.line(f"compare: {name}: done after {step.seconds:.1f} s")

@@ -37,6 +37,9 @@ class VerifySummary:
     against: str | None = None
     sample: float = 1.0
     seconds: dict[str, float] = field(default_factory=dict)
+    """by a clock on the wall: from the command's start until Spark is up, from then on, all of it, and stages in turn"""
+    beside: dict[str, float] = field(default_factory=dict, compare=False)
+    """seconds of what ran beside others within a stage"""
     segments: int = 0
     segments_read: int = 0
     bytes: int = 0
@@ -118,7 +121,7 @@ class VerifySummary:
 
     def _head(self) -> list[str]:
         part = f" in {self.segments_read} of {self.segments} segments" if self.sample < 1 else ""
-        took = f"took     {self.seconds.get('verify', 0.0):.1f} s"
+        took = f"took     {self.seconds.get('total', 0.0):.1f} s"
         queues = f"{self.files['consumequeue']:,} ConsumeQueue files"
         return [
             f"read     {self.bytes:,} bytes, {self.records:,} records{part}",

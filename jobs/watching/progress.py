@@ -107,6 +107,12 @@ class Reporter:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         """by stage, its rounds together"""
         self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.begun = time.monotonic()
+        """when the command began"""
+
+    def elapsed(self) -> float:
+        """Seconds since the command began."""
+        return time.monotonic() - self.begun
 
     def __enter__(self) -> Reporter:
         for shown in self.shown:

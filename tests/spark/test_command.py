@@ -55,7 +55,7 @@ def finished(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any], list[
     assert summary.keys() == KEYS.keys()
     for name, kind in KEYS.items():
         assert isinstance(summary[name], kind), name
-    assert set(summary["seconds"]) == {"session", "build"}
+    assert set(summary["seconds"]) == {"session", "build", "total"}
     assert set(summary["files"]) == {"consumequeue", "index"}
     assert process.returncode == summary["exit"]
     lines = err.splitlines()

@@ -23,7 +23,7 @@ Stores = Callable[[str], GoldenStore]
 
 
 def told(summary: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in summary.items() if name not in ("started", "seconds", "settings")}
+    return {name: value for name, value in summary.items() if name not in ("started", "seconds", "beside", "settings")}
 
 
 def test_clean_and_spoilt(
@@ -40,7 +40,8 @@ def test_clean_and_spoilt(
             assert main(["verify", str(store), "--json", "--report", str(report), "--work", str(tmp_path)]) == status
         summary = json.loads(capsys.readouterr().out)
         assert summary == json.loads(report.read_text())
-        assert set(summary["seconds"]) == {"session", "list", "check", "scan", "consumequeue", "index", "verify"}
+        assert set(summary["seconds"]) == {"session", "scan", "compare", "verify", "total"}
+        assert set(summary["beside"]) == {"list", "check", "consumequeue", "index"}
         alone = json.loads(local_verify(store, work=str(tmp_path)).to_json())
         assert told(summary) == told(alone)
     assert main(["verify", str(store), "--against", str(source.path), "--work", str(tmp_path)]) == 4

@@ -67,6 +67,7 @@ def test_who_forks_the_workers(wanted: bool) -> None:
             with link:
                 parent = _parent(worker)
                 assert (parent == daemon.pid) is not wanted
+                assert {os.readlink(f"/proc/{process}/cwd") for process in (parent, worker, daemon.pid)} == {"/"}
                 assert _words(parent)[1:4] == ["-m", "udfs.daemon", "ahead" if wanted else "pyspark.worker"]
                 assert daemon.poll() is None
                 assert daemon.stdin is not None

@@ -1,0 +1,148 @@
+"""Where the processes of a session work: in the root folder, never in the folder where the command was started.
+
+``python -m`` puts its working folder first on ``sys.path``, before it imports anything, and Spark starts its Python workers
+so (``PythonWorkerFactory``); the JVM's own libraries look for files of settings there too. The names of files in the folder
+where a command is started may be an attacker's. Only root can put a file into ``/``.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import threading
+from collections.abc import Mapping
+from typing import IO, Any, Final
+
+import pyspark
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+
+from jobs.spark.java import fits
+from storage_format import cache_folder
+from storage_format.errors import InputError
+from storage_format.names import escape
+from udfs.daemon import FOLDER
+
+_NO_NEWS: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
+"""Spark's launcher asks for the module, so each JVM of Spark's says it first of all (``ModuleBootstrap``)."""
+_PATHS: Final = ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "JAVA_HOME", "TMPDIR")
+_LISTS: Final = ("SPARK_LOCAL_DIRS", "LOCAL_DIRS")
+
+
+class JvmWords(threading.Thread):
+    """Hands on what a JVM says on stderr, but for the line that is no news."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        super().__init__(name="stderr-of-jvm", daemon=True)
+        self._pipe = pipe
+        self.first = ""
+        """the first line, which says why a JVM did not start"""
+
+    def run(self) -> None:
+        for line in self._pipe:
+            if line.strip() == _NO_NEWS:
+                continue
+            self.first = self.first or line.decode(errors="replace").strip()
+            try:
+                os.write(2, line)
+            except OSError:
+                # Nobody reads: the JVM must not wait for that.
+                continue
+
+
+_started: list[JvmWords] = []
+"""at most one: of the JVM of this process"""
+
+
+def _spark_home() -> str:
+    """The Spark that pyspark came with, or "". pyspark itself looks at the parent of the working folder first."""
+    package = os.path.dirname(os.path.abspath(pyspark.__file__))
+    homes = [os.path.join(package, "spark-distribution"), package, os.path.dirname(os.path.dirname(package))]
+    return next((home for home in homes if os.path.isfile(os.path.join(home, "bin", "spark-submit"))), "")
+
+
+def absolute_paths() -> None:
+    """Make the paths of the environment absolute, for processes that work elsewhere.
+
+    An empty entry of PYTHONPATH would be the working folder: it is left out. Raises InputError where there is no Spark.
+    """
+    environment = os.environ
+    if not environment.get("SPARK_HOME"):
+        environment["SPARK_HOME"] = _spark_home()
+        if not environment["SPARK_HOME"]:
+            del environment["SPARK_HOME"]
+            raise InputError("Spark does not start: beside pyspark there is no bin/spark-submit: set SPARK_HOME")
+    for name in _PATHS:
+        if environment.get(name):
+            environment[name] = os.path.abspath(environment[name])
+    for name in _LISTS:
+        if environment.get(name):
+            environment[name] = ",".join(os.path.abspath(path) for path in environment[name].split(",") if path)
+    if "PYTHONPATH" in environment:
+        paths = [os.path.abspath(path) for path in environment["PYTHONPATH"].split(os.pathsep) if path]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    python = environment.get("PYSPARK_PYTHON", "")
+    if os.sep in python:
+        # Links are kept: a virtual environment's python is one.
+        environment["PYSPARK_PYTHON"] = os.path.abspath(python)
+
+
+def launch(settings: Mapping[str, str]) -> None:
+    """Start the JVM of a session of our own, in FOLDER, unless this process has one. Raises InputError when none comes up."""
+    if SparkContext._gateway is not None:
+        return
+    conf = SparkConf()
+    for name, value in settings.items():
+        conf.set(name, value)
+    reading, writing = os.pipe()
+    words = JvmWords(os.fdopen(reading, "rb"))
+    words.start()
+    _started[:] = [words]
+    try:
+        gateway: Any = launch_gateway(conf, {"cwd": FOLDER, "stderr": writing})  # type: ignore[no-untyped-call]
+    except Exception as error:
+        os.close(writing)
+        words.join(1)
+        raise does_not_start(error) from error
+    os.close(writing)
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def does_not_start(error: Exception) -> InputError:
+    """The error of a session that does not come up, with what its JVM said first where that has ended."""
+    reason = str(error) or type(error).__name__
+    if _started and _started[0].first and isinstance(error, OSError | Py4JNetworkError | PySparkRuntimeError):
+        reason = _started[0].first
+    lines = [line.strip(": ") for line in reason.splitlines() if line.strip(": ")]
+    # py4j's own words come before Java's.
+    first = next((line for line in lines if not line.startswith("An error occurred while calling")), "no reason given")
+    jdk = "" if fits() else ": is there a JDK 17 or 21 (JAVA_HOME)? make setup finds one"
+    return InputError(f"Spark does not start: {escape(first, 600)}{jdk}")
+
+
+def wrap_python(context: Any) -> None:
+    """Have the workers of a local session that spark-submit started work in FOLDER: its JVM stays where it was started.
+
+    ``SparkContext.pythonExec`` is what a function's worker is started by. The file lies among Spark's own temporary files,
+    which the JVM removes, however the driver ends.
+    """
+    if not str(context.master).startswith("local"):
+        return
+    driver, python = os.environ.get("PYSPARK_DRIVER_PYTHON", ""), str(context.pythonExec)
+    if os.sep in python and not os.path.isabs(python):
+        # Meant for executors, who unpack it where they work. Here the driver's Python has the same packages.
+        python = driver if os.path.isabs(driver) else os.path.abspath(python)
+    path = os.path.join(context._temp_dir, "python-in-root")
+    with open(path, "x") as file:
+        file.write(f'#!/bin/sh\ncd {FOLDER} && exec {shlex.quote(python)} "$@"\n')
+    os.chmod(path, stat.S_IRWXU)
+    if not os.access(path, os.X_OK):
+        folder = os.path.dirname(context._temp_dir)
+        raise InputError(f"{escape(folder)}: Spark's folder is mounted noexec: name another one, spark.local.dir")
+    context.pythonExec = path
+    if folder := os.environ.get(cache_folder.VARIABLE):
+        # Of the driver, which may have made it for this run.
+        context.environment.setdefault(cache_folder.VARIABLE, folder)

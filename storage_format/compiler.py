@@ -1,0 +1,44 @@
+"""numba, imported so that the working folder has no say in it. All others take it from here."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+
+@contextlib.contextmanager
+def _without_settings_of_working_folder() -> Iterator[None]:
+    """numba reads ``.numba_config.yaml`` of the working folder, where yaml is, when it is imported and at each compilation.
+
+    They name, among others, a folder with code to be run, and nobody vouches for the working folder.
+    """
+    if "numba" in sys.modules:
+        yield
+        return
+    missing = object()
+    yaml: Any = sys.modules.get("yaml", missing)
+    sys.modules["yaml"] = None  # type: ignore[assignment]  # an import of it fails
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "A Numba config file is found")
+            yield
+            from numba import config
+
+            config._config_fname = ""
+    finally:
+        del sys.modules["yaml"]
+        if yaml is not missing:
+            sys.modules["yaml"] = yaml
+
+
+with _without_settings_of_working_folder():
+    import numba
+    from numba import types
+    from numba.core import cgutils
+    from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+    from numba.extending import intrinsic
+
+__all__ = ["CompileResultCacheImpl", "FunctionCache", "_CacheLocator", "cgutils", "intrinsic", "numba", "types"]

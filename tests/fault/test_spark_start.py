@@ -1,0 +1,129 @@
+"""Spark that does not start, or whose own disk is full: the line says why, and where."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from jobs.spark import full_disk, gateway, java, session
+from storage_format.errors import InputError
+from tests.golden.stores import GoldenStore
+from tests.tools.faulty_cluster import spark_home
+from tests.tools.faulty_disk import namespace
+from tests.tools.faulty_processes import PATIENCE, ROOT
+from tests.tools.faulty_processes import java as chosen_java
+
+Stores = Callable[[str], GoldenStore]
+COMMAND = Path(sys.executable).with_name("rmq-reindex")
+MAIN = "org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit"
+
+
+def launched(options: str) -> list[str]:
+    """The words with which Spark's launcher starts a JVM that is given these options."""
+    jvm = [str(Path(chosen_java().get("JAVA_HOME") or os.environ["JAVA_HOME"], "bin", "java")), "-cp", f"{spark_home()}/jars/*"]
+    words = [*jvm, *MAIN, "--conf", f"spark.driver.extraJavaOptions={options}", "pyspark-shell"]
+    environment = os.environ | {"SPARK_HOME": str(spark_home()), "SPARK_SCALA_VERSION": "2.13"}
+    told = subprocess.run(words, env=environment, capture_output=True, check=True).stdout
+    return told.decode().split("\0")
+
+
+@pytest.mark.parametrize("name", ["a b", "c'd", 'e"f', "g\\h", "plain"])
+def test_a_class_archive_in_any_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = tmp_path / name
+    (checkout / "jars").mkdir(parents=True)
+    monkeypatch.setattr(java, "CHECKOUT", checkout)
+    monkeypatch.setenv("JAVA_HOME", chosen_java().get("JAVA_HOME") or os.environ["JAVA_HOME"])
+    archive = java.class_archive()
+    assert archive is not None
+    archive.write_bytes(b"")
+    options = session.configuration("local[2]", "some user")["spark.driver.extraJavaOptions"]
+    words = launched(options)
+    assert f"-XX:SharedArchiveFile={archive}" in words
+    assert "-DHADOOP_USER_NAME=some user" in words
+
+
+def test_an_archive_whose_path_the_jvm_would_split_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "a:b.jsa"
+    archive.write_bytes(b"")
+    monkeypatch.setattr(session, "class_archive", lambda: archive)
+    assert "SharedArchiveFile" not in session.configuration("local[2]")["spark.driver.extraJavaOptions"]
+
+
+SAID = """Job aborted: Lost task 3.0 in stage 0.0 (TID 3) (host executor 1): java.io.IOException: No space left on device
+\tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)
+\tat org.apache.spark.storage.CountingWritableChannel.write(DiskStore.scala:369)"""
+
+
+def run(store: Path, tmp_path: Path, *before: str, **more: str) -> tuple[int, list[str]]:
+    words = [*before, str(COMMAND), "build", str(store), "--out", str(tmp_path / "out"), "--master", "local[2]"]
+    environment = os.environ | chosen_java() | more
+    done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert not (tmp_path / "out").exists()
+    return done.returncode, [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+
+
+def test_the_jvms_own_reason_is_told(golden_store: Stores, tmp_path: Path) -> None:
+    """The JDK is right: so it is not blamed."""
+    given = {"PYSPARK_SUBMIT_ARGS": "--driver-java-options -javaagent:/none pyspark-shell"}
+    status, errors = run(golden_store("trimmed-head").path, tmp_path, **given)
+    assert status == 1
+    assert errors == ["error: Spark does not start: Error opening zip file or JAR manifest missing : /none"]
+
+
+def test_a_full_disk_of_sparks_own(golden_store: Stores, tmp_path: Path) -> None:
+    store, disk = golden_store("trimmed-head").path, tmp_path / "small"
+    disk.mkdir()
+    words = namespace()
+    if not words:
+        # Nothing may be mounted here: what a JVM says then.
+        with pytest.raises(InputError, match="Spark's own folder: No space left on device"), full_disk.named(None):
+            raise RuntimeError(SAID)
+        return
+    mount = f"mount -t tmpfs -o size=8k none '{disk}' && exec \"$@\""
+    status, errors = run(store, tmp_path, *words, "sh", "-c", mount, "sh", SPARK_LOCAL_DIRS=str(disk))
+    assert status == 1
+    assert len(errors) == 1
+    assert errors[0].startswith(f"error: {disk}: No space left on device: ")
+    assert "SPARK_LOCAL_DIRS" in errors[0]
+    assert errors[0].endswith("nothing was published")
+
+
+def test_another_full_disk_is_not_taken_for_it() -> None:
+    """Of a table, or of what a worker writes: their own words name the file."""
+    others = ["OSError: [Errno 28] No space left on device: '/out/x'", SAID.replace("org.apache.spark.storage", "io.delta")]
+    for said in others:
+        with pytest.raises(RuntimeError), full_disk.named(None):
+            raise RuntimeError(said)
+
+
+def test_on_a_cluster_the_host_is_told() -> None:
+    class Context:
+        master = "spark://host:7077"
+
+    class Session:
+        sparkContext = Context()
+
+    with pytest.raises(InputError, match="Spark's own folder on host: No space left on device"), full_disk.named(Session()):
+        raise RuntimeError(SAID)
+
+
+def test_which_spark_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """pyspark itself would take one from the folder above the working folder; an empty SPARK_HOME is that one, too."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "spark-submit").write_text("")
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("SPARK_HOME", "")
+    monkeypatch.setenv("PYTHONPATH", f":one:{tmp_path}:")
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "two,/three")
+    gateway.absolute_paths()
+    assert os.environ["SPARK_HOME"] == str(Path(pyspark.__file__).parent)
+    assert os.environ["PYTHONPATH"] == f"{tmp_path}/here/one:{tmp_path}"
+    assert os.environ["SPARK_LOCAL_DIRS"] == f"{tmp_path}/here/two,/three"

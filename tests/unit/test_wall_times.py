@@ -1,0 +1,71 @@
+"""What a run says of its time is what a clock on the wall says, from the command's own start."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from jobs.building.settings import BuildSettings
+from jobs.run import Build
+from jobs.spark.engine import Engine
+from jobs.verifying.run import Verify
+from jobs.verifying.settings import VerifySettings
+from jobs.watch import Watch
+from jobs.watching import clock
+from tests.golden.stores import GoldenStore
+from tests.tools.local_engine import LocalEngine
+
+Stores = Callable[[str], GoldenStore]
+IMPORTS = 1000.0
+"""seconds that went by before the command's first line"""
+
+
+@contextlib.contextmanager
+def slow_to_stop() -> Iterator[Engine]:
+    yield LocalEngine()
+    time.sleep(0.2)
+
+
+@pytest.fixture
+def watch() -> Watch:
+    with clock.command():
+        clock._marks[0] -= IMPORTS
+        return Watch("build", [])
+
+
+def test_a_build(watch: Watch, golden_store: Stores, tmp_path_factory: pytest.TempPathFactory) -> None:
+    out = tmp_path_factory.mktemp("place") / "out"
+    job = Build(BuildSettings(str(golden_store("trimmed-head").path), str(out)).check(), watch.reporter(), slow_to_stop)
+    job.run()
+    watch.over(job.summary)
+    seconds = job.summary.seconds
+    assert set(seconds) == {"session", "build", "total"}
+    assert seconds["session"] >= IMPORTS
+    assert 0 < seconds["build"] < IMPORTS
+    assert seconds["session"] + seconds["build"] + 0.2 <= seconds["total"]
+    assert f"took     {seconds['total']:.1f} s, session {seconds['session']:.1f} s" in job.summary.to_text()
+
+
+def test_a_verify(watch: Watch, golden_store: Stores) -> None:
+    store = golden_store("trimmed-head").path
+    settings = VerifySettings(BuildSettings(str(store), ".").check(), frozenset()).check()
+    job = Verify(settings, watch.reporter(), slow_to_stop)
+    job.run()
+    watch.over(job.summary)
+    seconds, beside = job.summary.seconds, job.summary.beside
+    assert seconds["session"] >= IMPORTS
+    assert seconds["session"] + seconds["verify"] + 0.2 <= seconds["total"]
+    # Stages come one after another; what runs beside others is told apart.
+    assert seconds["scan"] + seconds["compare"] <= seconds["verify"]
+    assert set(beside) == {"list", "check", "consumequeue", "index"}
+    assert max(beside["list"], beside["check"]) <= seconds["scan"]
+    assert max(beside["consumequeue"], beside["index"]) <= seconds["compare"]
+    assert f"took     {seconds['total']:.1f} s" in job.summary.to_text()
+
+
+def test_a_command_that_is_called_begins_when_it_is_called() -> None:
+    before = time.monotonic()
+    assert before <= clock.begun() <= time.monotonic()
