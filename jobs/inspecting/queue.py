@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from jobs.command.times import show_time
 from jobs.inspecting.show import Row
 from storage_format.consume_queue_reader import BAD, EMPTY, PRE_BLANK, UNIT, QueueFile, read_queue_file
+from storage_format.file_names import first_byte
 from storage_format.findings import UnreadableError
 from storage_format.unit_layout import BATCH_LAYOUT, BATCH_UNIT_SIZE
 from udfs import files
@@ -19,10 +19,10 @@ _KINDS = {EMPTY: "empty", UNIT: "unit", PRE_BLANK: "pre-blank", BAD: "no unit"}
 
 def _start(path: str) -> int:
     """The first logical byte, by the name. Raises UnreadableError."""
-    name = files.base(path)
-    if not re.fullmatch(r"[0-9]{20}", name):
+    start = first_byte(files.base(path))
+    if start is None:
         raise UnreadableError("its name is not 20 digits, the first logical byte of the file")
-    return int(name)
+    return start
 
 
 def _unit(file: QueueFile, slot: int) -> Row | None:

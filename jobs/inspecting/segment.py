@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from jobs.querying.scan import damage, scan_segment
 from jobs.querying.show import fields
 from jobs.store.log import SegmentFile
 from storage_format import record as r
+from storage_format.file_names import first_byte
 from storage_format.findings import UnreadableError
 from storage_format.java_string import java_text
 from storage_format.message import FLAG_COMPRESSED, Message, glance, read_message
@@ -34,11 +34,11 @@ _TRANSACTIONS: Final = {
 
 def segment(path: str, whole: int | None) -> tuple[dict[str, Any], Iterator[Row]]:
     """(summary, a row for each good record). Raises UnreadableError for a name that no segment has."""
-    name = files.base(path)
-    if not re.fullmatch(r"[0-9]{20}", name):
+    start = first_byte(files.base(path))
+    if start is None:
         raise UnreadableError("its name is not 20 digits, the offset of its first byte")
     size = files.look(path).size
-    one = SegmentFile(path, int(name), size)
+    one = SegmentFile(path, start, size)
     scanner = RangeScanner(ScanSettings(want_units=False))
     end = one.start + max(size, whole or _beside(path, size))
     for _ in scan_segment(scanner, one, end):
@@ -49,7 +49,7 @@ def segment(path: str, whole: int | None) -> tuple[dict[str, Any], Iterator[Row]
 
 def _beside(path: str, size: int) -> int:
     """The size of a whole segment: that of the first one in the folder, if the file is not it."""
-    beside = [entry for entry in files.listing(files.parent(path)) if re.fullmatch(r"[0-9]{20}", entry.name)]
+    beside = [entry for entry in files.listing(files.parent(path)) if first_byte(entry.name) is not None]
     return beside[0].size if beside else size
 
 

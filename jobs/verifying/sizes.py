@@ -14,6 +14,7 @@ from jobs.verifying.settings import VerifySettings
 from storage_format.batch_queue import BATCH_UNIT_SIZE
 from storage_format.consume_queue import UNIT_SIZE
 from storage_format.errors import InputError, UsageError
+from storage_format.file_names import first_byte, is_index_file
 from storage_format.index_file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
 from storage_format.index_reader import guess_sizes
 from storage_format.names import LMQ_PREFIX
@@ -71,9 +72,10 @@ def _usual_size(folder: str, unit: int) -> int:
             break
         if entry.size and entry.size % unit == 0:
             sizes[entry.size] += 1
-        if entry.name.isascii() and entry.name.isdigit():
-            starts.append(int(entry.name))
-    step = int(np.gcd.reduce(np.array([start for start in starts if start < 2**62], np.int64))) if starts else 0
+        start = first_byte(entry.name)
+        if start is not None:
+            starts.append(start)
+    step = int(np.gcd.reduce(np.array(starts, np.int64))) if starts else 0
     fitting = {size: count for size, count in sizes.items() if step % size == 0} or sizes
     return max(fitting, key=lambda size: (fitting[size], size), default=0)
 
@@ -83,7 +85,7 @@ def _index_sizes(settings: VerifySettings) -> tuple[int, int]:
     build, given = settings.build, settings.given
     if {"hash_slots", "index_items"} <= given or "index" not in settings.only:
         return build.hash_slots, build.index_items
-    found = [e for e in entries_of(files.join(build.store, "index")) if e.kind == files.FILE and e.name.isdigit()]
+    found = [e for e in entries_of(files.join(build.store, "index")) if e.kind == files.FILE and is_index_file(e.name)]
     if not found:
         return build.hash_slots, build.index_items
     size = Counter(entry.size for entry in found).most_common(1)[0][0]
