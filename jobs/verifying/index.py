@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from jobs.building.scanning import Scan
+from jobs.store.folders import entries_of
 from jobs.verifying.settings import VerifySettings
-from jobs.verifying.sizes import entries_of
 from jobs.verifying.summary import FILES_TOLD, LOST_TOLD, VerifySummary, lost_example
 from storage_format.chain import Segment
 from storage_format.checkpoint_compare import IndexEnd

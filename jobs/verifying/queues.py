@@ -10,8 +10,8 @@ from typing import Any
 from jobs.building.odd_queues import OddQueues
 from jobs.building.scanning import Scan
 from jobs.building.settings import BuildSettings
+from jobs.store.folders import entries_of
 from jobs.verifying.settings import VerifySettings
-from jobs.verifying.sizes import entries_of
 from jobs.verifying.summary import QUEUES_TOLD, VerifySummary
 from storage_format.chain import Segment
 from storage_format.differences import Tally
