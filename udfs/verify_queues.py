@@ -31,6 +31,8 @@ QUEUES_TOLD: Final = 1000
 """Queues that are told one by one, those with the most units."""
 IN_ORDER, LOGICAL, BROKER, SKIPPED = "in order", "logical", "broker", "skipped"
 EMPTY_ENDS: Final = "empty ends"
+IDLE: Final = "idle"
+"""Counts of queues: with an empty file at their end; with units of expired records alone."""
 FOLDER: Final = "consumequeue"
 
 
@@ -130,6 +132,10 @@ class QueueFiles:
             return slot or None
         size_before = self.read(self.spans[number - 1][1] - 1, 1)[1]
         return slot if size_before[0] > 0 else None
+
+    def is_idle(self, units: int, task: QueueTask) -> bool:
+        """Whether the log, in which the queue has so many units, has lost all that its files point to."""
+        return not units and task.log[0] > 0 and not task.unread and any(not self._is_empty(k) for k in range(len(self)))
 
     def _is_empty(self, number: int) -> bool:
         first, end = self.spans[number]
@@ -278,6 +284,7 @@ class VerifyQueues:
             for place, _, offset in placement.lost:
                 text = f"offset {place} of the log: queue offset {offset} of {name}/{key[1]} does not fit"
                 word.tally.add("log-out-of-line", 1, "commitlog", place, text)
+        word.counts[IDLE] += queue.files.is_idle(check.units, self.task)
         empty = queue.files.empty_end()
         if empty is not None and self.task.old_broker:
             word.counts[EMPTY_ENDS] += 1  # its own dispatcher leaves such files

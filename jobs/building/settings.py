@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from jobs.command.tables_place import given_place
@@ -68,7 +68,7 @@ class BuildSettings:
     build_id: str = ""
     incremental: bool = False
     recheck: bool = False
-    named: frozenset[str] = frozenset()
+    named: frozenset[str] = field(default=frozenset(), compare=False)
     """the sizes that somebody named; the others are a broker's defaults"""
 
     @property

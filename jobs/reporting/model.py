@@ -105,7 +105,9 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
     model.notes = [str(note) for note in summary["notes"]]
     model.findings = list(summary["findings"])
     if summary["mend"]:
-        model.notes.append(f"all of it is mended by: {summary['mend']}")
+        whole = "" if summary.get("not_mended") else "all of it is "
+        model.notes.append(f"{whole}mended by: {summary['mend']}")
+    model.notes += [f"no build is advised for some of it: {reason}" for reason in summary.get("not_mended", ())]
     model.seconds = {str(stage): float(seconds) for stage, seconds in summary["seconds"].items()}
     total = model.seconds.pop("verify", None)
     if total is not None and not any(stage != "session" for stage in model.seconds):

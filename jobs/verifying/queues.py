@@ -21,7 +21,7 @@ from udfs.judge import Judge
 from udfs.placements import PlanWriter
 from udfs.verify_batches import VerifyBatches
 from udfs.verify_listing import ListQueues
-from udfs.verify_queues import EMPTY_ENDS, FOLDER, QueueTask, VerifyQueues
+from udfs.verify_queues import EMPTY_ENDS, FOLDER, IDLE, QueueTask, VerifyQueues
 from udfs.write_batches import FOLDER as BATCH_FOLDER
 
 TASKS_PER_CORE = 2
@@ -48,6 +48,7 @@ class QueueResult:
         tally.merge(self.tally)
         summary.units += self.counts.pop("units", 0)
         summary.queues += self.counts.pop("queues", 0)
+        summary.idle_queues += self.counts.pop(IDLE, 0)
         if empty := self.counts.pop(EMPTY_ENDS, 0):
             summary.notes.append(
                 f"files without a unit at the end of queues: {empty}, as RocketMQ 4.9 itself leaves them: it starts on them, "

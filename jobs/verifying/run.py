@@ -19,6 +19,7 @@ from jobs.spark.engine import Engine
 from jobs.store.segments import Commitlog, check_unchanged
 from jobs.verifying.build import of_build
 from jobs.verifying.index import Index
+from jobs.verifying.mend import advise
 from jobs.verifying.queues import Queues
 from jobs.verifying.settings import VerifySettings, at_its_place
 from jobs.verifying.sizes import take_sizes
@@ -52,6 +53,7 @@ class Verify:
         self.engines = engines
         self.summary = VerifySummary(store=settings.build.store, sample=settings.sample)
         self.tally = Tally()
+        self.inner_batches = 0
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing of the store is written to."""
@@ -64,7 +66,9 @@ class Verify:
             with self._timed("verify"):
                 self._verify(engine, stage, log)
             check_unchanged(log, self.settings.build.roots)
-        self.summary.take(self.tally, dataclasses.replace(self.settings.build, store=self.summary.store))
+        mend = advise(self.settings, self.tally, self.summary.orders, self.inner_batches, self.summary.idle_queues)
+        mend.build = dataclasses.replace(self.settings.build, store=self.summary.store)
+        self.summary.take(self.tally, mend)
 
     @contextlib.contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -149,7 +153,8 @@ class Verify:
         summary.bytes = sum(segment.data_end - segment.start for segment in chosen)
         summary.records = sum(s.records for s in accepted)
         summary.items = sum(s.items for s in accepted)
-        if sum(s.inner_batches for s in accepted) and not self.settings.build.batch_topics:
+        self.inner_batches = sum(s.inner_batches for s in accepted)
+        if self.inner_batches and not self.settings.build.batch_topics:
             summary.notes.append("the log has inner batches: give --topics-config, or their queues are compared as plain ones")
 
     def _judge_log(self, log: Commitlog, chain: Chain, unread: tuple[tuple[int, int], ...]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,10 +75,11 @@ def test_it_is_said(seed: int, tmp_path: Path) -> None:
     """The fields are the old checkpoint's where these are lower; what is not there, or nonsense, counts as 0."""
     puts = keyed_log(tmp_path / "store", 200, seed)
     store, first, newest = tmp_path / "store", puts[0].message.store_timestamp, puts[-1].message.store_timestamp
+    sizes: dict[str, Any] = dict(SIZES)
     whole = Checkpoint(newest, newest, newest, 0, puts[-1].offset)
 
     def built(name: str, *only: str) -> tuple[Checkpoint, list[str]]:
-        summary = local_build(store, tmp_path / name, only=only, **SIZES)
+        summary = local_build(store, tmp_path / name, only=only, **sizes)
         assert summary.exit == 0
         return Checkpoint.from_bytes((tmp_path / name / "checkpoint").read_bytes()), summary.warnings
 

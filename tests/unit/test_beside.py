@@ -113,7 +113,12 @@ def test_few_files_are_looked_at(store: Path, monkeypatch: pytest.MonkeyPatch) -
             shutil.copytree(store / "consumequeue/T0/0", store / f"consumequeue/more-{number}/{queue}")
     listed = list[str]()
     listing = files.listing
-    monkeypatch.setattr(files, "listing", lambda place: listed.append(place) or listing(place))
+
+    def counted(place: str) -> list[files.Entry]:
+        listed.append(place)
+        return listing(place)
+
+    monkeypatch.setattr(files, "listing", counted)
     assert "give --cq-file-size" in refusal(store)
     assert len(listed) <= 1 + 20 * 3 + 2
 
