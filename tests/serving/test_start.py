@@ -200,3 +200,23 @@ def test_sizes_of_another_broker(version: str, tmp_path: Path) -> None:
             assert program.step("loads", name, store, *options(segment_size=SEGMENT, **SIZES | sizes)) == starts
             if name == "slots":
                 assert len(lost(keys, ask(program, name, keys, tmp_path))) > len(keys) // 2
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_queue_whose_folder_is_gone_begins_at_0(version: str, tmp_path: Path) -> None:
+    """Once its records have expired nothing else tells how far it was."""
+    with LogWriter(tmp_path / "kept" / "commitlog", SEGMENT) as writer:
+        for number in range(30):
+            writer.append(Message(topic="T", queue_offset=number))
+        writer.roll()
+        writer.append(Message(topic="U"))
+    build_into(tmp_path / "kept", broker_version=settings_of(version), **SIZES)
+    min((tmp_path / "kept" / "commitlog").iterdir()).unlink()
+    shutil.copytree(tmp_path / "kept", tmp_path / "gone")
+    shutil.rmtree(tmp_path / "gone" / "consumequeue" / "T")
+    with Program(version, "Crash", tmp_path) as program:
+        for name, position in (("kept", 30), ("gone", 0)):
+            program.step("open", name, tmp_path / name, *options(segment_size=SEGMENT, **SIZES))
+            place = int(program.step("put", name, "T", "new", 1))
+            data = min((tmp_path / name / T).iterdir()).read_bytes()
+            assert int.from_bytes(data[20 * position : 20 * position + 8], "big") == place, name
