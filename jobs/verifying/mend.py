@@ -17,7 +17,7 @@ from jobs.store.log import StoreLog
 from jobs.store.notes import Notes
 from jobs.verifying.settings import VerifySettings
 from storage_format.consume_queue import UNIT, UNIT_SIZE
-from storage_format.differences import CHECKPOINT, INDEX, KINDS, QUEUES, Example, Tally
+from storage_format.differences import CHECKPOINT, INDEX, KINDS, LOG, QUEUES, Example, Tally
 from storage_format.errors import InputError
 from storage_format.file_names import first_byte
 from storage_format.index_file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE
@@ -36,12 +36,17 @@ _CARRIED = (*SIZES, "delay_levels", "broker_version", "segment_size", "crc", "ma
 
 @dataclass
 class Mend:
-    """How to mend. ``reasons``: why a part is not to be built, by part; ``words``: more options of the build."""
+    """How to mend. ``reasons``: why a part is not to be built, by part; ``words``: more options of a build of queues.
+
+    ``damaged``: a build refuses the log unless told what to do; ``cut``: where a broker that starts cuts its log, or -1.
+    """
 
     build: BuildSettings
     topics_config: str = ""
     reasons: dict[str, list[str]] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
+    damaged: bool = False
+    cut: int = -1
 
     def keep(self, parts: Iterable[str], reason: str) -> None:
         """No build of these parts is advised."""
@@ -52,7 +57,7 @@ class Mend:
         """What mends one kind of difference: a command, other advice, or why there is none."""
         _, _, parts, advice = KINDS[kind]
         why = self._why(parts)
-        return f"{NO_BUILD}: {why[0]}" if why else self._command(parts, advice) if parts else advice
+        return f"{NO_BUILD}: {why[0]}" if why else self._command(parts) if parts else advice
 
     def of_all(self, kinds: Iterable[str]) -> tuple[str | None, list[str]]:
         """The command that mends all kinds of which the build loses nothing, and why there is none for the others."""
@@ -60,13 +65,12 @@ class Mend:
         reasons = {reason for kind in wanted for reason in self._why(kind.mend)}
         mended = [kind for kind in wanted if not self._why(kind.mend)]
         parts = tuple(part for part in self.build.only if any(part in kind.mend for kind in mended))
-        damaged = any(kind.part == "log" for kind in mended)
-        return self._command(parts, "salvage" if damaged else "") if parts else None, sorted(reasons)
+        return self._command(parts) if parts else None, sorted(reasons)
 
     def _why(self, parts: Iterable[str]) -> list[str]:
         return [reason for part in parts for reason in self.reasons.get(part, ())]
 
-    def _command(self, parts: tuple[str, ...], advice: str) -> str:
+    def _command(self, parts: tuple[str, ...]) -> str:
         build = self.build
         words = ["rmq-reindex", "build", build.store, "--out", "DIR"]
         words += [word for root in build.commitlogs for word in ("--commitlog", root)]
@@ -79,16 +83,32 @@ class Mend:
         words += ["--lmq"] if build.lmq else []
         words += ["--topics-config", self.topics_config or f"{build.store}/config/topics.json"] if build.batch_topics else []
         words += self.words if QUEUES in parts else []
-        words += ["--on-damage", "salvage"] if advice else []
+        words += ["--on-damage", "salvage"] if self.damaged else []
+        words += ["--until-offset", str(self.cut)] if self.cut >= 0 else []
         return shlex.join(words)
 
 
-def advise(settings: VerifySettings, tally: Tally, orders: dict[str, int], inner_batches: int, idle_queues: int) -> Mend:
+@dataclass
+class LogFacts:
+    """What the log says that matters to a build: records that are inner batches, damage, and where a broker cuts it, or -1."""
+
+    inner_batches: int = 0
+    damaged: bool = False
+    cut: int = -1
+
+
+def advise(settings: VerifySettings, tally: Tally, log: LogFacts, orders: dict[str, int], idle_queues: int) -> Mend:
     """What a build of this store needs, and what it would lose. ``settings`` are those after ``take_sizes``."""
     build = settings.build
-    mend = Mend(build, settings.topics_config)
+    damaged = log.damaged or any(KINDS[kind].part == LOG and KINDS[kind].mend for kind in tally.counts)
+    mend = Mend(build, settings.topics_config, damaged=damaged, cut=log.cut)
     if not tally.counts:
         return mend
+    for part in (QUEUES, INDEX):
+        if part not in settings.only:
+            mend.keep((part,), f"{part} was not compared, so nothing tells what a build would lose: verify it, too")
+    if settings.sample < 1 and QUEUES in settings.only:
+        mend.keep((QUEUES,), "a sample does not tell what a build of consumequeue would lose: verify all of it")
     store = _Records(settings)
     signs = newer_broker(settings)
     if store.has_tag_items(tally):
@@ -101,7 +121,7 @@ def advise(settings: VerifySettings, tally: Tally, orders: dict[str, int], inner
     if light := store.light_queue(tally):
         mend.keep((QUEUES,), f"{light} is a light queue, which a build drops without --lmq: verify with --lmq")
     batches = entries_of(files.join(build.store, "batchconsumequeue"))
-    if (inner_batches or batches) and not build.batch_topics:
+    if (log.inner_batches or batches) and not build.batch_topics:
         mend.keep((QUEUES,), "there are batch queues, which a build drops without --topics-config: verify with it")
     if idle_queues:
         text = f"queues that hold units of expired records alone: {idle_queues}: a build drops them"

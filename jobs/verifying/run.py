@@ -13,13 +13,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from jobs.building.notices import first_cut
 from jobs.building.planning import BUCKET_BYTES, range_size, scan_settings
 from jobs.building.scanning import Scan
 from jobs.spark.engine import Engine
 from jobs.store.segments import Commitlog, check_unchanged
 from jobs.verifying.build import of_build
 from jobs.verifying.index import Index
-from jobs.verifying.mend import advise
+from jobs.verifying.mend import LogFacts, advise
 from jobs.verifying.queues import Queues
 from jobs.verifying.settings import VerifySettings, at_its_place
 from jobs.verifying.sizes import take_sizes
@@ -53,7 +54,7 @@ class Verify:
         self.engines = engines
         self.summary = VerifySummary(store=settings.build.store, sample=settings.sample)
         self.tally = Tally()
-        self.inner_batches = 0
+        self.log_facts = LogFacts()
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing of the store is written to."""
@@ -66,7 +67,7 @@ class Verify:
             with self._timed("verify"):
                 self._verify(engine, stage, log)
             check_unchanged(log, self.settings.build.roots)
-        mend = advise(self.settings, self.tally, self.summary.orders, self.inner_batches, self.summary.idle_queues)
+        mend = advise(self.settings, self.tally, self.log_facts, self.summary.orders, self.summary.idle_queues)
         mend.build = dataclasses.replace(self.settings.build, store=self.summary.store)
         self.summary.take(self.tally, mend)
 
@@ -114,6 +115,8 @@ class Verify:
         if LOG in settings.only:
             self._judge_log(log, chain, unread)
         holes = tuple(hole.offset for hole in chain.holes if not _between(hole.offset, unread))
+        self.log_facts.damaged = bool(holes)
+        self.log_facts.cut = first_cut(self.settings.build.broker_version, log.segments, holes)
         with ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
             both: list[Future[Any]] = []
             if QUEUES in settings.only:
@@ -153,8 +156,8 @@ class Verify:
         summary.bytes = sum(segment.data_end - segment.start for segment in chosen)
         summary.records = sum(s.records for s in accepted)
         summary.items = sum(s.items for s in accepted)
-        self.inner_batches = sum(s.inner_batches for s in accepted)
-        if self.inner_batches and not self.settings.build.batch_topics:
+        self.log_facts.inner_batches = sum(s.inner_batches for s in accepted)
+        if self.log_facts.inner_batches and not self.settings.build.batch_topics:
             summary.notes.append("the log has inner batches: give --topics-config, or their queues are compared as plain ones")
 
     def _judge_log(self, log: Commitlog, chain: Chain, unread: tuple[tuple[int, int], ...]) -> None:

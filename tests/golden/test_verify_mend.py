@@ -18,6 +18,7 @@ from jobs.verifying.summary import VerifySummary
 from storage_format.checkpoint import Checkpoint
 from tests.golden.stores import GoldenStore
 from tests.oracle.scenarios import FOLDER, java_home
+from tests.tools import spoil
 from tests.tools.batch_log import SIZES as BATCH_SIZES
 from tests.tools.compare import SMALL
 from tests.tools.local_engine import LocalEngine, local_build, run_build, single
@@ -212,3 +213,30 @@ def test_options_are_carried(tmp_path: Path) -> None:
     for words in ("--crc all", "--max-fill 7", "--delay-levels '1s 2s'", "--broker-version 4.9", "--cq-file-size 400"):
         assert words in (summary.mend or "")
     assert json.loads(summary.to_json())["not_mended"] == []
+
+
+def test_damage_that_a_broker_cuts_away(tmp_path: Path) -> None:
+    """An index from beyond the cut would keep new keys out (tests/serving/test_recovery.py)."""
+    store = built(written(tmp_path / "store", *(Message(topic="T", properties={"KEYS": f"k{k}"}) for k in range(120))))
+    last = spoil.segment_paths(store)[-1]
+    number = next(k for k, (offset, _) in enumerate(spoil.record_offsets(store)) if offset >= int(last.name)) + 3
+    place = spoil.record_offsets(store)[number][0]
+    spoil.bad_magic(store, number)
+    assert f"--on-damage salvage --until-offset {place}" in (local_verify(store, **SMALL).mend or "")
+    first = tmp_path / "first"
+    shutil.copytree(store, first)
+    spoil.bad_magic(first, 2)
+    assert "--until-offset" in (local_verify(first, **SMALL).mend or "")
+
+
+def test_what_was_not_compared(tmp_path: Path) -> None:
+    store = built(written(tmp_path / "store", *(Message(topic="T", properties={"KEYS": f"k{k}"}) for k in range(120))))
+    spoil.bad_magic(store, 5)
+    summary = local_verify(store, only=("log",), **SMALL)
+    assert summary.mend is None
+    assert [reason.partition(" ")[0] for reason in summary.not_mended] == ["consumequeue", "index"]
+    zero_unit(store, "T/0")
+    summary = local_verify(store, sample=0.5, **SMALL)
+    assert "--only index,checkpoint " in (summary.mend or "")
+    assert "--on-damage salvage" in (summary.mend or "")
+    assert summary.not_mended == ["a sample does not tell what a build of consumequeue would lose: verify all of it"]

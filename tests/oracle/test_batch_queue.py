@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,8 @@ def test_topics_and_folders_must_agree(version: str, tmp_path: Path) -> None:
         ("neither", (), unknown, True),
     ):
         store = tmp_path / name
-        assert local_build(tmp_path / "log", store, batch_topics=batch_topics_of, on_damage="salvage", **SIZES).exit in (0, 3)
+        settings: dict[str, Any] = {"batch_topics": batch_topics_of, "on_damage": "salvage", **SIZES}
+        assert local_build(tmp_path / "log", store, **settings).exit in (0, 3)
         shutil.copytree(tmp_path / "log" / "commitlog", store / "commitlog")
         ran = run(store, topics, "--pull", "32", version=version)
         assert (ran.returncode == 0) == starts, f"{name}: {ran.stderr}"
