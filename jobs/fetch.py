@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from jobs.fetching.swap import PARTS, Swap
 from jobs.publishing.layout import TOPICS
 from jobs.store.lock import store_locked
 from storage_format.errors import InputError, ReindexError, UsageError
+from storage_format.file_names import first_byte
 from storage_format.names import escape, redacted
 from storage_format.wording import counted
 from udfs import files
@@ -170,7 +170,7 @@ class _Fetch:
     def _check(self, build: FoundBuild, size: int, held: int) -> None:
         """Raises InputError for a store with another log, or without room for ``size`` bytes; ``held`` are given back."""
         log = os.path.join(self._store, "commitlog")
-        there = {name for name in os.listdir(log) if re.fullmatch(r"[0-9]{20}", name)} if os.path.isdir(log) else set()
+        there = {name for name in os.listdir(log) if first_byte(name) is not None} if os.path.isdir(log) else set()
         if there and build.segments and not there & set(build.segments):
             raise InputError(
                 f"{escape(log)}: has none of the segments that were read from {escape(build.segments[0])} on: take its own"

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from jobs.building import decisions, drafting, manifest, notices, planning, preflight, writing
+from jobs.building.beside import check_sizes, vouched
 from jobs.building.estimate import check_free, dry_run_lines
 from jobs.building.planning import make_checkpoint, range_size, scan_settings
 from jobs.building.scanning import Scan
@@ -63,6 +64,7 @@ class Build:
         check_place(settings.tables, (settings.out, *settings.inputs))
         log = log or list_segments(settings.roots, settings.segment_size)
         self.summary.warnings += log.warnings + preflight.check(settings, log, target)
+        self.summary.warnings += check_sizes(settings)
         if "index" in settings.only and "checkpoint" not in settings.only:
             self.summary.warnings.append(
                 "index without checkpoint: with an older checkpoint the next crash deletes it: take --only index,checkpoint"
@@ -235,6 +237,7 @@ class Build:
         fields = None
         if "checkpoint" in settings.only:
             checkpoint = make_checkpoint(settings, log, accepted, plans)
+            checkpoint = vouched(settings, checkpoint, self.summary.warnings)
             data = checkpoint.to_bytes()
             files.write_bytes(stage.temporary, files.join(stage.tree, "checkpoint"), [data])
             entries.append(

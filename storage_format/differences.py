@@ -45,8 +45,11 @@ KINDS: Final = {
     "queue-shifted": Kind(QUEUES, "units shifted from a slot on", _QUEUE),
     "queue-pre-blank": Kind(QUEUES, "slot before the queue's first unit that is not pre-blank, or pre-blank elsewhere", _QUEUE),
     "queue-file-size": Kind(QUEUES, "file of another size: a broker does not start on it", _QUEUE),
-    "queue-file-name": Kind(QUEUES, "file whose name is no multiple of its size: a broker does not start on it", _QUEUE),
-    "queue-file-empty": Kind(QUEUES, "last file of a queue without a unit: RocketMQ 5.3 does not start on it", _QUEUE),
+    "queue-file-name": Kind(QUEUES, "file whose name is no multiple of its size: a broker finds other units there", _QUEUE),
+    "queue-file-stray": Kind(QUEUES, "what is no file of a queue among its files: a broker does not start on it", _QUEUE),
+    "queue-file-empty": Kind(
+        QUEUES, "file without a unit at a queue's end: 5.3 counts a message too many, or does not start", _QUEUE
+    ),
     "index-item-missing": Kind(INDEX, "key of a record without an item: no query finds it", _INDEX),
     "index-item-extra": Kind(INDEX, "item for which no record has a key", _INDEX),
     "index-item-hash": Kind(INDEX, "item with the wrong hash", _INDEX),
@@ -57,7 +60,7 @@ KINDS: Final = {
     "index-order": Kind(INDEX, "files, or items in a file, not in the order of the log", _INDEX),
     "index-stray": Kind(INDEX, "bytes that are not zero where no item should be", _INDEX),
     "index-file-size": Kind(INDEX, "file of another size than its slots and items need", _INDEX),
-    "index-file-name": Kind(INDEX, "file whose name is no number: a broker passes over it", _INDEX),
+    "index-file-name": Kind(INDEX, "no IndexFile by its name: a broker passes over it; on a folder 5.3 may not start", _INDEX),
     "checkpoint-missing": Kind(CHECKPOINT, "no checkpoint: a crash costs the whole index", _CHECKPOINT),
     "checkpoint-size": Kind(CHECKPOINT, "not 4,096 bytes", _CHECKPOINT),
     "checkpoint-bytes": Kind(CHECKPOINT, "negative fields, or bytes behind the fields", _CHECKPOINT),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 
 from storage_format.chain import Segment
 from storage_format.errors import InputError
+from storage_format.file_names import first_byte
 from storage_format.names import escape
 from udfs import files
 
@@ -48,10 +48,13 @@ def list_segments(roots: tuple[str, ...], segment_size: int) -> Commitlog:
             raise InputError(f"{where}: is no regular file: only segments may lie in a commitlog folder")
         if entry.kind == files.ABSENT:
             raise InputError(f"{where}: cannot be followed to a file: mend or remove the link")
-        if entry.kind == files.FOLDER or not re.fullmatch(r"[0-9]{20}", entry.name):
-            raise InputError(f"{where}: is not a segment (its name is not 20 digits): move it out of the commitlog folder")
-        if int(entry.name) > 2**63 - 2**41:
-            raise InputError(f"{where}: offset {int(entry.name)} is beyond what a commitlog can hold")
+        if entry.kind == files.FOLDER:
+            raise InputError(f"{where}: is not a segment but a folder: move it out of the commitlog folder")
+        if first_byte(entry.name) is None:
+            raise InputError(
+                f"{where}: is not a segment (its name is not 20 digits, or more than any offset): "
+                "move it out of the commitlog folder"
+            )
     if not entries:
         return Commitlog([], [], [])
     sizes = Counter(entry.size for entry in entries[:-1])

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from storage_format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE
 from storage_format.consume_queue_reader import FAULTS, UNIT, QueueFile, read_queue_file
+from storage_format.file_names import first_byte, queue_id
 from storage_format.findings import CODES
 from storage_format.names import escape
 from udfs import files
@@ -77,7 +78,7 @@ class ConsumeQueueReader(Reader):
         self.folder = self.path()
         self.topics: Topics | None = Topics(self.words.words("topic"), self.words.words("excludeTopic"))
         wanted = self.words.words("queueId")
-        if not all(re.fullmatch(r"\d{1,10}", word) for word in wanted):
+        if not all(re.fullmatch(r"[0-9]{1,10}", word) for word in wanted):
             raise self.words.error(f"queueId {self.words.text('queueId')!a}: take numbers, separated by commas")
         self.queues: set[int] | None = {int(word) for word in wanted} or None
 
@@ -113,13 +114,15 @@ class ConsumeQueueReader(Reader):
                 name = topic.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
                 if topic.kind != files.FOLDER or not topics.wants(name):
                     continue
-                queues = [e for e in files.listing(topic.path) if e.kind == files.FOLDER and re.fullmatch(r"\d{1,10}", e.name)]
-                for queue in sorted(queues, key=lambda e: int(e.name)):
-                    if self.queues is not None and int(queue.name) not in self.queues:
+                queues = [(number, e.path) for e in files.listing(topic.path) if e.kind == files.FOLDER
+                          if (number := queue_id(e.name)) is not None]  # fmt: skip
+                for number, path in sorted(queues):
+                    if self.queues is not None and number not in self.queues:
                         continue
-                    for file in files.listing(queue.path):
-                        if file.kind == files.FILE and re.fullmatch(r"\d{20}", file.name) and file.size:
-                            yield QueueUnits(name, int(queue.name), file.path, int(file.name), batch), file.size
+                    for file in files.listing(path):
+                        start = first_byte(file.name)
+                        if file.kind == files.FILE and start is not None and file.size:
+                            yield QueueUnits(name, number, file.path, start, batch), file.size
 
     # -- read ---------------------------------------------------------------------------------------------------------
 

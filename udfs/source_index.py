@@ -14,6 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from storage_format.errors import InputError
+from storage_format.file_names import is_index_file
 from storage_format.findings import CODES
 from storage_format.index_check import ITEM_FAULTS, check_index
 from storage_format.index_file import HEADER_SIZE, IndexHeader, file_size
@@ -88,7 +89,7 @@ class IndexReader(Reader):
             return found
         sizes = (self.slots, self.items) if self.slots else (DEFAULT_SLOTS, DEFAULT_ITEMS)
         for entry in files.listing(self.folder):
-            if entry.kind != files.FILE or not entry.name.isdigit() or not entry.size:
+            if entry.kind != files.FILE or not is_index_file(entry.name) or not entry.size:
                 continue
             if entry.size < HEADER_SIZE:
                 self._no_index(entry)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from storage_format.batch_queue import BATCH_UNIT
 from storage_format.consume_queue import PRE_BLANK_SIZE, UNIT
 from storage_format.differences import Tally
+from storage_format.file_names import first_byte
 from storage_format.index_file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from storage_format.names import escape
 from udfs import files, schemas
@@ -112,7 +113,7 @@ class CompareQueues:
         differ = np.flatnonzero((a != b) & ~(self._gone(a) & self._gone(b)))
         if len(differ):
             k = int(differ[0])
-            first = (int(path.rpartition("/")[2]) if path[-20:].isdigit() else 0) // unit.itemsize + k
+            first = (first_byte(path.rpartition("/")[2]) or 0) // unit.itemsize + k
             text = f"queue offset {first}: {a[k].item()} in A, {b[k].item()} in B"
             tally.add("against-queue-unit", len(differ), told, first, text)
 

@@ -18,7 +18,7 @@ from storage_format.record import RECORD_MIN
 from udfs import schemas
 from udfs.placements import Placements
 from udfs.verify_look import LogLook
-from udfs.verify_queues import BROKER, IN_ORDER, LOGICAL, QueueFiles, QueueTask, QueueWord
+from udfs.verify_queues import BROKER, IDLE, IN_ORDER, LOGICAL, QueueFiles, QueueTask, QueueWord
 from udfs.verify_scan import AT_FILES
 from udfs.write_batches import FOLDER
 
@@ -107,6 +107,7 @@ class VerifyBatches:
             word.counts["queues"] += 1
             word.counts[order] += 1
             word.counts["units"] += check.units
+            word.counts[IDLE] += queue.files.is_idle(check.units, self.task)
             word.tally.merge(check.tally)
             entry = {
                 "topic": name, "queue": key[1], "units": check.units, "first": check.first, "end": check.next,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from storage_format import cells
 from storage_format.differences import Tally
+from storage_format.file_names import first_byte, is_number, queue_id
 from storage_format.grouping import bucket_of
 from storage_format.names import escape
 from udfs import files, schemas
@@ -27,7 +27,8 @@ NOT_QUEUES_MAX = 10
 class ListQueues:
     """Lists the topics whose names are in ``plan`` below ``folder``; ``tasks`` share them. ``batch``: of batch queues.
 
-    ``trimmed``: zeros at a file's end may not be stored. Leaves rows of files and, as a summary, {tally, files, bytes, others}.
+    ``trimmed``: zeros at a file's end may not be stored. ``old_broker``: it is for RocketMQ 4.9.
+    Leaves rows of files and, as a summary, {tally, files, bytes, others}.
     """
 
     folder: str
@@ -37,6 +38,7 @@ class ListQueues:
     keys: tuple[int, ...]
     batch: bool = False
     trimmed: bool = False
+    old_broker: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         names = json.loads(files.read_bytes(self.plan))
@@ -49,16 +51,20 @@ class ListQueues:
         counts = {"files": 0, "bytes": 0}
         for name in names:
             topic = files.join(self.folder, name)
-            for entry in files.listing(topic) if files.look(topic).kind == files.FOLDER else []:
-                if entry.kind != files.FOLDER or not _is_queue_id(entry.name):
+            is_folder = files.look(topic).kind == files.FOLDER
+            if not is_folder:
+                others.append(escape(name))
+            for entry in files.listing(topic) if is_folder else []:
+                number = queue_id(entry.name)
+                if entry.kind != files.FOLDER or number is None:
                     # ConsumeQueueStore.loadConsumeQueues passes over it.
                     others.append(escape(f"{name}/{entry.name}"))
                     continue
-                table = self._files(entry.path, tally)
+                table = self._files(entry.path, tally, others)
                 counts["files"] += len(table)
                 counts["bytes"] += sum(size for _, size in table)
                 raw = os.fsencode(name)
-                ids = np.array([int(entry.name)], np.int32)
+                ids = np.array([number], np.int32)
                 crc = np.array([zlib.crc32(raw)], np.uint32)
                 bucket = int(bucket_of(crc, ids, np.zeros(1, np.int64), QUEUE_BUCKETS if self.batch else GROUPS)[0])
                 columns = np.zeros((cells.BATCH_COLUMNS if self.batch else cells.UNIT_COLUMNS, len(table)), np.int64)
@@ -69,20 +75,28 @@ class ListQueues:
         word = {"tally": tally.to_json(), "others": others[:NOT_QUEUES_MAX], "more_others": len(others), **counts}
         yield schemas.SUMMARY, 0, 0, -1, json.dumps(word).encode(), 0
 
-    def _files(self, folder: str, tally: Tally) -> list[tuple[int, int]]:
-        """(first logical byte, size) of each file of a queue; the names and sizes that would stop a broker are told."""
+    def _files(self, folder: str, tally: Tally, others: list[str]) -> list[tuple[int, int]]:
+        """(first logical byte, size) of each file of a queue. Of what else lies there is told what keeps a broker from
+        starting, or misleads it (``MappedFileQueue.doLoad``; tests/serving/test_start.py tries each with real ones)."""
         found = []
         entries = files.listing(folder)
         for number, entry in enumerate(entries):
             path = escape(_last_names(entry.path))
             if entry.kind == files.FOLDER:
+                if self.old_broker:
+                    tally.add("queue-file-stray", 1, path, 0, "a folder, which RocketMQ 4.9 takes for a file of another size")
+                else:
+                    others.append(path.partition("/")[2])
                 continue
-            start = int(entry.name) if re.fullmatch(r"[0-9]{20}", entry.name) else -1
-            if entry.kind != files.FILE or not 0 <= start < 2**63 - 2**41 or start % self.file_size:
+            if entry.kind == files.FILE and entry.size == 0 and number == len(entries) - 1 and not self.old_broker:
+                continue  # 5.x removes it, whatever its name is
+            if entry.kind != files.FILE or not is_number(entry.name):
+                tally.add("queue-file-stray", 1, path, 0, "its name is no number")
+                continue
+            start = first_byte(entry.name)
+            if start is None or start % self.file_size:
                 tally.add("queue-file-name", 1, path, 0, f"not 20 digits, or no multiple of {self.file_size}")
                 continue
-            if entry.size == 0 and number == len(entries) - 1:
-                continue  # MappedFileQueue.doLoad removes it
             if entry.size > self.file_size or (entry.size < self.file_size and not self.trimmed):
                 tally.add("queue-file-size", 1, path, entry.size, f"{entry.size} bytes instead of {self.file_size}")
             found.append((start, entry.size))
@@ -96,7 +110,3 @@ def _last_names(path: str) -> str:
         last.insert(0, files.base(path))
         path = files.parent(path)
     return "/".join(last)
-
-
-def _is_queue_id(name: str) -> bool:
-    return re.fullmatch(r"0|[1-9][0-9]{0,9}", name) is not None and int(name) < 2**31

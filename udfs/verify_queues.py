@@ -30,6 +30,9 @@ Int64s = npt.NDArray[np.int64]
 QUEUES_TOLD: Final = 1000
 """Queues that are told one by one, those with the most units."""
 IN_ORDER, LOGICAL, BROKER, SKIPPED = "in order", "logical", "broker", "skipped"
+EMPTY_ENDS: Final = "empty ends"
+IDLE: Final = "idle"
+"""Counts of queues: with an empty file at their end; with units of expired records alone."""
 FOLDER: Final = "consumequeue"
 
 
@@ -114,13 +117,30 @@ class QueueFiles:
                 return max(position, found // self._size)
         return self.end
 
-    def last_is_empty(self) -> bool:
-        """Whether the last of several files holds no unit at all."""
-        if len(self._table) < 2:
-            return False
-        first = self._starts[-1] // self._size
-        while (first := self.data_from(first)) < self.end:
-            count = min(1 << 16, self.end - first)
+    def empty_end(self) -> int | None:
+        """The first slot of a file without any unit that a broker keeps as the queue's last one.
+
+        ``ConsumeQueue.recover`` drops such files where a unit is missing before them, and takes one at 0 for a new queue.
+        """
+        number = len(self._table)
+        while number and self._is_empty(number - 1):
+            number -= 1
+        if number == len(self._table):
+            return None
+        slot = self._starts[number] // self._size
+        if not number:
+            return slot or None
+        size_before = self.read(self.spans[number - 1][1] - 1, 1)[1]
+        return slot if size_before[0] > 0 else None
+
+    def is_idle(self, units: int, task: QueueTask) -> bool:
+        """Whether the log, in which the queue has so many units, has lost all that its files point to."""
+        return not units and task.log[0] > 0 and not task.unread and any(not self._is_empty(k) for k in range(len(self)))
+
+    def _is_empty(self, number: int) -> bool:
+        first, end = self.spans[number]
+        while (first := self.data_from(first)) < end:
+            count = min(1 << 16, end - first)
             if self.read(first, count).any():
                 return False
             first += count
@@ -264,9 +284,12 @@ class VerifyQueues:
             for place, _, offset in placement.lost:
                 text = f"offset {place} of the log: queue offset {offset} of {name}/{key[1]} does not fit"
                 word.tally.add("log-out-of-line", 1, "commitlog", place, text)
-        if not self.task.old_broker and queue.files.last_is_empty():
-            path = queue.files.path(queue.files.end - 1)
-            word.tally.add("queue-file-empty", 1, path, 0, "holds no unit")
+        word.counts[IDLE] += queue.files.is_idle(check.units, self.task)
+        empty = queue.files.empty_end()
+        if empty is not None and self.task.old_broker:
+            word.counts[EMPTY_ENDS] += 1  # its own dispatcher leaves such files
+        elif empty is not None:
+            word.tally.add("queue-file-empty", 1, queue.files.path(empty), empty, "holds no unit, and the queue goes up to it")
         entry = {
             "topic": name, "queue": key[1], "units": check.units, "first": check.first, "end": check.next,
             "files": len(queue.files), "order": order, "differences": check.tally.total if order != SKIPPED else 0,

@@ -109,7 +109,7 @@ def _judge(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], ho
     """What reducers say of queues out of order, below the offset ``cut``."""
     said: list[str] = []
     if any(summary.units for summary in accepted):
-        # 5.3 opens such files just the same, but does not start on them.
+        # 5.3 opens such files just the same, and then fails to load: ConsumeQueue.correctMinOffset reads before their start.
         opens = settings.broker_version == "4.9"
         judge = Judge(scan.stage, settings.queue_order, scan.task.units_per_file, tuple(holes), cut, opens)
         said += _ask(scan, accepted, schemas.RUNS, judge)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from jobs.building.settings import BuildSettings
 from jobs.building.summary import Summary
 from storage_format.chain import Hole, Segment
@@ -31,14 +33,19 @@ def broker_cuts(settings: BuildSettings, segments: list[Segment], holes: list[Ho
     ``IndexService.buildIndex`` passes over records below the end of the last IndexFile: what was built from beyond the cut
     then keeps new keys out.
     """
-    looked_at = segments[-LAST_SEGMENTS[settings.broker_version] :]
-    found = sorted(hole.offset for hole in holes if looked_at and hole.offset >= looked_at[0].start)
-    if found and settings.on_damage == "salvage":
+    cut = first_cut(settings.broker_version, segments, [hole.offset for hole in holes])
+    if cut >= 0 and settings.on_damage == "salvage":
         summary.warnings.append(
-            f"damage at offset {found[0]}: a broker that starts cuts its log there, and takes no new keys into this index "
+            f"damage at offset {cut}: a broker that starts cuts its log there, and takes no new keys into this index "
             "until the log has grown past its old end: keep a copy of the log, and for a broker build with "
-            f"--until-offset {found[0]}"
+            f"--until-offset {cut}"
         )
+
+
+def first_cut(broker_version: str, segments: Sequence[Segment], damaged: Iterable[int]) -> int:
+    """Where a broker that starts cuts its log, which has damage at these offsets; -1 where it does not."""
+    looked_at = segments[-LAST_SEGMENTS[broker_version] :]
+    return min((offset for offset in damaged if looked_at and offset >= looked_at[0].start), default=-1)
 
 
 def of_counts(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> None:

@@ -17,6 +17,7 @@ from jobs.building.settings import (
 )
 from jobs.command.broker_conf import settings_of
 from jobs.command.options import checked, command_parser
+from jobs.publishing.layout import SIZES
 from jobs.watching.options import add_watch_options, watch_environment
 from storage_format.errors import InputError, UsageError
 from storage_format.names import escape
@@ -124,7 +125,7 @@ def parse_settings(arguments: Sequence[str]) -> BuildSettings:
     values = merged(vars(build_parser().parse_args(arguments)))
     if not values["store"] and not values.get("commitlogs"):
         raise UsageError("rmq-reindex build: name a STORE, or --commitlog folders: see --help")
-    return BuildSettings(**values).check()
+    return BuildSettings(**values, named=frozenset(SIZES) & values.keys()).check()
 
 
 def merged(given: dict[str, Any]) -> dict[str, Any]:

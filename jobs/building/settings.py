@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from jobs.command.tables_place import given_place
@@ -72,6 +72,18 @@ class BuildSettings:
     """the log no longer changes, whoever holds the store's lock"""
     allow_empty: bool = False
     """a log without records may replace a build of some"""
+    named: frozenset[str] = field(default=frozenset(), compare=False)
+    """the sizes that somebody named; the others are a broker's defaults"""
+
+    @property
+    def store_folder(self) -> str:
+        """STORE, or else the folder around the first --commitlog; "" where neither is known."""
+        around = [files.parent(root) for root in self.roots if files.base(root) == "commitlog"]
+        return files.absolute(self.store) if self.store else next(iter(around), "")
+
+    def is_named(self, size: str) -> bool:
+        """Whether a size is more than a default that nobody asked for."""
+        return size in self.named or getattr(self, size) != _DEFAULTS[size]
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -173,6 +185,9 @@ class BuildSettings:
             "write_topics": self.write_topics,
             "batch_topics": list(self.batch_topics),
         }
+
+
+_DEFAULTS: Final = {setting.name: setting.default for setting in fields(BuildSettings)}
 
 
 def parse_window(policy: str) -> int:

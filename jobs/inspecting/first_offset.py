@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -10,6 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from storage_format import record as r
+from storage_format.file_names import first_byte
 from storage_format.findings import UnreadableError
 from storage_format.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, find_record
 from storage_format.walk_state import INT64_MAX
@@ -30,15 +30,9 @@ class Begin(NamedTuple):
     by: str
 
 
-def named_offset(path: str) -> int | None:
-    """The offset that a name of 20 digits says."""
-    name = files.base(path)
-    return int(name) if re.fullmatch(r"[0-9]{20}", name) else None
-
-
 def begin_of(path: str, size: int, given: int | None) -> Begin:
     """Where the segment at ``path`` begins. Raises UnreadableError where nothing tells it."""
-    named = named_offset(path)
+    named = first_byte(files.base(path))
     if given is not None:
         found = Begin(given, OPTION)
     elif named is not None:

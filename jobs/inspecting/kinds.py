@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from typing import Final
 
 from storage_format import record as r
 from storage_format.errors import InputError
+from storage_format.file_names import first_byte, is_index_file
 from storage_format.index_header import HEADER_SIZE, IndexHeader
 from storage_format.names import escape
 from udfs import files
@@ -51,13 +51,13 @@ def _by_content(path: str, name: str) -> str | None:
         return None
     if struct.unpack_from(">i", head, 4)[0] in _MAGICS:
         return SEGMENT
-    if re.fullmatch(r"[0-9]{20}", name):
+    if first_byte(name) is not None:
         # A queue's file: a unit's size stands at its byte 8; a batch unit begins with the same fields.
         length = struct.unpack_from(">i", head, 8)[0]
         if length > 0 and (size % 20 == 0) != (size % 46 == 0):
             return QUEUE if size % 20 == 0 else BATCH
         return None
     header = IndexHeader.from_bytes(head)
-    if re.fullmatch(r"[0-9]{17}", name) and 0 <= header.begin_place <= header.end_place and header.index_count >= 0:
+    if len(name) == 17 and is_index_file(name) and 0 <= header.begin_place <= header.end_place and header.index_count >= 0:
         return INDEX
     return None

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from jobs.command.times import show_time
-from jobs.inspecting.first_offset import OPTION, named_offset
+from jobs.inspecting.first_offset import OPTION
 from jobs.inspecting.show import Row
 from storage_format.consume_queue_reader import BAD, EMPTY, PRE_BLANK, UNIT, QueueFile, read_queue_file
+from storage_format.file_names import first_byte
 from storage_format.findings import UnreadableError
 from storage_format.unit_layout import BATCH_LAYOUT, BATCH_UNIT_SIZE
 from udfs import files
@@ -19,7 +20,7 @@ _KINDS = {EMPTY: "empty", UNIT: "unit", PRE_BLANK: "pre-blank", BAD: "no unit"}
 
 def _start(path: str, given: int | None) -> int:
     """The first logical byte, as it is given or by the name. Raises UnreadableError."""
-    start = named_offset(path) if given is None else given
+    start = first_byte(files.base(path)) if given is None else given
     if start is None:
         raise UnreadableError(f"its name is not 20 digits, the first logical byte of the file: give it as {OPTION}")
     return start

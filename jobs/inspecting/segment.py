@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from jobs.querying.scan import damage, scan_segment
 from jobs.querying.show import fields
 from jobs.store.log import SegmentFile
 from storage_format import record as r
+from storage_format.file_names import first_byte
 from storage_format.java_string import java_text
 from storage_format.message import FLAG_COMPRESSED, Message, glance, read_message
 from storage_format.range_scan import RangeScanner, ScanSettings
@@ -47,7 +47,7 @@ def segment(path: str, whole: int | None, first: int | None = None) -> tuple[dic
 
 def _beside(path: str, size: int) -> int:
     """The size of a whole segment: that of the first one in the folder, if the file is not it."""
-    beside = [entry for entry in files.listing(files.parent(path)) if re.fullmatch(r"[0-9]{20}", entry.name)]
+    beside = [entry for entry in files.listing(files.parent(path)) if first_byte(entry.name) is not None]
     return beside[0].size if beside else size
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from jobs.store.folders import entries, reason
 from jobs.store.notes import Notes
 from storage_format.errors import InputError
+from storage_format.file_names import is_index_file
 from storage_format.index_header import HEADER_SIZE, IndexHeader, file_size
 from storage_format.index_lookup import FOUND_ALL, LookupHeader, lookup
 from storage_format.index_sizes import quick_sizes
@@ -41,7 +42,7 @@ class IndexFiles:
         self.present = listed is not None
         self._files: list[_File] = []
         for entry in listed or []:
-            if entry.kind == files.FILE:
+            if entry.kind == files.FILE and is_index_file(entry.name):
                 self._open(entry)
             else:
                 notes.add("not an IndexFile", f"{escape(entry.path)}: is no IndexFile: not looked at", lost=False)

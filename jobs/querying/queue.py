@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -10,6 +9,7 @@ from jobs.store.folders import entries, reason
 from jobs.store.log import EXPIRED, StoreLog
 from jobs.store.notes import Notes
 from storage_format.errors import InputError
+from storage_format.file_names import first_byte
 from storage_format.message import Message
 from storage_format.names import escape
 from storage_format.queue_lookup import EMPTY, MISSING, PRE_BLANK, UNIT, QueueUnits, Unit
@@ -34,7 +34,7 @@ class Served(NamedTuple):
 
 def _start(entry: files.Entry) -> int | None:
     """The first logical byte of a queue's file, by its name."""
-    return int(entry.name) if entry.kind == files.FILE and re.fullmatch(r"[0-9]{20}", entry.name) else None
+    return first_byte(entry.name) if entry.kind == files.FILE else None
 
 
 class StoreQueue:

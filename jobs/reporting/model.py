@@ -126,7 +126,9 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
     model.notes = [str(note) for note in summary["notes"]]
     model.findings = list(summary["findings"])
     if summary["mend"]:
-        model.notes.append(f"all of it is mended by: {summary['mend']}")
+        whole = "" if summary.get("not_mended") else "all of it is "
+        model.notes.append(f"{whole}mended by: {summary['mend']}")
+    model.notes += [f"no build is advised for some of it: {reason}" for reason in summary.get("not_mended", ())]
     model.seconds = {str(stage): float(seconds) for stage, seconds in summary["seconds"].items()}
     model.seconds.pop("total", None)
     total = model.seconds.pop("verify", None)

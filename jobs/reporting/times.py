@@ -15,6 +15,7 @@ from jobs.reporting.model import Index, Model, Queue
 from storage_format import record as r
 from storage_format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from storage_format.errors import InputError
+from storage_format.file_names import first_byte
 from storage_format.frame import int32_at, int64_at
 from storage_format.index_check import slot_lengths
 from storage_format.index_reader import IndexView, open_index
@@ -31,7 +32,7 @@ Times = dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 
 def segments_of(commitlog: str) -> list[files.Entry]:
     """The segments in a folder, by their names."""
-    return [e for e in files.listing(commitlog) if e.kind == files.FILE and len(e.name) == 20 and e.name.isdigit()]
+    return [e for e in files.listing(commitlog) if e.kind == files.FILE and first_byte(e.name) is not None]
 
 
 class LogTimes:

@@ -27,3 +27,8 @@ def entries(folder: str, notes: Notes) -> list[files.Entry] | None:
     except (OSError, ValueError) as error:
         notes.add("unreadable folder", f"{escape(folder)}: {reason(error)}")
         return []
+
+
+def entries_of(folder: str) -> list[files.Entry]:
+    """The entries of a folder, none where it is not there. Raises what keeps it from being listed."""
+    return files.listing(folder) if files.look(folder).kind == files.FOLDER else []

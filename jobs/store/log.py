@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from jobs.store.folders import entries, reason
 from jobs.store.notes import Notes
 from storage_format import record as r
 from storage_format.errors import InputError
+from storage_format.file_names import first_byte
 from storage_format.message import Message, read_message
 from storage_format.names import escape
 from udfs import files
@@ -40,8 +40,9 @@ def list_log(roots: Sequence[str], notes: Notes) -> list[SegmentFile]:
         if listed is None:
             notes.add("no commitlog", f"{escape(root)}: is not there: no message can be read")
         for entry in listed or []:
-            if entry.kind == files.FILE and re.fullmatch(r"[0-9]{20}", entry.name):
-                found.append(SegmentFile(entry.path, int(entry.name), entry.size))
+            start = first_byte(entry.name)
+            if entry.kind == files.FILE and start is not None:
+                found.append(SegmentFile(entry.path, start, entry.size))
             else:
                 notes.add("not a segment", f"{escape(entry.path)}: is no segment: not looked at", lost=False)
     return sorted(found, key=lambda segment: segment.start)

@@ -12,6 +12,7 @@ from typing import Final
 from jobs.spark.engine import Engine
 from jobs.store.segments import Commitlog, check_unchanged
 from jobs.verifying.build import of_build
+from jobs.verifying.mend import Mend
 from jobs.verifying.run import broker_notes, work_folder
 from jobs.verifying.settings import VerifySettings, at_its_place
 from jobs.verifying.sizes import take_sizes
@@ -56,7 +57,7 @@ class Against:
             for log, store in zip(logs, (self.a, self.b), strict=True):
                 check_unchanged(log, (files.join(store, "commitlog"),))
         self._checkpoints()
-        self.summary.take(self.tally, self.settings.build)
+        self.summary.take(self.tally, Mend(self.settings.build))
 
     def _plan(self, stage: Stage, name: str, content: object) -> str:
         path = files.join(stage.plans, name)

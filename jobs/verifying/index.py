@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
 from jobs.building.scanning import Scan
+from jobs.store.folders import entries_of
 from jobs.verifying.settings import VerifySettings
-from jobs.verifying.sizes import entries_of
 from jobs.verifying.summary import FILES_TOLD, LOST_TOLD, VerifySummary, lost_example
 from storage_format.chain import Segment
 from storage_format.checkpoint_compare import IndexEnd
 from storage_format.differences import EXAMPLES_MAX, Tally
+from storage_format.file_names import is_index_file
 from storage_format.index_file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from storage_format.names import escape
 from storage_format.range_summary import RangeSummary
@@ -67,7 +67,7 @@ class Index:
     def _places(self) -> list[IndexPlace]:
         """The files that a broker loads, in the order of their names as strings (``IndexService.load``)."""
         build, trimmed = self.settings.build, self.settings.trimmed
-        named = [(name, entry.path) for name, entry in self._entries() if entry.kind == files.FILE and _is_number(name)]
+        named = [(name, entry.path) for name, entry in self._entries() if entry.kind == files.FILE and is_index_file(name)]
         sizes = build.hash_slots, build.index_items
         return [IndexPlace(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
 
@@ -82,8 +82,9 @@ class Index:
         """Check each file by itself; ``checked`` then holds what is known of it."""
         scan, places, tally = self.scan, self._places(), Tally()
         for name, entry in self._entries():
-            if entry.kind != files.FILE or not _is_number(name):
-                tally.add("index-file-name", 1, f"index/{escape(name)}", 0, "its name is no number")
+            if entry.kind != files.FILE or not is_index_file(name):
+                text = "a folder" if entry.kind == files.FOLDER else "its name is no number"
+                tally.add("index-file-name", 1, f"index/{escape(name)}", 0, text)
         if places:
             plan = files.join(scan.stage.plans, "index-files")
             data = json.dumps([dataclasses.asdict(place) for place in places]).encode()
@@ -154,10 +155,6 @@ class Index:
             sealed = full and not any(last)
             found.append(IndexEnd(place.name, header.end_time, max(0, header.index_count - 1), full, sealed))
         return found
-
-
-def _is_number(name: str) -> bool:
-    return re.fullmatch(r"[0-9]{1,18}", name) is not None
 
 
 def _spans(accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]) -> list[Span]:

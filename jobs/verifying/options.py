@@ -47,9 +47,10 @@ def parse_verify(arguments: Sequence[str]) -> VerifySettings:
     """Settings from the words behind ``verify``. Raises UsageError."""
     given = vars(verify_parser().parse_args(arguments))
     own: dict[str, Any] = {name: given.pop(name) for name in _OWN if name in given}
+    topics_config = given.get("topics_config", "")
     values = merged(given)
     if not values["store"]:
         raise UsageError("rmq-reindex verify: name a STORE: see --help")
     named = frozenset(name for name in SIZES if name in values)
     build = BuildSettings(**values, out=".", on_damage="salvage").check()
-    return VerifySettings(build, named, json=build.json, **own).check()
+    return VerifySettings(build, named, json=build.json, topics_config=topics_config, **own).check()

@@ -9,8 +9,9 @@ from typing import Any
 
 from jobs.building.odd_queues import OddQueues
 from jobs.building.scanning import Scan
+from jobs.building.settings import BuildSettings
+from jobs.store.folders import entries_of
 from jobs.verifying.settings import VerifySettings
-from jobs.verifying.sizes import entries_of
 from jobs.verifying.summary import QUEUES_TOLD, VerifySummary
 from storage_format.chain import Segment
 from storage_format.differences import Tally
@@ -20,7 +21,7 @@ from udfs.judge import Judge
 from udfs.placements import PlanWriter
 from udfs.verify_batches import VerifyBatches
 from udfs.verify_listing import ListQueues
-from udfs.verify_queues import FOLDER, QueueTask, VerifyQueues
+from udfs.verify_queues import EMPTY_ENDS, FOLDER, IDLE, QueueTask, VerifyQueues
 from udfs.write_batches import FOLDER as BATCH_FOLDER
 
 TASKS_PER_CORE = 2
@@ -47,6 +48,12 @@ class QueueResult:
         tally.merge(self.tally)
         summary.units += self.counts.pop("units", 0)
         summary.queues += self.counts.pop("queues", 0)
+        summary.idle_queues += self.counts.pop(IDLE, 0)
+        if empty := self.counts.pop(EMPTY_ENDS, 0):
+            summary.notes.append(
+                f"files without a unit at the end of queues: {empty}, as RocketMQ 4.9 itself leaves them: it starts on them, "
+                "but may count one message too many in such a queue"
+            )
         summary.orders = dict(sorted(self.counts.items()))
         summary.queue_list = sorted(self.queues, key=lambda q: (q["topic"], q["queue"]))
         for order, text in (
@@ -76,12 +83,13 @@ class Queues:
         return tally
 
     def _list(self, kind: str, file_size: int, batch: bool, tally: Tally, summary: VerifySummary) -> None:
-        scan, folder = self.scan, files.join(self.settings.build.store, kind)
+        scan, build = self.scan, self.settings.build
+        folder = files.join(build.store, kind)
         names = [entry.name for entry in entries_of(folder)]
         plan = files.join(scan.stage.plans, f"topics-{kind}")
         files.write_bytes(scan.stage.temporary, plan, [json.dumps(names).encode()])
         tasks = max(1, min(len(names), TASKS_PER_CORE * scan.engine.cores))
-        lister = ListQueues(folder, plan, tasks, file_size, scan.task.keys, batch, self.settings.trimmed)
+        lister = ListQueues(folder, plan, tasks, file_size, scan.task.keys, batch, self.settings.trimmed, _is_old(build))
         others: list[str] = []
         for data in scan.engine.scan(lister, tasks):
             found = json.loads(data)
@@ -96,8 +104,7 @@ class Queues:
         build = self.settings.build
         log = (self.segments[0].start, self.segments[-1].segment_end) if self.segments else (0, 0)
         folder = files.join(build.store, kind)
-        old = build.broker_version == "4.9"
-        return QueueTask(folder, file_size, self.segments, log, holes, self.unread, build.max_fill, old)
+        return QueueTask(folder, file_size, self.segments, log, holes, self.unread, build.max_fill, _is_old(build))
 
     def compare(self, accepted: list[RangeSummary], holes: tuple[int, ...]) -> QueueResult:
         """Compare every queue of the log and of the store; ``holes`` are offsets of damage."""
@@ -117,3 +124,7 @@ class Queues:
             task = self._task(BATCH_FOLDER, build.batch_cq_file_size, holes)
             result.take(scan.engine.reduce(schemas.BATCHES, left_out, None, VerifyBatches(task, path)))
         return result
+
+
+def _is_old(build: BuildSettings) -> bool:
+    return build.broker_version == "4.9"

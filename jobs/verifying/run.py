@@ -14,12 +14,14 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from jobs.building import preflight
+from jobs.building.notices import first_cut
 from jobs.building.planning import BUCKET_BYTES, range_size, scan_settings
 from jobs.building.scanning import Scan
 from jobs.spark.engine import Engine
 from jobs.store.segments import Commitlog, check_unchanged
 from jobs.verifying.build import of_build
 from jobs.verifying.index import Index
+from jobs.verifying.mend import LogFacts, advise
 from jobs.verifying.queues import Queues
 from jobs.verifying.settings import VerifySettings, at_its_place
 from jobs.verifying.sizes import take_sizes
@@ -53,6 +55,7 @@ class Verify:
         self.engines = engines
         self.summary = VerifySummary(store=redacted(settings.build.store), sample=settings.sample)
         self.tally = Tally()
+        self.log_facts = LogFacts()
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing of the store is written to."""
@@ -67,7 +70,9 @@ class Verify:
                 check_unchanged(log, self.settings.build.roots)
             finally:
                 self.summary.seconds["verify"] = self.reporter.elapsed() - up
-        self.summary.take(self.tally, dataclasses.replace(self.settings.build, store=self.summary.store))
+        mend = advise(self.settings, self.tally, self.log_facts, self.summary.orders, self.summary.idle_queues)
+        mend.build = dataclasses.replace(self.settings.build, store=self.summary.store)
+        self.summary.take(self.tally, mend)
 
     @contextlib.contextmanager
     def _timed(self, stage: str, beside: bool = False) -> Iterator[None]:
@@ -113,6 +118,8 @@ class Verify:
         if LOG in settings.only:
             self._judge_log(log, chain, unread)
         holes = tuple(hole.offset for hole in chain.holes if not _between(hole.offset, unread))
+        self.log_facts.damaged = bool(holes)
+        self.log_facts.cut = first_cut(self.settings.build.broker_version, log.segments, holes)
         with self._timed("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
             both: list[Future[Any]] = []
             if QUEUES in settings.only:
@@ -152,7 +159,8 @@ class Verify:
         summary.bytes = sum(segment.data_end - segment.start for segment in chosen)
         summary.records = sum(s.records for s in accepted)
         summary.items = sum(s.items for s in accepted)
-        if sum(s.inner_batches for s in accepted) and not self.settings.build.batch_topics:
+        self.log_facts.inner_batches = sum(s.inner_batches for s in accepted)
+        if self.log_facts.inner_batches and not self.settings.build.batch_topics:
             summary.notes.append("the log has inner batches: give --topics-config, or their queues are compared as plain ones")
 
     def _judge_log(self, log: Commitlog, chain: Chain, unread: tuple[tuple[int, int], ...]) -> None:
@@ -170,7 +178,9 @@ class Verify:
             torn = chain.torn
             summary.notes.append(f"torn tail at offset {torn.offset}, {torn.length} bytes: a crash leaves it, a broker cuts it")
         last = log.segments[-1] if log.segments else None
-        if last and last.data_end < last.segment_end:
+        if last and last.data_end == last.start and self.settings.build.broker_version != "4.9":
+            summary.notes.append(f"commitlog/{last.name} has no bytes: a broker of 5.x removes it")
+        elif last and last.data_end < last.segment_end:
             text = f"{last.data_end - last.start} of {last.segment_end - last.start} bytes"
             tally.add("log-segment-short", 1, f"commitlog/{last.name}", last.data_end, text)
 

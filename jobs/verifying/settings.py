@@ -32,6 +32,10 @@ class VerifySettings:
     trimmed: bool = False
     """files may end with their last byte used"""
     index_names: Mapping[str, str] = field(default_factory=dict)
+    topics_config: str = ""
+    """the file that the batch topics come from, if not STORE/config/topics.json"""
+    sizes_known: bool = True
+    """False where neither words nor files say how many slots and items an IndexFile has"""
 
     def check(self) -> VerifySettings:
         """Raises UsageError for what cannot be, and InputError where something would be written into a store."""

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
-import numpy as np
-
 from jobs.building.options import read_batch_topics
+from jobs.store.folders import entries_of
+from jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files, without_items
 from jobs.verifying.settings import VerifySettings
 from storage_format.batch_queue import BATCH_UNIT_SIZE
 from storage_format.consume_queue import UNIT_SIZE
 from storage_format.errors import InputError, UsageError
 from storage_format.index_file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
-from storage_format.index_reader import guess_sizes
 from storage_format.names import LMQ_PREFIX
 from udfs import files
 
 FILES_ASKED: Final = 1000
 """ConsumeQueue files whose size is asked for"""
-INDEX_ASKED: Final = 4
-
-
-def entries_of(folder: str) -> list[files.Entry]:
-    """The entries of a folder, none where it is not there."""
-    return files.listing(folder) if files.look(folder).kind == files.FOLDER else []
 
 
 def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
@@ -36,13 +29,16 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
     for name, folder, unit in (
         ("cq_file_size", "consumequeue", UNIT_SIZE), ("batch_cq_file_size", "batchconsumequeue", BATCH_UNIT_SIZE)
     ):  # fmt: skip
-        found = _usual_size(files.join(build.store, folder), unit) if name not in settings.given else 0
+        entries = islice(queue_files(files.join(build.store, folder)), FILES_ASKED)
+        found = FileSizes(entries, unit).usual if name not in settings.given else 0
         if found and found != getattr(build, name):
             changes[name] = found
             notes.append(f"{folder}: files of {found} bytes, taken from the files")
-    slots, items = _index_sizes(settings)
-    if (slots, items) != (build.hash_slots, build.index_items):
-        changes |= {"hash_slots": slots, "index_items": items}
+    slots, items, known = _index_sizes(settings)
+    changes |= {"hash_slots": slots, "index_items": items}
+    if not known:
+        notes.append("index: files without an item: their slots and items are not known")
+    elif (slots, items) != (build.hash_slots, build.index_items):
         notes.append(f"index: {slots} slots and {items} items a file, taken from the files")
     topics = files.join(build.store, "config", "topics.json")
     if not build.batch_topics and build.broker_version != "4.9" and files.look(topics).kind == files.FILE:
@@ -54,52 +50,35 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
     if not build.lmq and any(name.startswith(LMQ_PREFIX) for name in names):
         changes["lmq"] = True
         notes.append("light message queues are there: compared as with --lmq")
-    return dataclasses.replace(settings, build=dataclasses.replace(build, **changes)), notes  # type: ignore[arg-type]
+    build = dataclasses.replace(build, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(settings, build=build, sizes_known=known), notes
 
 
-def _queue_files(folder: str) -> Iterator[files.Entry]:
-    for topic in entries_of(folder):
-        for queue in entries_of(topic.path):
-            yield from (entry for entry in entries_of(queue.path) if entry.kind == files.FILE)
-
-
-def _usual_size(folder: str, unit: int) -> int:
-    """The size that most files have, of those that fit the files' own names; 0 for none."""
-    sizes, starts = Counter[int](), list[int]()
-    for number, entry in enumerate(_queue_files(folder)):
-        if number == FILES_ASKED:
-            break
-        if entry.size and entry.size % unit == 0:
-            sizes[entry.size] += 1
-        if entry.name.isascii() and entry.name.isdigit():
-            starts.append(int(entry.name))
-    step = int(np.gcd.reduce(np.array([start for start in starts if start < 2**62], np.int64))) if starts else 0
-    fitting = {size: count for size, count in sizes.items() if step % size == 0} or sizes
-    return max(fitting, key=lambda size: (fitting[size], size), default=0)
-
-
-def _index_sizes(settings: VerifySettings) -> tuple[int, int]:
-    """Slots and items of an IndexFile; what is not named comes from the files."""
+def _index_sizes(settings: VerifySettings) -> tuple[int, int, bool]:
+    """Slots and items of an IndexFile, what is not named comes from the files; and whether these say it."""
     build, given = settings.build, settings.given
+    usual = build.hash_slots, build.index_items
     if {"hash_slots", "index_items"} <= given or "index" not in settings.only:
-        return build.hash_slots, build.index_items
-    found = [e for e in entries_of(files.join(build.store, "index")) if e.kind == files.FILE and e.name.isdigit()]
+        return *usual, True
+    found = index_files(build.store)
     if not found:
-        return build.hash_slots, build.index_items
+        return *usual, True
     size = Counter(entry.size for entry in found).most_common(1)[0][0]
     if "hash_slots" in given or "index_items" in given:
         if "hash_slots" in given:
-            return build.hash_slots, max(2, (size - HEADER_SIZE - SLOT_SIZE * build.hash_slots) // ITEM_SIZE)
-        return max(1, (size - HEADER_SIZE - ITEM_SIZE * build.index_items) // SLOT_SIZE), build.index_items
-    if size == file_size(build.hash_slots, build.index_items):
-        return build.hash_slots, build.index_items
-    votes = Counter[tuple[int, int]]()
-    for entry in [entry for entry in found if entry.size == size][:INDEX_ASKED]:
-        with files.Reader(entry.path) as reader:
-            data = reader.view(0, size)
-            guess = guess_sizes(data if data is not None else reader.read(0, size))
-        if guess:
-            votes[guess] += 1
-    if not votes:
-        raise InputError(f"index: files of {size} bytes, with unknown slots: give --hash-slots and --index-items")
-    return votes.most_common(1)[0][0]
+            return build.hash_slots, max(2, (size - HEADER_SIZE - SLOT_SIZE * build.hash_slots) // ITEM_SIZE), True
+        return max(1, (size - HEADER_SIZE - ITEM_SIZE * build.index_items) // SLOT_SIZE), build.index_items, True
+    if size == file_size(*usual):
+        return *usual, True
+    guess = index_sizes([entry for entry in found if entry.size == size])
+    if guess:
+        return *guess, True
+    if without_items(found):
+        return *(_any_sizes(size) or usual), False
+    raise InputError(f"index: files of {size} bytes, with unknown slots: give --hash-slots and --index-items")
+
+
+def _any_sizes(size: int) -> tuple[int, int] | None:
+    """Slots and items that a file of this size may have: while it holds no item, any do."""
+    items, rest = divmod(size - HEADER_SIZE - SLOT_SIZE, ITEM_SIZE)
+    return (1 + rest // SLOT_SIZE, items) if items >= 2 and rest % SLOT_SIZE == 0 else None

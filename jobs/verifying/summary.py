@@ -5,17 +5,14 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from jobs import __version__
-from jobs.building.settings import BuildSettings
 from jobs.command.times import now
-from jobs.publishing.layout import SIZES
+from jobs.verifying.mend import NO_BUILD, Mend
 from storage_format.differences import KINDS, Example, Tally
-from storage_format.names import redacted
 
 QUEUES_TOLD: Final = 1000
 FILES_TOLD: Final = 1000
@@ -61,7 +58,11 @@ class VerifySummary:
     index_list: list[dict[str, Any]] = field(default_factory=list)
     checkpoint: dict[str, int] | None = None
     mend: str | None = None
-    """the build that mends all of it"""
+    """the build that mends all of it, but for what ``not_mended`` tells"""
+    not_mended: list[str] = field(default_factory=list)
+    """why no build is advised for some of it: it would lose something"""
+    idle_queues: int = 0
+    """queues that hold units of expired records alone"""
     notes: list[str] = field(default_factory=list)
     error: str | None = None
 
@@ -84,20 +85,15 @@ class VerifySummary:
         """How many differences and damaged places there are."""
         return {"differences": sum(finding["count"] for finding in self.findings), "damaged_places": len(self.damage)}
 
-    def take(self, tally: Tally, build: BuildSettings) -> None:
+    def take(self, tally: Tally, mend: Mend) -> None:
         """The findings of a tally, by part and kind, and what mends them."""
-        for kind, (part, text, mend, advice) in KINDS.items():
+        for kind, (part, text, _, _) in KINDS.items():
             if kind not in tally.counts:
                 continue
             examples = [dataclasses.asdict(example) for example in tally.examples[kind]]
-            told = advice if not mend else _command(build, mend, advice)
-            self.findings.append(
-                {"kind": kind, "part": part, "text": text, "count": tally.counts[kind], "mend": told, "examples": examples}
-            )
-        parts = [part for part in build.only if any(part in KINDS[kind].mend for kind in tally.counts)]
-        if parts:
-            damaged = next((KINDS[kind].advice for kind in tally.counts if kind.startswith("log-") and KINDS[kind].mend), "")
-            self.mend = _command(build, tuple(parts), damaged)
+            finding = {"kind": kind, "part": part, "text": text, "count": tally.counts[kind]}
+            self.findings.append(finding | {"mend": mend.of_kind(kind), "examples": examples})
+        self.mend, self.not_mended = mend.of_all(tally.counts)
         self.exit = 4 if tally.counts else 0
 
     def to_text(self) -> str:
@@ -109,7 +105,7 @@ class VerifySummary:
             lines += [f"    {e['where']}: {e['text']}" if e["text"] else f"    {e['where']}" for e in shown]
             if len(finding["examples"]) > len(shown):
                 lines.append("    ...")
-            if self.mend is None or not finding["mend"].startswith("rmq-reindex"):
+            if not finding["mend"].startswith(("rmq-reindex", NO_BUILD)):
                 lines.append(f"    {finding['mend']}")
         lines += [f"note     {note}" for note in self.notes]
         if not self.findings:
@@ -117,6 +113,7 @@ class VerifySummary:
         lines += ["", f"differs  {len(self.findings)} kinds of differences"]
         if self.mend:
             lines.append(f"mend     {self.mend}")
+        lines += [f"mend     {NO_BUILD}: {reason}" for reason in self.not_mended]
         return "\n".join(lines)
 
     def _head(self) -> list[str]:
@@ -128,22 +125,6 @@ class VerifySummary:
             f"compared {self.units:,} units in {queues}, {self.items:,} items in {self.files['index']:,} IndexFiles",
             f"{took}, session {self.seconds.get('session', 0.0):.1f} s",
         ]
-
-
-def _command(build: BuildSettings, parts: tuple[str, ...], advice: str) -> str:
-    """The build that makes these parts anew, with the options that differ from its defaults."""
-    words = ["rmq-reindex", "build", build.store, "--out", "DIR"]
-    words += [word for root in build.commitlogs for word in ("--commitlog", root)]
-    if set(parts) != set(build.only):
-        words += ["--only", ",".join(parts)]
-    usual = {name.name: name.default for name in dataclasses.fields(BuildSettings)}
-    for name in (*SIZES, "delay_levels", "broker_version", "segment_size"):
-        if getattr(build, name) != usual[name]:
-            words += [f"--{name.replace('_', '-')}", str(getattr(build, name))]
-    words += ["--lmq"] if build.lmq else []
-    words += ["--topics-config", f"{build.store}/config/topics.json"] if build.batch_topics else []
-    words += ["--on-damage", "salvage"] if advice else []
-    return shlex.join(map(redacted, words))
 
 
 def moment(milliseconds: int) -> str:

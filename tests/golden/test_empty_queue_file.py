@@ -48,7 +48,7 @@ def test_it_is_filled_or_never_opened(offsets: list[int], tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("version", "order"), [("5.3", "broker"), ("4.9", "logical")])
 def test_nowhere_else(version: str, order: str, tmp_path: Path) -> None:
-    """5.3 opens the file, too, but does not load a store that has it."""
+    """5.3 opens the file, too, and its rebuild then fails to load (tests/serving/test_start.py: what a store with one does)."""
     assert list(queue_files(tmp_path / "store", tmp_path / "out", [*FULL, 7], version, order)) == [0]
 
 

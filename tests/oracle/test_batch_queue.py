@@ -5,22 +5,27 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from storage_format.topics import batch_topics
 from tests.golden.stores import index_in_order, read_files
 from tests.oracle.scenarios import FOLDER, java_home
-from tests.tools.batch_log import MADE, SIZES, batch, batch_files, random_batch_log, topics_json
+from tests.tools.batch_log import BATCH_TOPICS, MADE, SIZES, batch, batch_files, random_batch_log, topics_json
 from tests.tools.local_engine import LocalEngine, local_build
 from tests.tools.log_writer import LogWriter
 
 
+def run(store: Path, topics: Path, *words: str, version: str = "5.3.3") -> subprocess.CompletedProcess[str]:
+    sizes = [word for name, size in SIZES.items() for word in (f"--{name.replace('_', '-')}", str(size))]
+    command = [str(FOLDER / "run"), version, "BatchStore", str(store), "--topics", str(topics), *sizes, *words]
+    return subprocess.run(command, env=java_home(), capture_output=True, text=True, timeout=900, check=False)
+
+
 def real(store: Path, topics: Path, *words: str) -> list[str]:
     """Run BatchStore on a folder; the lines it prints."""
-    sizes = [word for name, size in SIZES.items() for word in (f"--{name.replace('_', '-')}", str(size))]
-    command = [str(FOLDER / "run"), "5.3.3", "BatchStore", str(store), "--topics", str(topics), *sizes, *words]
-    ran = subprocess.run(command, env=java_home(), capture_output=True, text=True, timeout=900, check=False)
+    ran = run(store, topics, *words)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.splitlines()
 
@@ -74,3 +79,24 @@ def test_a_consumer_gets_past_a_gap(tmp_path: Path) -> None:
     assert [after for _, after in answers][:-1] == [asked for asked, _ in answers][1:]
     assert answers[-1][1] == 70_060
     assert list(dict.fromkeys(places)) == [put.offset for put in puts]
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
+def test_topics_and_folders_must_agree(version: str, tmp_path: Path) -> None:
+    """A broker starts neither on plain queues of batch topics, nor on batch queues of topics that it does not know as such."""
+    random_batch_log(tmp_path / "log" / "commitlog", 3, odd=False)
+    known, unknown = topics_json(tmp_path / "topics.json"), tmp_path / "none.json"
+    unknown.write_text('{"topicConfigTable": {}}')
+    for name, batch_topics_of, topics, starts in (
+        ("both", BATCH_TOPICS, known, True),
+        ("plain folders", (), known, False),
+        ("unknown topics", BATCH_TOPICS, unknown, False),
+        ("neither", (), unknown, True),
+    ):
+        store = tmp_path / name
+        settings: dict[str, Any] = {"batch_topics": batch_topics_of, "on_damage": "salvage", **SIZES}
+        assert local_build(tmp_path / "log", store, **settings).exit in (0, 3)
+        shutil.copytree(tmp_path / "log" / "commitlog", store / "commitlog")
+        ran = run(store, topics, "--pull", "32", version=version)
+        assert (ran.returncode == 0) == starts, f"{name}: {ran.stderr}"
+        assert starts or "does not load" in ran.stderr

@@ -170,7 +170,7 @@ def _broker_queues(wanted: list[Record], rules: Settings, summary: Summary) -> d
         summary.units += len(queue.units)
         files |= cq.queue_files(key, dict(enumerate(queue.units, queue.first)), rules.cq_file_size)
         if rules.broker_version == "4.9":
-            # 5.3 opens that file, too, but then does not start on it.
+            # 5.3 opens that file, too, and its own rebuild then fails to load.
             files |= cq.empty_file(key, queue.first + len(queue.units), queue.opened, rules.cq_file_size)
     return files
 

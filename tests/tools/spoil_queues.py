@@ -164,14 +164,23 @@ def queue_file_cut(store: Path, sizes: Sizes, rng: random.Random) -> None:
 
 def queue_file_named(store: Path, sizes: Sizes, rng: random.Random) -> None:
     path = rng.choice(some_queue(store, rng, lambda queue: len(queue.paths) > 0).paths)
-    name = rng.choice(("junk", f"{int(path.name) + 20:020d}", f"{path.name}.bak", "7"))
+    name = rng.choice((f"{int(path.name) + 20:020d}", "7"))
     shutil.copy(path, path.with_name(name))
     assert sizes.cq_file_size > 20
 
 
+def queue_file_stray(store: Path, sizes: Sizes, rng: random.Random) -> None:  # noqa: ARG001
+    path = rng.choice(some_queue(store, rng, lambda queue: len(queue.paths) > 0).paths)
+    shutil.copy(path, path.with_name(rng.choice(("junk", f"{path.name}.bak", "\N{SUPERSCRIPT TWO}" * 20, "9" * 20))))
+
+
 def queue_file_empty(store: Path, sizes: Sizes, rng: random.Random) -> None:
-    last = some_queue(store, rng, lambda queue: len(queue.filled) > 0).paths[-1]
-    last.with_name(f"{int(last.name) + sizes.cq_file_size:020d}").write_bytes(bytes(sizes.cq_file_size))
+    """Behind a full last file, or else as the only file of a queue that begins later."""
+    full = [queue.paths[-1] for folder in queue_folders(store) if (queue := Queue(folder)).units[-1][1] > 0]
+    folder = rng.choice(full).parent if full else store / "consumequeue" / "NoSuchTopic" / "0"
+    folder.mkdir(parents=True, exist_ok=True)
+    last = max((int(path.name) for path in folder.iterdir()), default=0)
+    (folder / f"{last + sizes.cq_file_size:020d}").write_bytes(bytes(sizes.cq_file_size))
 
 
 KINDS: Kinds = {
@@ -193,5 +202,6 @@ KINDS: Kinds = {
     "pre-blank-inside": (pre_blank_inside, "queue-pre-blank"),
     "queue-file-cut": (queue_file_cut, "queue-file-size"),
     "queue-file-named": (queue_file_named, "queue-file-name"),
+    "queue-file-stray": (queue_file_stray, "queue-file-stray"),
     "queue-file-empty": (queue_file_empty, "queue-file-empty"),
 }

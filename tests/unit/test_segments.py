@@ -99,13 +99,13 @@ def test_odd_names(tmp_path: Path, name: str) -> None:
 
 def test_a_folder_among_segments(tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}").mkdir()
-    with pytest.raises(InputError, match="is not a segment"):
+    with pytest.raises(InputError, match="is not a segment but a folder: move it out"):
         list_segments(roots(tmp_path), 0)
 
 
 def test_offsets_beyond_any_commitlog(tmp_path: Path) -> None:
     (tmp_path / ("9" * 20)).write_bytes(b"x")
-    with pytest.raises(InputError, match="beyond what a commitlog can hold"):
+    with pytest.raises(InputError, match="or more than any offset"):
         list_segments(roots(tmp_path), 0)
 
 

@@ -73,6 +73,10 @@ def test_sizes_that_the_files_say(tmp_path: Path) -> None:
     assert (settings.build.cq_file_size, notes) == (380, [])
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / "20260101000000000").write_bytes(bytes(1440))
+    settings, notes = take_sizes(parse_verify([str(tmp_path)]))
+    assert not settings.sizes_known
+    assert "index: files without an item: their slots and items are not known" in notes
+    (tmp_path / "index" / "20260101000000000").write_bytes(bytes(39) + b"\x05" + bytes(1400))
     with pytest.raises(InputError, match="give --hash-slots"):
         take_sizes(parse_verify([str(tmp_path)]))
     settings, _ = take_sizes(parse_verify([str(tmp_path), "--hash-slots", "50"]))

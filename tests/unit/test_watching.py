@@ -24,6 +24,7 @@ from jobs.building.summary import Summary
 from jobs.cli import main
 from jobs.run import Build
 from jobs.spark.observing import Observer
+from jobs.verifying.mend import Mend
 from jobs.verifying.summary import VerifySummary
 from jobs.watch import Watch
 from jobs.watching import progress, progress_json
@@ -259,7 +260,7 @@ def test_a_verify_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str
     tally.add("queue-unit-missing", 7, "consumequeue/T/0/0", 3, "gone")
     settings = BuildSettings("/s", ".", metrics=str(path))
     watch.begun(settings, ())
-    summary.take(tally, settings)
+    summary.take(tally, Mend(settings))
     summary.warn("a sample")
     watch.ended(summary)
     lines = objects(capsys.readouterr().err)

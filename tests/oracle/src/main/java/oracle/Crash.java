@@ -14,11 +14,12 @@ import java.util.function.BooleanSupplier;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.QueryMessageResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
-/** Stores that are opened as they stand, put more records, asked for keys, and closed or left open when the JVM dies. */
+/** Stores that are opened as they stand, put more records, asked for keys or read, and closed or left open when the JVM dies. */
 final class Crash {
     /** As many as a store gives to one question, whatever is asked for: maxMsgsNumBatch. */
     private static final int MOST_FOUND = 64;
@@ -32,13 +33,15 @@ final class Crash {
     }
 
     public static void main(String[] argv) {
-        Main.run("usage: Crash   (steps on stdin: open, put, flush, find, close, halt)", () -> {
+        Main.run("usage: Crash   (steps on stdin: loads, open, put, flush, find, serve, close, halt)", () -> {
             Crash crash = new Crash();
             CrashSteps.run(Map.of(
+                "loads", words -> String.valueOf(crash.loads(words.get(0), Path.of(words.get(1)), words.subList(2, words.size()))),
                 "open", words -> crash.open(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
                 "put", words -> crash.put(words.get(0), words.get(1), words.get(2), Integer.parseInt(words.get(3))),
                 "flush", words -> crash.flush(words.get(0)),
                 "find", words -> crash.find(words.get(0), Path.of(words.get(1)), Path.of(words.get(2))),
+                "serve", words -> crash.serve(words.get(0), words.subList(1, words.size())),
                 "close", crash::close,
                 "halt", words -> {
                     Runtime.getRuntime().halt(9);
@@ -49,18 +52,50 @@ final class Crash {
 
     /** Opens a store; the other words are options as Settings knows them. */
     private String open(String name, Path root, List<String> options) throws Exception {
+        if (!loads(name, root, options)) {
+            throw new Main.Failure("the store in " + root + " does not load");
+        }
+        return String.valueOf(stores.get(name).getMaxPhyOffset());
+    }
+
+    /** Opens a store and says whether it loads: a broker whose store does not load does not start. */
+    private boolean loads(String name, Path root, List<String> options) throws Exception {
         Args args = new Args(options.toArray(new String[0]),
             Set.of("segment-size", "cq-file-size", "hash-slots", "index-items"), Set.of("enable-lmq"));
         MessageStoreConfig config = Settings.of(root, args, Settings.SEGMENT_SIZE);
         OracleStore store = new OracleStore(config, null);
         IndexPatience.of(store, root);
         if (!store.load()) {
-            throw new Main.Failure("the store in " + root + " does not load");
+            return false;
         }
         stores.put(name, store);
         store.start();
         dispatched(store);
-        return String.valueOf(store.getMaxPhyOffset());
+        return true;
+    }
+
+    /**
+     * Reads queues (words: topic, queue id, ...) from their first offset to their end, as a consumer would; answers the
+     * physical offsets of the messages by queue.
+     */
+    private String serve(String name, List<String> queues) throws Exception {
+        OracleStore store = stores.get(name);
+        StringBuilder all = new StringBuilder();
+        for (int i = 0; i < queues.size(); i += 2) {
+            String topic = queues.get(i);
+            int queue = Integer.parseInt(queues.get(i + 1));
+            long end = store.getMaxOffsetInQueue(topic, queue);
+            List<String> places = new ArrayList<>();
+            for (long at = store.getMinOffsetInQueue(topic, queue); at < end; at++) {
+                GetMessageResult result = store.getMessage("group", topic, queue, at, 1, null);
+                for (ByteBuffer message : result.getMessageBufferList()) {
+                    places.add(String.valueOf(placeOf(message)));
+                }
+                result.release();
+            }
+            all.append(i == 0 ? "" : " ").append(places.isEmpty() ? "-" : String.join(",", places));
+        }
+        return all.toString();
     }
 
     /** Puts records with the keys PREFIX-0, PREFIX-1, ... into queue 0; answers when all of them are dispatched. */
@@ -113,9 +148,7 @@ final class Crash {
                 question.substring(0, tab), question.substring(tab + 1), MOST_FOUND, 0, Long.MAX_VALUE);
             StringBuilder line = new StringBuilder();
             for (ByteBuffer record : result.getMessageBufferList()) {
-                // A store hands out whatever lies where an item points.
-                boolean isRecord = record.remaining() >= PHYSICAL_OFFSET + Long.BYTES;
-                line.append(line.isEmpty() ? "" : ",").append(isRecord ? record.getLong(PHYSICAL_OFFSET) : -1);
+                line.append(line.isEmpty() ? "" : ",").append(placeOf(record));
             }
             found += line.isEmpty() ? 0 : 1;
             result.release();
@@ -123,6 +156,11 @@ final class Crash {
         }
         Files.write(answers, lines);
         return String.valueOf(found);
+    }
+
+    /** A store hands out whatever lies where a unit or an item points: -1 for what is no record. */
+    private static long placeOf(ByteBuffer record) {
+        return record.remaining() >= PHYSICAL_OFFSET + Long.BYTES ? record.getLong(PHYSICAL_OFFSET) : -1;
     }
 
     /** Shuts stores down, all at once: each of them sleeps for seconds. */

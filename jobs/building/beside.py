@@ -1,0 +1,106 @@
+"""What lies beside the log in STORE and matters to a build: sizes of files, and that a broker did not stop cleanly."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+from jobs.building.settings import BuildSettings
+from jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files
+from storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
+from storage_format.checkpoint import Checkpoint
+from storage_format.errors import InputError
+from storage_format.index_header import file_size
+from storage_format.names import escape
+from storage_format.unit_layout import BATCH_UNIT_SIZE, UNIT_SIZE
+from udfs import files
+
+LOOKED_AT = (20, 2)
+"""So many topics, and queues of each. Behind a URI each costs a request or two:"""
+LOOKED_AT_REMOTE = (4, 1)
+OTHERS_TOLD = 3
+_QUEUES = (
+    ("cq_file_size", "consumequeue", UNIT_SIZE),
+    ("batch_cq_file_size", "batchconsumequeue", BATCH_UNIT_SIZE),
+)  # fmt: skip
+
+
+def check_sizes(settings: BuildSettings) -> list[str]:
+    """Warnings of files in STORE of other sizes than a build makes. Raises InputError where nobody named the build's sizes:
+    a broker does not start on ConsumeQueue files of another size, and finds nothing in such IndexFiles."""
+    store, warnings = settings.store_folder, list[str]()
+    if store and "consumequeue" in settings.only:
+        for name, folder, unit in _QUEUES:
+            warnings += _check_queues(settings, files.join(store, folder), name, unit)
+    if store and "index" in settings.only:
+        warnings += _check_index(settings, store)
+    return warnings
+
+
+def _check_queues(settings: BuildSettings, folder: str, name: str, unit: int) -> list[str]:
+    size, option = getattr(settings, name), f"--{name.replace('_', '-')}"
+    found = FileSizes(queue_files(folder, *(LOOKED_AT_REMOTE if files.is_remote(folder) else LOOKED_AT)), unit)
+    if found.usual and found.usual != size:
+        text = f"{escape(folder)}: has files of {found.usual} bytes, a build makes files of {size}"
+        if not settings.is_named(name):
+            raise InputError(f"{text}: give {option} {found.usual} (or {option} {size}, if the broker's setting has changed)")
+        return [f"{text}, as {option} says: a broker starts on files of its own setting alone"]
+    if found.usual and found.others:
+        return [f"{escape(folder)}: beside files of {size} bytes has others ({_few(found.others)} bytes): {option} is {size}"]
+    return []
+
+
+def _check_index(settings: BuildSettings, store: str) -> list[str]:
+    sizes = settings.hash_slots, settings.index_items
+    found = index_files(store)
+    counted = Counter(entry.size for entry in found if entry.size)
+    if not counted:
+        return []
+    usual, size = counted.most_common(1)[0][0], file_size(*sizes)
+    where, options = escape(files.join(store, "index")), "--hash-slots {} --index-items {}"
+    if usual != size:
+        text = f"{where}: has files of {usual} bytes, a build makes files of {size}"
+        if settings.is_named("hash_slots") or settings.is_named("index_items"):
+            return [f"{text}, as {options.format(*sizes)} says: a broker finds nothing in files of other settings"]
+        said = index_sizes([entry for entry in found if entry.size == usual], look_into=False)
+        wanted = options.format(*said) if said else "--hash-slots and --index-items as in broker.conf"
+        raise InputError(f"{text}: give {wanted} (or {options.format(*sizes)}, if the broker's settings have changed)")
+    if len(counted) > 1:
+        others = sorted(counted.keys() - {usual})
+        return [f"{where}: beside files of {size} bytes has others ({_few(others)} bytes): {options.format(*sizes)}"]
+    return []
+
+
+def _few(sizes: list[int]) -> str:
+    return ", ".join(map(str, sizes[:OTHERS_TOLD])) + (", ..." if len(sizes) > OTHERS_TOLD else "")
+
+
+def vouched(settings: BuildSettings, checkpoint: Checkpoint, warnings: list[str]) -> Checkpoint:
+    """The checkpoint; where a file ``abort`` lies in STORE, it says of what is not built no more than STORE's own did.
+
+    The next start of that broker is an abnormal one (``CommitLog.recoverAbnormally``): it dispatches again from where the
+    checkpoint says, and never gives a queue a unit that was lost from before.
+    """
+    store, unbuilt = settings.store_folder, {"consumequeue", "index"} - set(settings.only)
+    if not unbuilt or not store or files.look(files.join(store, "abort")).kind == files.ABSENT:
+        return checkpoint
+    own = _read(files.join(store, "checkpoint"))
+    warnings.append(
+        f"{escape(store)}: has a file abort, so {' and '.join(sorted(unbuilt))} may lack what the broker had not written: "
+        "the new checkpoint says no more of it than the old one, and the broker's next start dispatches again from there"
+    )
+    return dataclasses.replace(
+        checkpoint,
+        physic=min(checkpoint.physic, own.physic),
+        logics=min(checkpoint.logics, own.logics),
+        index=min(checkpoint.index, own.index) if "index" in unbuilt else checkpoint.index,
+    )
+
+
+def _read(path: str) -> Checkpoint:
+    """The times in a checkpoint: 0 for what is not there or below it."""
+    if files.look(path).kind != files.FILE:
+        return Checkpoint()
+    with files.Reader(path) as reader:
+        found = Checkpoint.from_bytes(reader.read(0, min(reader.size(), CHECKPOINT_SIZE)).ljust(CHECKPOINT_SIZE, b"\0"))
+    return Checkpoint(max(0, found.physic), max(0, found.logics), max(0, found.index))

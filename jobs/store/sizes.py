@@ -1,0 +1,96 @@
+"""What the derived files of a store say of the sizes that they were made with, from a look at a bounded number of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+
+from jobs.store.folders import entries_of
+from storage_format.errors import InputError
+from storage_format.file_names import first_byte, is_index_file, queue_id
+from storage_format.index_header import HEADER_SIZE, IndexHeader
+from storage_format.index_reader import guess_sizes
+from storage_format.index_sizes import quick_sizes
+from udfs import files
+from udfs.pages import Pages
+
+INDEX_ASKED: Final = 4
+
+
+class FileSizes:
+    """The sizes of files: ``usual`` is the one that most have, of those that fit the files' own names; 0 for none."""
+
+    def __init__(self, entries: Iterable[files.Entry], unit: int) -> None:
+        sizes, starts = Counter[int](), list[int]()
+        for entry in entries:
+            start = first_byte(entry.name)
+            if start is not None:
+                sizes[entry.size] += 1
+                starts.append(start)
+        whole = {size: count for size, count in sizes.items() if size and size % unit == 0}
+        step = int(np.gcd.reduce(np.array(starts, np.int64))) if starts else 0
+        fitting = {size: count for size, count in whole.items() if step % size == 0} or whole
+        self.usual = max(fitting, key=lambda size: (fitting[size], size), default=0)
+        self.others = sorted(sizes.keys() - {self.usual})
+
+
+def queue_files(folder: str, topics: int = 0, queues: int = 0) -> Iterator[files.Entry]:
+    """The files of the queues below a folder: with ``topics`` of so many, evenly spread, and of each so many ``queues``."""
+    for topic in _spread(entries_of(folder), topics):
+        ids = [entry for entry in entries_of(topic.path) if queue_id(entry.name) is not None]
+        for queue in _spread(ids, queues):
+            yield from (entry for entry in entries_of(queue.path) if entry.kind == files.FILE)
+
+
+def _spread(entries: list[files.Entry], most: int) -> list[files.Entry]:
+    if not most or len(entries) <= most:
+        return entries
+    return [entries[number * len(entries) // most] for number in range(most)]
+
+
+def index_files(store: str) -> list[files.Entry]:
+    """The IndexFiles of a store, by their names."""
+    return [e for e in entries_of(files.join(store, "index")) if e.kind == files.FILE and is_index_file(e.name)]
+
+
+def index_sizes(found: list[files.Entry], look_into: bool = True) -> tuple[int, int] | None:
+    """(slots, items) that a few of these files, which have one size, say; None where they do not.
+
+    Behind a URI a whole file is not read for it, unless ``look_into``.
+    """
+    votes = Counter[tuple[int, int]]()
+    for entry in found[:INDEX_ASKED]:
+        guess = _whole(entry) if look_into or not files.is_remote(entry.path) else _quick(entry)
+        if guess:
+            votes[guess] += 1
+    return votes.most_common(1)[0][0] if votes else None
+
+
+def _whole(entry: files.Entry) -> tuple[int, int] | None:
+    with files.Reader(entry.path) as reader:
+        data = reader.view(0, entry.size)
+        return guess_sizes(data if data is not None else reader.read(0, entry.size))
+
+
+def _quick(entry: files.Entry) -> tuple[int, int] | None:
+    try:
+        pages = Pages(entry.path)
+    except (OSError, InputError):
+        return None
+    try:
+        return quick_sizes(pages.read, pages.size)
+    finally:
+        pages.close()
+
+
+def without_items(found: list[files.Entry]) -> bool:
+    """Whether none of these IndexFiles has an item, by their headers."""
+    for entry in found:
+        with files.Reader(entry.path) as reader:
+            header = IndexHeader.from_bytes(reader.read(0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0"))
+        if header.index_count > 1 or header.end_place:
+            return False
+    return True

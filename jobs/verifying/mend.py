@@ -1,0 +1,201 @@
+"""The build that mends what a verify found: with the options that it needs, or none where it would lose something, and why."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jobs.building.settings import BuildSettings
+from jobs.publishing.layout import SIZES
+from jobs.store.folders import entries_of
+from jobs.store.log import StoreLog
+from jobs.store.notes import Notes
+from jobs.verifying.settings import VerifySettings
+from storage_format.consume_queue import UNIT, UNIT_SIZE
+from storage_format.differences import CHECKPOINT, INDEX, KINDS, LOG, QUEUES, Example, Tally
+from storage_format.errors import InputError
+from storage_format.file_names import first_byte
+from storage_format.index_file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE
+from storage_format.java_string import key_hash
+from storage_format.message import Message
+from storage_format.names import escape, redacted
+from udfs import files
+
+_SIXTH_FIELD = 40
+"""of ``StoreCheckpoint``: logicsPhysicalOffset, since 5.5"""
+NO_BUILD = "no build is advised"
+_TAG_MARK = "T"
+"""``MessageConst.INDEX_TAG_TYPE``: since 5.4 a record's TAGS are indexed as ``topic#T#tags``"""
+_CARRIED = (*SIZES, "delay_levels", "broker_version", "segment_size", "crc", "max_fill")
+
+
+@dataclass
+class Mend:
+    """How to mend. ``reasons``: why a part is not to be built, by part; ``words``: more options of a build of queues.
+
+    ``damaged``: a build refuses the log unless told what to do; ``cut``: where a broker that starts cuts its log, or -1.
+    """
+
+    build: BuildSettings
+    topics_config: str = ""
+    reasons: dict[str, list[str]] = field(default_factory=dict)
+    words: list[str] = field(default_factory=list)
+    damaged: bool = False
+    cut: int = -1
+
+    def keep(self, parts: Iterable[str], reason: str) -> None:
+        """No build of these parts is advised."""
+        for part in parts:
+            self.reasons.setdefault(part, []).append(reason)
+
+    def of_kind(self, kind: str) -> str:
+        """What mends one kind of difference: a command, other advice, or why there is none."""
+        _, _, parts, advice = KINDS[kind]
+        why = self._why(parts)
+        return f"{NO_BUILD}: {why[0]}" if why else self._command(parts) if parts else advice
+
+    def of_all(self, kinds: Iterable[str]) -> tuple[str | None, list[str]]:
+        """The command that mends all kinds of which the build loses nothing, and why there is none for the others."""
+        wanted = [KINDS[kind] for kind in kinds if KINDS[kind].mend]
+        reasons = {reason for kind in wanted for reason in self._why(kind.mend)}
+        mended = [kind for kind in wanted if not self._why(kind.mend)]
+        parts = tuple(part for part in self.build.only if any(part in kind.mend for kind in mended))
+        return self._command(parts) if parts else None, sorted(reasons)
+
+    def _why(self, parts: Iterable[str]) -> list[str]:
+        return [reason for part in parts for reason in self.reasons.get(part, ())]
+
+    def _command(self, parts: tuple[str, ...]) -> str:
+        build = self.build
+        words = ["rmq-reindex", "build", build.store, "--out", "DIR"]
+        words += [word for root in build.commitlogs for word in ("--commitlog", root)]
+        if set(parts) != set(build.only):
+            words += ["--only", ",".join(parts)]
+        usual = {name.name: name.default for name in dataclasses.fields(BuildSettings)}
+        for name in _CARRIED:
+            if getattr(build, name) != usual[name]:
+                words += [f"--{name.replace('_', '-')}", str(getattr(build, name))]
+        words += ["--lmq"] if build.lmq else []
+        words += ["--topics-config", self.topics_config or f"{build.store}/config/topics.json"] if build.batch_topics else []
+        words += self.words if QUEUES in parts else []
+        words += ["--on-damage", "salvage"] if self.damaged else []
+        words += ["--until-offset", str(self.cut)] if self.cut >= 0 else []
+        return shlex.join(map(redacted, words))
+
+
+@dataclass
+class LogFacts:
+    """What the log says that matters to a build: records that are inner batches, damage, and where a broker cuts it, or -1."""
+
+    inner_batches: int = 0
+    damaged: bool = False
+    cut: int = -1
+
+
+def advise(settings: VerifySettings, tally: Tally, log: LogFacts, orders: dict[str, int], idle_queues: int) -> Mend:
+    """What a build of this store needs, and what it would lose. ``settings`` are those after ``take_sizes``."""
+    build = settings.build
+    damaged = log.damaged or any(KINDS[kind].part == LOG and KINDS[kind].mend for kind in tally.counts)
+    mend = Mend(build, settings.topics_config, damaged=damaged, cut=log.cut)
+    if not tally.counts:
+        return mend
+    for part in (QUEUES, INDEX):
+        if part not in settings.only:
+            mend.keep((part,), f"{part} was not compared, so nothing tells what a build would lose: verify it, too")
+    if settings.sample < 1 and QUEUES in settings.only:
+        mend.keep((QUEUES,), "a sample does not tell what a build of consumequeue would lose: verify all of it")
+    store = _Records(settings)
+    signs = newer_broker(settings)
+    if store.has_tag_items(tally):
+        signs.append("items of TAGS")
+    if signs:
+        text = f"a broker of 5.4 or later wrote this store ({', '.join(signs)})"
+        mend.keep((INDEX, CHECKPOINT), f"{text}: a build drops the items of TAGS and the checkpoint's sixth field")
+    if not settings.sizes_known:
+        mend.keep((INDEX,), "no file says how many slots and items an IndexFile has: give --hash-slots and --index-items")
+    if light := store.light_queue(tally):
+        mend.keep((QUEUES,), f"{light} is a light queue, which a build drops without --lmq: verify with --lmq")
+    batches = entries_of(files.join(build.store, "batchconsumequeue"))
+    if (log.inner_batches or batches) and not build.batch_topics:
+        mend.keep((QUEUES,), "there are batch queues, which a build drops without --topics-config: verify with it")
+    if idle_queues:
+        text = f"queues that hold units of expired records alone: {idle_queues}: a build drops them"
+        mend.keep((QUEUES,), f"{text}, and a broker then numbers their messages from 0: keep their folders")
+    if orders.get("broker") and orders.get("logical"):
+        text = "some queues out of order stand as --queue-order logical puts them, others as broker does"
+        mend.keep((QUEUES,), f"{text}: a build moves the ones or the others")
+    elif orders.get("broker"):
+        mend.words += ["--queue-order", "broker"]
+    return mend
+
+
+def newer_broker(settings: VerifySettings) -> list[str]:
+    """What only a broker of 5.4 or later leaves in a store."""
+    store, signs = settings.build.store, list[str]()
+    if files.look(files.join(store, "rocksdbstore")).kind == files.FOLDER:
+        signs.append("rocksdbstore/")
+    path = files.join(store, "checkpoint")
+    if files.look(path).kind == files.FILE:
+        with files.Reader(path) as reader:
+            at, size = _SIXTH_FIELD, reader.size()
+            if any(reader.read(at, min(8, size - at)) if size > at else b""):
+                signs.append("a sixth field of the checkpoint")
+    return signs
+
+
+class _Records:
+    """The records behind the first places of some differences: a few, which are read one by one."""
+
+    def __init__(self, settings: VerifySettings) -> None:
+        self._build = settings.build
+
+    def has_tag_items(self, tally: Tally) -> bool:
+        """Whether an item that no key explains has the hash of its record's TAGS."""
+        found = [*tally.examples.get("index-item-extra", ()), *tally.examples.get("index-item-hash", ())]
+        return any(self._is_tag_item(example) for example in found)
+
+    def _is_tag_item(self, example: Example) -> bool:
+        at = HEADER_SIZE + SLOT_SIZE * self._build.hash_slots + ITEM_SIZE * example.at
+        with contextlib.suppress(OSError, InputError, ValueError):
+            with files.Reader(files.join(self._build.store, *example.where.split("/"))) as reader:
+                (item,) = np.frombuffer(reader.read(at, ITEM_SIZE), ITEM)
+            message = self._message(int(item["place"]))
+            if message and message.tags:
+                return int(item["key_hash"]) == key_hash(message.topic, f"{_TAG_MARK}#{message.tags}")
+        return False
+
+    def light_queue(self, tally: Tally) -> str:
+        """The name of a queue whose units are of records that name it for a light queue; "" for none."""
+        if self._build.lmq:
+            return ""
+        for kind in ("queue-unit-extra", "queue-unit-other"):
+            for example in tally.examples.get(kind, ()):
+                if name := self._light_queue(example):
+                    return name
+        return ""
+
+    def _light_queue(self, example: Example) -> str:
+        folder, topic, *_, file = example.where.split("/")
+        start = first_byte(file)
+        with contextlib.suppress(OSError, InputError, ValueError):
+            if start is None or folder != "consumequeue":
+                return ""
+            with files.Reader(files.join(self._build.store, *example.where.split("/"))) as reader:
+                (unit,) = np.frombuffer(reader.read(example.at * UNIT_SIZE - start, UNIT_SIZE), UNIT)
+            message = self._message(int(unit["place"]))
+            if message and topic in message.properties.get("INNER_MULTI_DISPATCH", "").split(","):
+                return escape(topic)
+        return ""
+
+    def _message(self, place: int) -> Message | None:
+        log = StoreLog(self._build.roots, Notes())
+        try:
+            found = log.message(place)
+        finally:
+            log.close()
+        return found if isinstance(found, Message) else None
