@@ -53,7 +53,7 @@ KINDS: Final = {
     "index-item-time": Kind(INDEX, "item with the wrong time", _INDEX),
     "index-chain-broken": Kind(INDEX, "slot or link that does not lead to the next item: keys are not found", _INDEX),
     "index-chain-circular": Kind(INDEX, "circle of links: a broker's lookup never ends", _INDEX),
-    "index-header": Kind(INDEX, "header field that is not what the items say", _INDEX),
+    "index-header": Kind(INDEX, "header field that is not what the items, or the file before, say", _INDEX),
     "index-order": Kind(INDEX, "files, or items in a file, not in the order of the log", _INDEX),
     "index-stray": Kind(INDEX, "bytes that are not zero where no item should be", _INDEX),
     "index-file-size": Kind(INDEX, "file of another size than its slots and items need", _INDEX),
@@ -64,7 +64,9 @@ KINDS: Final = {
     "checkpoint-stale": Kind(CHECKPOINT, "older than the last unit: after a crash more is dispatched again", _CHECKPOINT),
     "checkpoint-ahead": Kind(CHECKPOINT, "newer than the last record: units lost in a crash stay lost", _CHECKPOINT),
     "checkpoint-index": Kind(CHECKPOINT, "the next crash deletes IndexFiles that are newer than it says", _INDEX),
-    "checkpoint-confirm": Kind(CHECKPOINT, "confirmPhyOffset lies outside of the log", _CHECKPOINT),
+    "checkpoint-index-ahead": Kind(CHECKPOINT, "later than the IndexFile being filled: a crash leaves that torn", _INDEX),
+    "checkpoint-master": Kind(CHECKPOINT, "masterFlushedOffset lies where no log reaches", _CHECKPOINT),
+    "checkpoint-confirm": Kind(CHECKPOINT, "confirmPhyOffset lies behind the log's end", _CHECKPOINT),
     "abort-file": Kind(
         CHECKPOINT, "a file abort: the broker runs, or did not stop cleanly", (), "stop the broker; after a build remove it"
     ),

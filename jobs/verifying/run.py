@@ -192,6 +192,7 @@ class Verify:
             with_units[-1].last_unit_time if with_units else 0,
             len(dispatched),
             len(with_units),
+            max((s.time_max for s in dispatched), default=0),
         )
         found, differences, usual = compare_checkpoint(data, times, index.ends())
         tally.merge(differences)
@@ -200,6 +201,12 @@ class Verify:
             self.summary.notes.append(
                 f"the next crash deletes the last IndexFile ({usual} items), as with any broker: "
                 "a build seals it, then no crash does"
+            )
+        if times.log_end < found.master_flushed and "checkpoint-master" not in differences.counts:
+            behind = found.master_flushed - times.log_end
+            self.summary.notes.append(
+                f"masterFlushedOffset {found.master_flushed} lies {behind} bytes behind the log's end: "
+                "the store is a replica's, which had not caught up with its master"
             )
 
 
