@@ -88,10 +88,39 @@ class Example:
     at: int
     text: str
 
+    @property
+    def among(self) -> str:
+        """The queue's folder, or the file: ``consumequeue/TOPIC/QUEUE``, ``index/FILE``."""
+        return "/".join(self.where.split("/", 3)[:3])
+
+
+def spread(examples: Iterable[Example], most: int = EXAMPLES_MAX) -> list[Example]:
+    """The first ``most`` of the examples, by path and place: one of each queue or file, then a second of each, and so on.
+
+    What it leaves out of two parts is left out of the whole, so parts may be spread before they are put together.
+    """
+    ranks: dict[str, int] = {}
+    ranked = []
+    for example in sorted(examples):
+        rank = ranks[example.among] = ranks.get(example.among, -1) + 1
+        ranked.append((rank, example))
+    return [example for _, example in sorted(ranked)[:most]]
+
+
+def _is_behind(example: Example, held: list[Example]) -> bool:
+    """Whether it comes behind all of a full list: most do, where there are very many."""
+    if len(held) < EXAMPLES_MAX:
+        return False
+    among = example.among
+    rank, last = (
+        sum(other < one and other.among == its for other in held) for one, its in ((example, among), (held[-1], held[-1].among))
+    )
+    return (rank, example) >= (last, held[-1])
+
 
 @dataclass
 class Tally:
-    """Counts by kind, and the first EXAMPLES_MAX examples of each by path and place: memory does not grow with findings."""
+    """Counts by kind, and EXAMPLES_MAX examples of each, spread over queues and files: memory does not grow with findings."""
 
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[Example]] = field(default_factory=dict)
@@ -109,11 +138,14 @@ class Tally:
         if kind not in KINDS:
             raise KeyError(kind)
         self.counts[kind] = self.counts.get(kind, 0) + count
-        held = self.examples.setdefault(kind, [])
-        held += examples
-        if len(held) > 1:
-            held.sort()
-            del held[EXAMPLES_MAX:]
+        held = self.examples.get(kind, [])
+        new = [example for example in examples if not _is_behind(example, held)]
+        if new or not held:
+            self.examples[kind] = spread([*held, *new])
+
+    def replace(self, kind: str, example: Example) -> None:
+        """Let one example stand for all of a kind."""
+        self.examples[kind] = [example]
 
     @property
     def total(self) -> int:

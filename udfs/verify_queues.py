@@ -18,8 +18,9 @@ import pyarrow as pa
 from storage_format import cells
 from storage_format.chain import Segment
 from storage_format.consume_queue import UNIT
-from storage_format.differences import Tally
+from storage_format.differences import Example, Tally
 from storage_format.names import SCHEDULE_TOPIC, escape
+from storage_format.plurals import counted
 from storage_format.queue_compare import QueueView, UnitChecker
 from storage_format.queue_order import Placement, PlacementTable, join_runs, order_broker, order_logical
 from udfs import files, schemas
@@ -28,7 +29,8 @@ from udfs.verify_scan import AT_FILES, AT_RUNS
 
 Int64s = npt.NDArray[np.int64]
 QUEUES_TOLD: Final = 1000
-"""Queues that are told one by one, those with the most units."""
+"""Queues that are told one by one: those with differences, then those with the most units."""
+MISSING: Final = "queue-unit-missing"
 IN_ORDER, LOGICAL, BROKER, SKIPPED = "in order", "logical", "broker", "skipped"
 FOLDER: Final = "consumequeue"
 
@@ -55,7 +57,7 @@ class QueueFiles:
                  unit: np.dtype[np.void] = UNIT) -> None:  # fmt: skip
         name = queue[0].decode("utf-8", "surrogateescape")
         self._folder = files.join(folder, name, str(queue[1]))
-        self._told = f"{kind}/{escape(name)}/{queue[1]}"
+        self.told = f"{kind}/{escape(name)}/{queue[1]}"
         self._unit, self._size = unit, unit.itemsize
         self._file_size = file_size
         self._table = sorted(table)
@@ -76,7 +78,7 @@ class QueueFiles:
 
     def path(self, position: int) -> str:
         """The file of a slot, as it is told."""
-        return f"{self._told}/{position * self._size // self._file_size * self._file_size:020d}"
+        return f"{self.told}/{position * self._size // self._file_size * self._file_size:020d}"
 
     def _reader(self, start: int) -> files.Reader:
         return files.Reader(files.join(self._folder, f"{start:020d}"))
@@ -131,6 +133,8 @@ class QueueFiles:
 class _Queue:
     """One queue of a bucket while its rows come."""
 
+    listed: bool = False
+    """whether the store has a folder for it"""
     table: list[tuple[int, int]] = field(default_factory=list)
     runs: list[Int64s] = field(default_factory=list)
     checks: list[tuple[str, UnitChecker, PlacementTable | None, Placement | None]] | None = None
@@ -143,17 +147,37 @@ class QueueWord:
 
     tally: Tally = field(default_factory=Tally)
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    queues: list[tuple[int, str, dict[str, Any]]] = field(default_factory=list)
+    queues: list[tuple[bool, int, str, dict[str, Any]]] = field(default_factory=list)
 
-    def take(self, entry: dict[str, Any]) -> None:
-        key = (int(entry["units"]), f"{entry['topic']}/{entry['queue']}", entry)
+    def judge(self, key: tuple[bytes, int], checked: UnitChecker, found: QueueFiles, order: str, listed: bool) -> None:
+        """One queue, by the order that was taken for it; ``listed``: it has a folder."""
+        name = escape(key[0].decode("utf-8", "surrogateescape"))
+        tally = Tally() if order == SKIPPED else checked.tally
+        lost = tally.counts.get(MISSING, 0)
+        if lost and not len(found):
+            text = (
+                f"queue has no {'file' if listed else 'folder'}: {counted(lost, 'unit')} from queue offset {checked.first} on"
+            )
+            tally.replace(MISSING, Example(found.told, checked.first, text))
+        self.counts["queues"] += 1
+        self.counts["differing"] += tally.total > 0
+        self.counts[order] += 1
+        self.counts["units"] += checked.units
+        self.counts["there"] += checked.there
+        self.tally.merge(tally)
+        entry = {
+            "topic": name, "queue": key[1], "units": checked.units, "there": checked.there, "first": checked.first,
+            "end": checked.next, "folder": listed, "files": len(found), "order": order, "differences": tally.total,
+            "kinds": tally.counts, "first_bad": checked.first_bad,
+        }  # fmt: skip
+        told = (tally.total > 0, checked.units, f"{name}/{key[1]}", entry)
         if len(self.queues) < QUEUES_TOLD:
-            heapq.heappush(self.queues, key)
+            heapq.heappush(self.queues, told)
         else:
-            heapq.heappushpop(self.queues, key)
+            heapq.heappushpop(self.queues, told)
 
     def to_json(self) -> str:
-        queues = [entry for _, _, entry in self.queues]
+        queues = [entry for *_, entry in self.queues]
         return json.dumps({"tally": self.tally.to_json(), "counts": dict(self.counts), "queues": queues})
 
 
@@ -171,6 +195,7 @@ class VerifyQueues:
                 for name, queue_id, rows in cells.unpack(data, cells.UNIT_COLUMNS).parts():
                     queue = queues.setdefault((name, queue_id), _Queue())
                     if place == AT_FILES:
+                        queue.listed = True
                         queue.table += zip(*rows[:2].tolist(), strict=True)
                     elif place == AT_RUNS:
                         queue.runs.append(rows)
@@ -255,11 +280,7 @@ class VerifyQueues:
         order, check, _, placement = min(
             queue.checks, key=lambda c: (c[1].tally.total if c[0] != SKIPPED else 0, len(c[3].lost) if c[3] else 0)
         )
-        word.counts["queues"] += 1
-        word.counts[order] += 1
-        word.counts["units"] += check.units
-        if order != SKIPPED:
-            word.tally.merge(check.tally)
+        word.judge(key, check, queue.files, order, queue.listed)
         if order == LOGICAL and placement is not None:
             for place, _, offset in placement.lost:
                 text = f"offset {place} of the log: queue offset {offset} of {name}/{key[1]} does not fit"
@@ -267,12 +288,6 @@ class VerifyQueues:
         if not self.task.old_broker and queue.files.last_is_empty():
             path = queue.files.path(queue.files.end - 1)
             word.tally.add("queue-file-empty", 1, path, 0, "holds no unit")
-        entry = {
-            "topic": name, "queue": key[1], "units": check.units, "first": check.first, "end": check.next,
-            "files": len(queue.files), "order": order, "differences": check.tally.total if order != SKIPPED else 0,
-            "first_bad": check.first_bad,
-        }  # fmt: skip
-        word.take(entry)
 
 
 def _other(seen: Any) -> Any:

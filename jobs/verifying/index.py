@@ -18,6 +18,7 @@ from storage_format.differences import EXAMPLES_MAX, Tally
 from storage_format.index_file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from storage_format.index_neighbours import LogFacts, Neighbour, empty_headers, out_of_order
 from storage_format.names import escape
+from storage_format.plurals import counted
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
 from udfs import files
@@ -49,13 +50,15 @@ class IndexResult:
                 self.lost.append(stretch)
 
     def tell(self, tally: Tally, summary: VerifySummary) -> None:
-        told = [{k: v for k, v in vars(lost).items() if k not in ("opens", "closes")} for lost in self.lost]
-        summary.lost_keys = told[:LOST_TOLD]
+        stretches = [{k: v for k, v in vars(lost).items() if k not in ("opens", "closes")} for lost in self.lost]
+        summary.lost_keys = stretches[:LOST_TOLD]
         if "index-item-missing" in self.tally.counts:
-            self.tally.examples["index-item-missing"] = [lost_example(stretch) for stretch in told[:EXAMPLES_MAX]]
+            self.tally.examples["index-item-missing"] = [lost_example(stretch) for stretch in stretches[:EXAMPLES_MAX]]
         tally.merge(self.tally)
+        summary.items_there = summary.items - self.tally.counts.get("index-item-missing", 0)
         if self.repeats:
-            summary.notes.append(f"{self.repeats} items are there twice: a broker dispatched its last record again at a start")
+            told = f"{counted(self.repeats, 'item')} {'is' if self.repeats == 1 else 'are'} there twice"
+            summary.notes.append(f"{told}: a broker dispatched its last record again at a start")
 
 
 @dataclass

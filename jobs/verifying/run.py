@@ -31,6 +31,7 @@ from storage_format.checkpoint_compare import StoreTimes, compare_checkpoint
 from storage_format.differences import CHECKPOINT, INDEX, LOG, QUEUES, Tally
 from storage_format.errors import InputError
 from storage_format.names import escape
+from storage_format.plurals import counted
 from storage_format.range_scan import ScanSettings
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
@@ -140,7 +141,7 @@ class Verify:
         summary.settings = build.for_manifest() | {"only": list(self.settings.only)}
         if len(chosen) < len(log.segments):
             summary.notes.append(
-                f"a sample: {len(chosen)} of {len(log.segments)} segments were read, "
+                f"a sample: {len(chosen)} of {counted(len(log.segments), 'segment')} were read, "
                 "only what points there was compared; batch queues were not"
             )
 
@@ -158,7 +159,7 @@ class Verify:
             if _between(hole.offset, unread):
                 continue  # not missing: left out of the sample
             kind = "log-segment-missing" if hole.reason == r.MISSING_SEGMENT else "log-damage"
-            text = f"offset {hole.offset}, {hole.length} bytes: {hole.reason}"
+            text = f"offset {hole.offset}, {counted(hole.length, 'byte')}: {hole.reason}"
             tally.add(kind, 1, f"commitlog/{hole.segment}", hole.offset, text)
             if len(summary.damage) < DAMAGE_TOLD:
                 entry = {"segment": hole.segment, "offset": hole.offset, "length": hole.length, "reason": hole.reason}
@@ -199,7 +200,7 @@ class Verify:
         self.summary.checkpoint = dataclasses.asdict(found)
         if usual:
             self.summary.notes.append(
-                f"the next crash deletes the last IndexFile ({usual} items), as with any broker: "
+                f"the next crash deletes the last IndexFile ({counted(usual, 'item')}), as with any broker: "
                 "a build seals it, then no crash does"
             )
         if times.log_end < found.master_flushed and "checkpoint-master" not in differences.counts:

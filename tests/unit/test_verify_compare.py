@@ -202,6 +202,26 @@ def test_the_tally_keeps_the_first_places_and_all_counts() -> None:
         whole.add("index-item-hashes", 1, "", 0, "")
 
 
+def test_places_are_spread_over_queues_however_they_come(seed: int) -> None:
+    """One of each queue first; in which parts the findings come together makes no difference."""
+    rng = random.Random(seed)
+    for _ in range(50):
+        places = [
+            (rng.randrange(rng.choice((2, 30))), rng.randrange(3), rng.randrange(500)) for _ in range(rng.randrange(1, 200))
+        ]
+        tallies = [Tally() for _ in range(rng.randrange(1, 5))]
+        for queue, file, at in places:
+            rng.choice(tallies).add("queue-unit-missing", 1, f"consumequeue/T/{queue:02d}/{file}", at, "")
+        whole = Tally()
+        for tally in rng.sample(tallies, len(tallies)):
+            whole.merge(Tally.from_json(tally.to_json()))
+        told = [(int(e.where[15:17]), int(e.where[18:]), e.at) for e in whole.examples["queue-unit-missing"]]
+        by_queue = {queue: sorted(place for place in places if place[0] == queue) for queue, _, _ in places}
+        ranked = sorted((rank, place) for group in by_queue.values() for rank, place in enumerate(group))
+        assert told == [place for _, place in ranked[:EXAMPLES_MAX]]
+        assert whole.counts == {"queue-unit-missing": len(places)}
+
+
 def test_every_kind_says_what_to_do() -> None:
     for name, kind in KINDS.items():
         assert kind.part in PARTS, name
