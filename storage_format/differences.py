@@ -109,13 +109,13 @@ def spread(examples: Iterable[Example], most: int = EXAMPLES_MAX) -> list[Exampl
 
 def _is_behind(example: Example, held: list[Example]) -> bool:
     """Whether it comes behind all of a full list: most do, where there are very many."""
-    if len(held) < EXAMPLES_MAX:
-        return False
+    return len(held) == EXAMPLES_MAX and (_rank(example, held), example) >= (_rank(held[-1], held), held[-1])
+
+
+def _rank(example: Example, held: list[Example]) -> int:
+    """How many of its queue or file come before it."""
     among = example.among
-    rank, last = (
-        sum(other < one and other.among == its for other in held) for one, its in ((example, among), (held[-1], held[-1].among))
-    )
-    return (rank, example) >= (last, held[-1])
+    return sum(other < example and other.among == among for other in held)
 
 
 @dataclass

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from storage_format import cells
 from storage_format.chain import Segment
-from storage_format.consume_queue import UNIT
+from storage_format.consume_queue import PRE_BLANK_SIZE, UNIT
 from storage_format.differences import Example, Tally
 from storage_format.names import SCHEDULE_TOPIC, escape
 from storage_format.plurals import counted
@@ -31,7 +31,7 @@ Int64s = npt.NDArray[np.int64]
 QUEUES_TOLD: Final = 1000
 """Queues that are told one by one: those with differences, then those with the most units."""
 MISSING: Final = "queue-unit-missing"
-IN_ORDER, LOGICAL, BROKER, SKIPPED = "in order", "logical", "broker", "skipped"
+IN_ORDER, LOGICAL, BROKER, REMADE, SKIPPED = "in order", "logical", "broker", "made anew", "skipped"
 FOLDER: Final = "consumequeue"
 
 
@@ -115,6 +115,16 @@ class QueueFiles:
             if found < end:
                 return max(position, found // self._size)
         return self.end
+
+    def first_place(self, log_start: int) -> int:
+        """Where the record of the first unit lies that has not expired, -1 for none."""
+        for low, high in self.spans:
+            for position in range(low, high, 1 << 16):
+                place, size = self.read(position, min(1 << 16, high - position))[:2]
+                there = (size > 0) & (size != PRE_BLANK_SIZE) & (place >= log_start)
+                if there.any():
+                    return int(place[np.argmax(there)])
+        return -1
 
     def last_is_empty(self) -> bool:
         """Whether the last of several files holds no unit at all."""
@@ -229,15 +239,15 @@ class VerifyQueues:
 
         view = QueueView(found.read, found.spans, found.data_from, seen, found.path, task.log, task.unread)
         queue.checks = []
-        for order, placement in self._orders(queue.runs):
+        for order, placement in self._orders(queue.runs, found):
             # Where a broker appends in the wrong place, a unit does not stand at its record's offset.
-            mine = view if order != BROKER else dataclasses.replace(view, look=_other(seen))
+            mine = view if order not in (BROKER, REMADE) else dataclasses.replace(view, look=_other(seen))
             table = PlacementTable(placement.kept, placement.fills, name == SCHEDULE_TOPIC) if placement else None
             queue.checks.append((order, UnitChecker(mine), table, placement))
         queue.runs = []
 
-    def _orders(self, parts: list[Int64s]) -> list[tuple[str, Placement | None]]:
-        """The orders that the queue may have: one, or for a queue out of order two."""
+    def _orders(self, parts: list[Int64s], found: QueueFiles) -> list[tuple[str, Placement | None]]:
+        """The orders that the queue may have: one, or for a queue out of order some."""
         if not parts:
             return [(IN_ORDER, None)]
         columns = np.concatenate(parts, axis=1)
@@ -254,6 +264,12 @@ class VerifyQueues:
         logical = order_logical(runs, self.task.holes)
         if logical.filled <= self.task.max_fill and len(join_runs(runs)) > 1:
             orders.insert(0, (LOGICAL, logical))
+        # Topics are deleted with their queues' files: what a broker dispatched since then is all that is there.
+        falls = [k for k in range(1, len(runs)) if runs[k][0] < runs[k - 1][0] + runs[k - 1][1]]
+        if falls:
+            first = found.first_place(self.task.log[0])
+            anew = {falls[-1], *(k for k in falls if runs[k][2] == first)}
+            orders += [(REMADE, order_broker(runs[k:], 0)) for k in sorted(anew)]
         return orders
 
     def _is_between(self, columns: Int64s) -> npt.NDArray[np.bool_]:

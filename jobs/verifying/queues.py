@@ -57,6 +57,7 @@ class QueueResult:
         for order, text in (
             ("logical", "out of order, as --queue-order logical puts them"),
             ("broker", "out of order, as a broker's dispatcher puts them"),
+            ("made anew", "made anew, and out of order since then, as a broker's dispatcher puts them"),
             ("skipped", "out of order: a sample cannot judge them"),
         ):
             if self.counts.get(order):
