@@ -21,6 +21,7 @@ from jobs.publishing.layout import TOPICS
 from jobs.store.lock import store_locked
 from storage_format.errors import InputError, ReindexError, UsageError
 from storage_format.names import escape, redacted
+from storage_format.plurals import counted
 from udfs import files
 
 THREADS = 8
@@ -132,7 +133,7 @@ class _Fetch:
                 told.bytes = size
                 kept = [f"would keep  {part} as {name}" for part, name in would.items()]
                 return [
-                    f"would fetch {count:,} files, {told.bytes:,} bytes, from {escape(build.folder)}",
+                    f"would fetch {counted(count, 'file')}, {counted(told.bytes, 'byte')}, from {escape(build.folder)}",
                     f"would swap  {', '.join(parts) or 'nothing'} in {escape(store)}",
                     *kept,
                 ]
@@ -146,7 +147,7 @@ class _Fetch:
             told.previous |= swap.finish(journal)
             told.swapped = journal["parts"]
             return [
-                f"fetched {count:,} files, {told.bytes:,} bytes, {told.size:,} as they lie in a store",
+                f"fetched {counted(count, 'file')}, {counted(told.bytes, 'byte')}, {told.size:,} as they lie in a store",
                 f"swapped {', '.join(told.swapped)} in {escape(store)}",
                 *self._kept(),
             ]

@@ -13,6 +13,7 @@ from jobs.building.summary import DAMAGE_MAX, Summary
 from storage_format.chain import Chain, Hole, Segment
 from storage_format.errors import RefusedError
 from storage_format.names import escape
+from storage_format.plurals import counted
 from storage_format.range_scan import HOLES_MAX
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
@@ -123,7 +124,7 @@ def _refuse_order(summary: Summary, odd: OddQueues) -> NoReturn:
     kind, topic, queue, offset, count = next(islice(odd.decisions(), 1))
     raise RefusedError(
         f"queue {escape(topic)}/{queue}: {kind} of {count} at queue offset {offset}"
-        f" ({sum(1 for _ in odd.words())} queues out of order): choose --queue-order logical or broker"
+        f" ({counted(sum(1 for _ in odd.words()), 'queue')} out of order): choose --queue-order logical or broker"
     )
 
 
@@ -134,7 +135,7 @@ def _report(summary: Summary, holes: list[Hole], lost: Lowest, torn: Hole | None
     if rest := ordered[DAMAGE_MAX:]:
         size = lost.more_bytes + sum(hole.length for hole in rest)
         end = max(lost.more_end, *(hole.offset + hole.length for hole in rest))
-        reason = f"{len(rest) + lost.more} more damaged places, up to offset {end}"
+        reason = f"{counted(len(rest) + lost.more, 'more damaged place')}, up to offset {end}"
         summary.add_damage(rest[0].segment, rest[0].offset, size, reason)
     if torn:
         summary.add_damage(torn.segment, torn.offset, torn.length, torn.reason, lost=False)

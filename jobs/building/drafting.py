@@ -13,6 +13,7 @@ from jobs.building.summary import Summary
 from jobs.publishing.output import CONFIG, TOPICS
 from storage_format.digest import new_digest
 from storage_format.names import escape
+from storage_format.plurals import counted
 from storage_format.range_summary import RangeSummary
 from storage_format.topics import QUEUES_MAX, data_version
 from udfs import files, schemas
@@ -67,7 +68,7 @@ def _warn(words: list[dict[str, Any]], summary: Summary) -> None:
     if refused:
         names = sorted(name for word in words for name in word["refused_names"])[:NAMES_TOLD]
         summary.warnings.append(
-            f"{TOPICS}: {refused} topics left out, whose names RocketMQ's TopicValidator refuses: "
+            f"{TOPICS}: {counted(refused, 'topic')} left out, whose names RocketMQ's TopicValidator refuses: "
             + ", ".join(escape(name, 80) for name in names)
         )
     for name in sorted(name for word in words for name in word["many"])[:NAMES_TOLD]:

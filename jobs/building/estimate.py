@@ -20,6 +20,7 @@ from storage_format.consume_queue import UNIT_SIZE
 from storage_format.errors import InputError
 from storage_format.index_plan import IndexFilePlan
 from storage_format.names import escape
+from storage_format.plurals import counted
 from storage_format.range_scan import RangeScanner, ScanSettings
 from storage_format.range_summary import RangeSpec, RangeSummary
 from udfs import files
@@ -91,14 +92,14 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
     queue_files = max(found.queues, -(-units // (settings.cq_file_size // UNIT_SIZE))) if units else 0
     index_files = -(-items // (settings.index_items - 1)) if items else int(bool(records))
     seconds = START_SECONDS + max(log.size / BYTES_PER_SECOND_AND_CORE, records / RECORDS_PER_SECOND_AND_CORE) / cores
-    yield f"would read  {len(log.segments)} segments ({first} to {last}), {log.size:,} bytes"
-    yield f"            in {len(ranges)} ranges of at most {size:,} bytes"
-    yield f"expected    about {records:,} records (from a sample of {found.bytes:,} bytes)"
+    yield f"would read  {counted(len(log.segments), 'segment')} ({first} to {last}), {counted(log.size, 'byte')}"
+    yield f"            in {counted(len(ranges), 'range')} of at most {size:,} bytes"
+    yield f"expected    about {counted(records, 'record')} (from a sample of {found.bytes:,} bytes)"
     if "consumequeue" in settings.only:
-        yield f"            about {units:,} units in at least {queue_files:,} ConsumeQueue files"
+        yield f"            about {counted(units, 'unit')} in at least {counted(queue_files, 'ConsumeQueue file')}"
     if "index" in settings.only:
-        yield f"            about {items:,} items in {index_files:,} IndexFiles"
-    yield f"time        about {seconds:,.0f} s on {cores} cores (a rough figure, warm page cache)"
+        yield f"            about {counted(items, 'item')} in {counted(index_files, 'IndexFile')}"
+    yield f"time        about {seconds:,.0f} s on {counted(cores, 'core')} (a rough figure, warm page cache)"
     yield f"would write {escape(settings.out)} ({', '.join(settings.only)})"
 
 

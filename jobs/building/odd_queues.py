@@ -15,6 +15,7 @@ from storage_format import record as r
 from storage_format.chain import Hole, Segment
 from storage_format.errors import RefusedError
 from storage_format.names import escape
+from storage_format.plurals import counted
 from storage_format.queue_order import BREAKS_MAX
 from udfs import files
 from udfs.placements import PlanWriter
@@ -143,5 +144,5 @@ class OddQueues:
         if word["more_lost"]:
             count, place, end, size = word["more_lost"]
             found.lost_records += count
-            reason = f"{r.OUT_OF_LINE} {queue}: {count} more records, up to offset {end}"
+            reason = f"{r.OUT_OF_LINE} {queue}: {counted(count, 'more record')}, up to offset {end}"
             found.lost.add(Hole(segment_of(segments, place), place, size, reason))

@@ -10,6 +10,7 @@ from typing import Any
 
 from jobs import __version__
 from storage_format.names import escape
+from storage_format.plurals import counted
 
 WARNING_LINES_MAX = 1000
 DAMAGE_MAX = DECISIONS_MAX = 10_000
@@ -57,7 +58,7 @@ class Summary:
         entry = {"segment": segment, "offset": offset, "length": length, "reason": reason}
         self.damage.append(entry)
         what = "damage" if lost else "cut"
-        self._tell(f"{what}: segment {segment}, offset {offset}, {length} bytes: {reason}", "damage", entry)
+        self._tell(f"{what}: segment {segment}, offset {offset}, {counted(length, 'byte')}: {reason}", "damage", entry)
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
@@ -97,7 +98,7 @@ class Summary:
         for kind in sorted(rest):
             self.decisions.append({"kind": f"more {kind}", "topic": "", "queue": -1, "offset": -1, "count": rest[kind][1]})
             told = _DECISIONS.get(kind, kind)
-            self.warnings.append(f"more queues: {told}: {rest[kind][0]} more decisions, units {rest[kind][1]}")
+            self.warnings.append(f"more queues: {told}: {counted(rest[kind][0], 'more decision')}, units {rest[kind][1]}")
 
     def add_decision(self, kind: str, topic: str, queue: int, offset: int, count: int) -> None:
         """One thing done to a queue's order, with its warning."""
@@ -111,23 +112,22 @@ class Summary:
         """What a person reads at the end of a run that published."""
         told = self.incremental
         if told is not None and told["nothing_new"]:
-            return f"nothing new since the build before: {self.records:,} records in {self.bytes:,} bytes"
+            return f"nothing new since the build before: {counted(self.records, 'record')} in {counted(self.bytes, 'byte')}"
         took = f"took     {self.seconds['build']:.1f} s"
         if self.records >= RATE_RECORDS_MIN:
             took += f" ({self.records / self.seconds['build']:,.0f} records/s)"
         lines = [
-            f"read     {self.bytes:,} bytes, {self.records:,} records",
+            f"read     {counted(self.bytes, 'byte')}, {counted(self.records, 'record')}",
             (
-                f"wrote    {self.units:,} units in {self.files['consumequeue']:,} ConsumeQueue files, "
-                f"{self.items:,} items in {self.files['index']:,} IndexFiles"
+                f"wrote    {counted(self.units, 'unit')} in {counted(self.files['consumequeue'], 'ConsumeQueue file')}, "
+                f"{counted(self.items, 'item')} in {counted(self.files['index'], 'IndexFile')}"
             ),
             f"{took}, session {self.seconds['session']:.1f} s",
         ]
         if told is not None:
-            lines.append(
-                f"known    {told['ranges_known']:,} of {told['ranges']:,} ranges, {told['files_kept']:,} files kept, "
-                f"{told['bytes_read']:,} bytes of the log read"
-            )
+            known = f"{told['ranges_known']:,} of {counted(told['ranges'], 'range')}"
+            kept, read = counted(told["files_kept"], "file"), counted(told["bytes_read"], "byte")
+            lines.append(f"known    {known}, {kept} kept, {read} of the log read")
         if self.damage:
             lines.append(f"damage   {len(self.damage):,} in all, see the warnings")
         return "\n".join(lines)

@@ -15,6 +15,7 @@ from storage_format.errors import InputError
 from storage_format.frame import CRC_NONE
 from storage_format.java_string import key_hash
 from storage_format.names import escape
+from storage_format.plurals import counted
 from storage_format.range_scan import Block, RangeScanner, ScanSettings
 from storage_format.range_summary import RangeSpec, RangeSummary
 from udfs import files
@@ -69,7 +70,7 @@ def _scan(
         notes.add("unreadable segment", f"{escape(segment.path)}: {reason(error)}")
         return
     for offset, length, why in damage(scanner.summary):
-        notes.add("damage", f"{escape(segment.path)}: offset {offset}, {length} bytes: {why}: no record found in it")
+        notes.add("damage", f"{escape(segment.path)}: offset {offset}, {counted(length, 'byte')}: {why}: no record found in it")
 
 
 def damage(summary: RangeSummary) -> list[tuple[int, int, str]]:

@@ -14,6 +14,7 @@ from jobs.reporting import plots
 from jobs.reporting.model import Model
 from jobs.reporting.times import Times
 from storage_format.names import escape
+from storage_format.plurals import counted
 
 TOPICS_SHOWN: Final = 20
 QUEUES_SHOWN: Final = 200
@@ -140,7 +141,7 @@ def render(model: Model, times: Times, sampled: str, chains: Sequence[npt.NDArra
         page.section("Said on the way", f'<ul class="note">{items}{more}</ul>', wide=True)
     settings = [[name, _setting(value)] for name, value in sorted(model.settings.items())]
     inner = table(("setting", ""), settings)
-    page.section("Settings", f"<details><summary>{len(settings)} settings</summary>{inner}</details>", wide=True)
+    page.section("Settings", f"<details><summary>{counted(len(settings), 'setting')}</summary>{inner}</details>", wide=True)
     return page.to_html()
 
 
@@ -164,7 +165,8 @@ def _queues(page: Page) -> None:
         return
     shown = list(topics.items())[:TOPICS_SHOWN]
     rows = [(escape(name), sum(q.units for q in of), sum(q.gaps for q in of)) for name, of in shown]
-    caption = f"units by topic, {len(page.model.queues):,} queues; the largest {len(rows)} of {len(topics):,} topics"
+    largest = f"the largest {len(rows)} of {counted(len(topics), 'topic')}"
+    caption = f"units by topic, {counted(len(page.model.queues), 'queue')}; {largest}"
     figure = page.plot("units by topic", 0.5 + 0.24 * len(rows), lambda axes: plots.coverage(axes, rows), caption)
     # Those with gaps first: they are what one looks for.
     queues = sorted(page.model.queues, key=lambda q: -q.gaps)
@@ -191,7 +193,7 @@ def _index(page: Page, chains: Sequence[npt.NDArray[np.int64]], cut: str) -> Non
     names = [escape(file.name) for file in shown]
     used = [100 * file.slots_used / file.slots if file.slots else 0.0 for file in shown]
     told = [f"{share:.1f} % of slots" for share in used]
-    caption = f"slots in use; {len(shown)} of {len(files):,} files" if len(shown) < len(files) else "slots in use"
+    caption = f"slots in use; {len(shown)} of {counted(len(files), 'file')}" if len(shown) < len(files) else "slots in use"
     inner.append(page.plot("slot use", 0.5 + 0.24 * len(names), lambda a: plots.bars(a, names, used, told), caption))
     if chains:
         summed = np.zeros(max(len(counts) for counts in chains), np.int64)
@@ -230,5 +232,7 @@ def _damage(page: Page) -> None:
     if model.damage:
         rows = [[offset, length, reason] for offset, length, reason in model.damage]
         inner.append(table(("offset", "bytes", "what"), rows))
-    title = f"The log: {len(model.damage):,} damaged places, {bytes_told(lost)}" if model.damage else "The log: no damage"
+    title = (
+        f"The log: {counted(len(model.damage), 'damaged place')}, {bytes_told(lost)}" if model.damage else "The log: no damage"
+    )
     page.section(title, *inner)

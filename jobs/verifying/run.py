@@ -166,7 +166,9 @@ class Verify:
                 summary.damage.append(entry)
         if chain.torn:
             torn = chain.torn
-            summary.notes.append(f"torn tail at offset {torn.offset}, {torn.length} bytes: a crash leaves it, a broker cuts it")
+            summary.notes.append(
+                f"torn tail at offset {torn.offset}, {counted(torn.length, 'byte')}: a crash leaves it, a broker cuts it"
+            )
         last = log.segments[-1] if log.segments else None
         if last and last.data_end < last.segment_end:
             text = f"{last.data_end - last.start} of {last.segment_end - last.start} bytes"
