@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jobs.cli import main as rmq_reindex
 from jobs.command.failures import Interrupts
+from storage_format.plurals import counted
 
 NAME = "basic-5.3"
 ARCHIVE = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"{NAME}.tar.xz"
@@ -86,7 +87,7 @@ def show(pairs: list[Pair]) -> int:
     for pair in wrong:
         print(f"  {pair.built or pair.expected}: {pair.difference}")
     print("\nIndexFiles are compared in order: RocketMQ names them by its clock, rmq-reindex by an offset in the commitlog.")
-    print(f"{len(pairs) - len(wrong)} of {len(pairs)} files equal, byte for byte")
+    print(f"{len(pairs) - len(wrong)} of {counted(len(pairs), 'file')} equal, byte for byte")
     return 1 if wrong or not pairs else 0
 
 

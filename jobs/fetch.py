@@ -21,7 +21,7 @@ from jobs.store.lock import store_locked
 from storage_format.errors import InputError, ReindexError, UsageError
 from storage_format.file_names import first_byte
 from storage_format.names import escape, redacted
-from storage_format.wording import counted
+from storage_format.plurals import counted
 from udfs import files
 
 THREADS = 8

@@ -14,7 +14,7 @@ from jobs.publishing.pointers import check_laid_out
 from jobs.publishing.whole_file import write_whole
 from storage_format.errors import InputError, ReindexError
 from storage_format.names import escape
-from storage_format.wording import counted
+from storage_format.plurals import counted
 
 if TYPE_CHECKING:
     from jobs.reporting.model import Model

@@ -84,6 +84,6 @@ def _beside(found: Checkpoint, store: StoreFacts) -> list[Finding]:
     deleted = sum(end > found.index for end in store.index_ends)
     if deleted:
         findings.append(Finding("checkpoint-index", 16, deleted))
-    if found.confirm_offset and not store.log_start <= found.confirm_offset <= store.log_end:
+    if found.confirm_offset > store.log_end:
         findings.append(Finding("checkpoint-confirm", 32, 1))
     return findings

@@ -56,7 +56,7 @@ KINDS: Final = {
     "index-item-time": Kind(INDEX, "item with the wrong time", _INDEX),
     "index-chain-broken": Kind(INDEX, "slot or link that does not lead to the next item: keys are not found", _INDEX),
     "index-chain-circular": Kind(INDEX, "circle of links: a broker's lookup never ends", _INDEX),
-    "index-header": Kind(INDEX, "header field that is not what the items say", _INDEX),
+    "index-header": Kind(INDEX, "header field that is not what the items, or the file before, say", _INDEX),
     "index-order": Kind(INDEX, "files, or items in a file, not in the order of the log", _INDEX),
     "index-stray": Kind(INDEX, "bytes that are not zero where no item should be", _INDEX),
     "index-file-size": Kind(INDEX, "file of another size than its slots and items need", _INDEX),
@@ -67,7 +67,9 @@ KINDS: Final = {
     "checkpoint-stale": Kind(CHECKPOINT, "older than the last unit: after a crash more is dispatched again", _CHECKPOINT),
     "checkpoint-ahead": Kind(CHECKPOINT, "newer than the last record: units lost in a crash stay lost", _CHECKPOINT),
     "checkpoint-index": Kind(CHECKPOINT, "the next crash deletes IndexFiles that are newer than it says", _INDEX),
-    "checkpoint-confirm": Kind(CHECKPOINT, "confirmPhyOffset lies outside of the log", _CHECKPOINT),
+    "checkpoint-index-ahead": Kind(CHECKPOINT, "later than the IndexFile being filled: a crash leaves that torn", _INDEX),
+    "checkpoint-master": Kind(CHECKPOINT, "masterFlushedOffset lies where no log reaches", _CHECKPOINT),
+    "checkpoint-confirm": Kind(CHECKPOINT, "confirmPhyOffset lies behind the log's end", _CHECKPOINT),
     "abort-file": Kind(
         CHECKPOINT, "a file abort: the broker runs, or did not stop cleanly", (), "stop the broker; after a build remove it"
     ),
@@ -89,10 +91,39 @@ class Example:
     at: int
     text: str
 
+    @property
+    def among(self) -> str:
+        """The queue's folder, or the file: ``consumequeue/TOPIC/QUEUE``, ``index/FILE``."""
+        return "/".join(self.where.split("/", 3)[:3])
+
+
+def spread(examples: Iterable[Example], most: int = EXAMPLES_MAX) -> list[Example]:
+    """The first ``most`` of the examples, by path and place: one of each queue or file, then a second of each, and so on.
+
+    What it leaves out of two parts is left out of the whole, so parts may be spread before they are put together.
+    """
+    ranks: dict[str, int] = {}
+    ranked = []
+    for example in sorted(examples):
+        rank = ranks[example.among] = ranks.get(example.among, -1) + 1
+        ranked.append((rank, example))
+    return [example for _, example in sorted(ranked)[:most]]
+
+
+def _is_behind(example: Example, held: list[Example]) -> bool:
+    """Whether it comes behind all of a full list: most do, where there are very many."""
+    return len(held) == EXAMPLES_MAX and (_rank(example, held), example) >= (_rank(held[-1], held), held[-1])
+
+
+def _rank(example: Example, held: list[Example]) -> int:
+    """How many of its queue or file come before it."""
+    among = example.among
+    return sum(other < example and other.among == among for other in held)
+
 
 @dataclass
 class Tally:
-    """Counts by kind, and the first EXAMPLES_MAX examples of each by path and place: memory does not grow with findings."""
+    """Counts by kind, and EXAMPLES_MAX examples of each, spread over queues and files: memory does not grow with findings."""
 
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[Example]] = field(default_factory=dict)
@@ -110,11 +141,14 @@ class Tally:
         if kind not in KINDS:
             raise KeyError(kind)
         self.counts[kind] = self.counts.get(kind, 0) + count
-        held = self.examples.setdefault(kind, [])
-        held += examples
-        if len(held) > 1:
-            held.sort()
-            del held[EXAMPLES_MAX:]
+        held = self.examples.get(kind, [])
+        new = [example for example in examples if not _is_behind(example, held)]
+        if new or not held:
+            self.examples[kind] = spread([*held, *new])
+
+    def replace(self, kind: str, example: Example) -> None:
+        """Let one example stand for all of a kind."""
+        self.examples[kind] = [example]
 
     @property
     def total(self) -> int:

@@ -19,11 +19,13 @@ class UnreadableError(ValueError):
 
 @dataclass(frozen=True)
 class Finding:
-    """``code`` of CODES; ``at`` the first place (as CODES says, -1 for none); ``count`` places in all."""
+    """``code`` of CODES; ``at`` the first place (as CODES says, -1 for none); ``count`` places in all; ``expected`` what should
+    stand there, where the file itself says it."""
 
     code: str
     at: int
     count: int
+    expected: int | None = None
 
     @property
     def text(self) -> str:
@@ -48,6 +50,8 @@ CODES: Final = {
     "index-begin-offset": "header's beginPhyOffset is not the first item's (at: beginPhyOffset)",
     "index-end-offset": "header's endPhyOffset is not the last item's (at: endPhyOffset)",
     "index-end-time": "header's endTimestamp is not the last item's time (at: endTimestamp)",
+    "index-empty-offset": "header of a file without items: beginPhyOffset is not endPhyOffset, or negative (at: endPhyOffset)",
+    "index-empty-time": "header of a file without items: beginTimestamp is not endTimestamp, or negative (at: endTimestamp)",
     "index-item-zero": "the place of item 0 is not zero (at: byte)",
     "index-item-stray": "bytes behind the last item (at: item)",
     "index-slot-range": "slot with a number that no item has (at: slot)",
@@ -65,7 +69,7 @@ CODES: Final = {
     "checkpoint-size": "not 4,096 bytes",
     "checkpoint-negative": "negative time or offset",
     "checkpoint-rest": "bytes behind the fields that are not zero",
-    "checkpoint-confirm": "confirmPhyOffset lies outside of the log",
+    "checkpoint-confirm": "confirmPhyOffset lies behind the log's end",
     "checkpoint-stale": "physic or logics is older than the last unit: the next unclean start dispatches again from there",
     "checkpoint-ahead": "physic and logics are newer than the last record: lost units would not be dispatched again",
     "checkpoint-index": "the next unclean start deletes IndexFiles whose endTimestamp is above indexMsgTimestamp",

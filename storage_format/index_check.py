@@ -6,6 +6,7 @@ the end each slot holds its newest item. Only where that fails are the chains th
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,8 +27,10 @@ ITEM_FAULTS: Final = (
     "index-item-hash", "index-item-place", "index-item-time", "index-link-range", "index-link-foreign", "index-link-gap",
     "index-link-circular", "index-item-lost",
 )  # fmt: skip
+LINK_FAULTS: Final = ("index-link-range", "index-link-foreign", "index-link-gap")
 SLOT_FAULTS: Final = ("index-slot-range", "index-slot-foreign", "index-slot-old")
 _HASH, _PLACE, _TIME, _RANGE, _FOREIGN, _GAP, _CIRCULAR, _LOST = (1 << k for k in range(len(ITEM_FAULTS)))
+_STEP: Final = 1 << 20
 _SLOT_RANGE, _SLOT_FOREIGN, _SLOT_OLD = (1 << k for k in range(len(SLOT_FAULTS)))
 
 
@@ -166,9 +169,29 @@ def check_index(view: IndexView) -> IndexCheck:
             seen |= _find_circles(view.data, view.slots, used, np.zeros(used + 1, np.int32), item_fault)
         seen |= _find_lost(view.data, view.slots, used, np.zeros(used + 1, np.int32), item_fault)
     findings = [*view.findings, *_header_findings(view, used, written, slots_used)]
-    findings += from_bits(slot_fault, slot_seen, SLOT_FAULTS, 0)
-    findings += from_bits(item_fault, seen, ITEM_FAULTS, 0)
+    slots_found, items_found = from_bits(slot_fault, slot_seen, SLOT_FAULTS, 0), from_bits(item_fault, seen, ITEM_FAULTS, 0)
+    findings += [dataclasses.replace(finding, expected=int(newest[finding.at])) for finding in slots_found]
+    findings += [
+        dataclasses.replace(finding, expected=_expected_link(view, finding.at)) if finding.code in LINK_FAULTS else finding
+        for finding in items_found
+    ]
     return IndexCheck(used, slots_used, item_fault, slot_fault, findings)
+
+
+def _expected_link(view: IndexView, item: int) -> int | None:
+    """The newest item before ``item`` in its slot, 0 for none; None where its hash leads to no slot."""
+    key_hash = int(view.read(item, 1).key_hash[0])
+    if key_hash < 0:
+        return None
+    stop = item
+    while stop > 1:
+        start = max(1, stop - _STEP)
+        hashes = view.read(start, stop - start).key_hash
+        same = np.flatnonzero((hashes >= 0) & (hashes % view.slots == key_hash % view.slots))
+        if len(same):
+            return start + int(same[-1])
+        stop = start
+    return 0
 
 
 def _header_findings(view: IndexView, used: int, written: int, slots_used: int) -> list[Finding]:
@@ -178,18 +201,24 @@ def _header_findings(view: IndexView, used: int, written: int, slots_used: int) 
         findings.append(Finding("index-item-zero", view.item_start + int(np.argmax(zero != 0)), 1))
     if written > used:
         findings.append(Finding("index-item-stray", used + 1, written - used))
+    if not used:
+        # IndexFile's constructor sets begin and end alike, to the end of the file before, where that is above 0.
+        if header.begin_place != header.end_place or header.end_place < 0:
+            findings.append(Finding("index-empty-offset", header.end_place, 1))
+        if header.begin_time != header.end_time or header.end_time < 0:
+            findings.append(Finding("index-empty-time", header.end_time, 1))
     # 0: an empty file of 4.9; as many as places: full, or sealed.
     counts = {used + 1, view.items} if written else {0, 1, view.items}
     if header.index_count not in counts:
-        findings.append(Finding("index-count", header.index_count, 1))
+        findings.append(Finding("index-count", header.index_count, 1, used + 1))
     if header.slot_count != slots_used:
-        findings.append(Finding("index-slot-count", header.slot_count, 1))
+        findings.append(Finding("index-slot-count", header.slot_count, 1, slots_used))
     if used:
         first, last = view.read(1, 1), view.read(used, 1)
         if header.begin_place != int(first.place[0]):
-            findings.append(Finding("index-begin-offset", header.begin_place, 1))
+            findings.append(Finding("index-begin-offset", header.begin_place, 1, int(first.place[0])))
         if header.end_place != int(last.place[0]):
-            findings.append(Finding("index-end-offset", header.end_place, 1))
+            findings.append(Finding("index-end-offset", header.end_place, 1, int(last.place[0])))
         if not _end_time_fits(view, used, int(last.time_diff[0])):
             findings.append(Finding("index-end-time", header.end_time, 1))
     return findings
@@ -207,8 +236,7 @@ def _end_time_fits(view: IndexView, used: int, seconds: int) -> bool:
 def slot_lengths(view: IndexView, items: int) -> Int64s:
     """How many of the first ``items`` items each slot has: int64 by slot."""
     lengths = np.zeros(view.slots, np.int64)
-    step = 1 << 20
-    for first in range(1, items + 1, step):
-        hashes = view.read(first, min(step, items + 1 - first)).key_hash
+    for first in range(1, items + 1, _STEP):
+        hashes = view.read(first, min(_STEP, items + 1 - first)).key_hash
         lengths += np.bincount(hashes[hashes >= 0] % view.slots, minlength=view.slots)
     return lengths

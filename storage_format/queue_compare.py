@@ -6,7 +6,7 @@ same without the position, zeros where there is no file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from storage_format.consume_queue import PRE_BLANK_SIZE
 from storage_format.differences import Tally
+from storage_format.plurals import counted
 from storage_format.record import RECORD_MIN
 from storage_format.walk_state import INT64_MAX
 
@@ -37,6 +38,8 @@ _KINDS: Final = {
     _BATCH: "queue-unit-batch",
     _OTHER: "queue-unit-other",
 }
+FIELDS: Final = ("phy_offset", "size", "tagsCode", "storeTimestamp", "baseOffset", "batchNum", "compactedOffset", "reserved")
+"""Of a unit, the first three; of a batch queue's, all."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,8 @@ class UnitChecker:
 
     def __init__(self, view: QueueView) -> None:
         self.tally = Tally()
-        self.units = 0
+        self.units = self.there = 0
+        """units that the log gives, and how many of their slots hold one, right or wrong"""
         self.first = self.first_bad = self.next = -1
         self._view = view
         self._looks = 0
@@ -101,8 +105,10 @@ class UnitChecker:
         equal = (found == rows[1:]).all(axis=0)
         if equal.all():
             self._end_run()
+            self.there += rows.shape[1]
             return
         code, off = self._classify(rows, found, equal)
+        self.there += int(np.count_nonzero((code != _MISSING) & (code != _PRE_BLANK)))
         if self.first_bad < 0:
             self.first_bad = int(rows[0, np.argmax(code != _OK)])
         starts = np.flatnonzero(np.concatenate([[True], (np.diff(code) != 0) | (np.diff(off) != 0)]))
@@ -158,7 +164,7 @@ class UnitChecker:
         shifted = count >= SHIFT_MIN or at_end
         text = f"queue offset {first}: the unit of queue offset {first + off}"
         if shifted:
-            text += f", and so on for {count} units"
+            text += f", and so on for {counted(count, 'unit')}"
         self.tally.add("queue-shifted" if shifted else "queue-unit-other", count, self._view.path(first), first, text)
 
     def _look(self, place: int) -> int | None:
@@ -255,5 +261,19 @@ def _is_bad(place: Int64s, size: Int64s) -> Mask:
 
 
 def _told(found: Int64s, expected: Int64s | None = None) -> str:
-    text = f"({', '.join(str(int(value)) for value in found)})"
-    return text if expected is None else f"{text} instead of ({', '.join(str(int(value)) for value in expected[1:])})"
+    """What stands in a slot, and what should: of the same record only the fields that are wrong."""
+    here = found.tolist()
+    if expected is None:
+        return named_fields(here)
+    wanted = expected[1:].tolist()
+    if not any(here):
+        return f"nothing instead of {named_fields(wanted)}"
+    if here[0] != wanted[0]:
+        return f"{named_fields(here)} instead of {named_fields(wanted)}"
+    wrong = [k for k, value in enumerate(here) if value != wanted[k]]
+    return ", ".join(f"{FIELDS[k]} {here[k]} instead of {wanted[k]}" for k in wrong)
+
+
+def named_fields(values: Sequence[int], names: Sequence[str] = FIELDS) -> str:
+    """``phy_offset 773, size 222, tagsCode 42``."""
+    return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=False))

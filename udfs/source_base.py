@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from storage_format.errors import InputError, RefusedError
 from storage_format.names import escape
+from storage_format.plurals import counted
 from udfs import files
 from udfs.arrow_columns import nulls
 from udfs.source_options import FAIL, ROWS, SKIP, Words
@@ -82,7 +83,9 @@ class Reader(DataSourceReader):
     def skipped(self, where: str, count: int, first: str) -> None:
         """Say what was passed over."""
         if count:
-            log.warning("%s: %s: passed over %d damaged places, the first: %s", self.source_name, where, count, first)
+            log.warning(
+                "%s: %s: passed over %s, the first: %s", self.source_name, where, counted(count, "damaged place"), first
+            )
 
     def refuse(self, where: str, first: str) -> None:
         raise RefusedError(f"{where}: damage: {first}: read with onDamage skip or rows")

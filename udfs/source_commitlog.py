@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from storage_format import record as r
 from storage_format.chain import TORN_TAIL_MAX, Hole, cut_ranges
 from storage_format.frame import CRC_NONE
+from storage_format.plurals import counted
 from storage_format.range_scan import RangeScanner, ScanSettings
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.walk_state import INT64_MAX
@@ -157,7 +158,7 @@ class CommitlogReader(Reader):
             return
         lost = [hole for hole in holes if not hole.reason.startswith("torn tail")]
         first = (lost or holes)[0]
-        text = f"offset {first.offset}, {first.length} bytes: {first.reason}"
+        text = f"offset {first.offset}, {counted(first.length, 'byte')}: {first.reason}"
         if self.on_damage == FAIL and lost:
             self.refuse(f"segment {first.segment}", text)
         if self.on_damage == ROWS:

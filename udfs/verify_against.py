@@ -18,10 +18,13 @@ from storage_format.differences import Tally
 from storage_format.file_names import first_byte
 from storage_format.index_file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from storage_format.names import escape
+from storage_format.plurals import counted
+from storage_format.queue_compare import named_fields
 from udfs import files, schemas
 
 CHUNK: Final = 8 << 20
 HEADER_FIELDS: Final = ("beginTimestamp", "endTimestamp", "beginPhyOffset", "endPhyOffset", "hashSlotCount", "indexCount")
+ITEM_FIELDS: Final = ("keyHash", "phyOffset", "timeDiff", "prevItem")
 BATCH_FOLDER: Final = "batchconsumequeue"
 
 
@@ -102,7 +105,7 @@ class CompareQueues:
             units, store = _units(there, unit), "B" if there is other else "A"
             mine = np.flatnonzero(~self._gone(units))
             if len(mine):
-                tally.add("against-queue-file", 1, told, int(mine[0]), f"only in {store}, {len(mine)} units")
+                tally.add("against-queue-file", 1, told, int(mine[0]), f"only in {store}, {counted(len(mine), 'unit')}")
             return
         a, b = _units(one, unit), _units(other, unit)
         if len(a) != len(b):
@@ -114,7 +117,8 @@ class CompareQueues:
         if len(differ):
             k = int(differ[0])
             first = (first_byte(path.rpartition("/")[2]) or 0) // unit.itemsize + k
-            text = f"queue offset {first}: {a[k].item()} in A, {b[k].item()} in B"
+            one_told, other_told = (named_fields(units[k].item()) for units in (a, b))
+            text = f"queue offset {first}: {one_told} in A; {other_told} in B"
             tally.add("against-queue-unit", len(differ), told, first, text)
 
     def _gone(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
@@ -179,8 +183,9 @@ class CompareIndex:
             if low == HEADER_SIZE:
                 return at, f"slot {(at - HEADER_SIZE) // SLOT_SIZE}: {_int(a, at)} in A, {_int(b, at)} in B"
             number = (at - items_at) // ITEM_SIZE
-            told = [np.frombuffer(reader.read(items_at + number * ITEM_SIZE, ITEM_SIZE), ITEM)[0].item() for reader in (a, b)]
-            return number, f"item {number}: {told[0]} in A, {told[1]} in B"
+            items = [np.frombuffer(reader.read(items_at + number * ITEM_SIZE, ITEM_SIZE), ITEM)[0].item() for reader in (a, b)]
+            told = [named_fields(item, ITEM_FIELDS) for item in items]
+            return number, f"item {number}: {told[0]} in A; {told[1]} in B"
         for name, one, other in zip(HEADER_FIELDS, *values, strict=True):
             if one != other:
                 return 0, f"{name}: {one} in A, {other} in B"

@@ -12,13 +12,12 @@ import pyarrow as pa
 
 from storage_format import cells
 from storage_format.batch_queue import BATCH_UNIT, BatchPlacement, batch_units
-from storage_format.names import escape
 from storage_format.queue_compare import QueueView, UnitChecker
 from storage_format.record import RECORD_MIN
 from udfs import schemas
 from udfs.placements import Placements
 from udfs.verify_look import LogLook
-from udfs.verify_queues import BROKER, IDLE, IN_ORDER, LOGICAL, QueueFiles, QueueTask, QueueWord
+from udfs.verify_queues import BROKER, IN_ORDER, LOGICAL, QueueFiles, QueueTask, QueueWord
 from udfs.verify_scan import AT_FILES
 from udfs.write_batches import FOLDER
 
@@ -30,6 +29,7 @@ _FIELDS: Final = len(BATCH_UNIT.names or ())
 class _Batch:
     """One queue of a bucket while its rows come; each order has its own cursor, as fills and empty units differ."""
 
+    listed: bool = False
     table: list[tuple[int, int]] = field(default_factory=list)
     checks: list[tuple[str, UnitChecker, BatchPlacement | None]] | None = None
     files: QueueFiles | None = None
@@ -57,6 +57,7 @@ class VerifyBatches:
                 key = (pieces.names[0], int(pieces.queue_ids[0]))
                 queue = queues.setdefault(key, _Batch())
                 if place == AT_FILES:
+                    queue.listed = True
                     queue.table += zip(*pieces.columns[:2].tolist(), strict=True)
                 else:
                     self._take(key, queue, pieces.columns, look, odd)
@@ -103,17 +104,7 @@ class VerifyBatches:
             for _, check, _ in queue.checks:
                 check.finish()
             order, check, _ = min(queue.checks, key=lambda c: c[1].tally.total)
-            name = escape(key[0].decode("utf-8", "surrogateescape"))
-            word.counts["queues"] += 1
-            word.counts[order] += 1
-            word.counts["units"] += check.units
-            word.counts[IDLE] += queue.files.is_idle(check.units, self.task)
-            word.tally.merge(check.tally)
-            entry = {
-                "topic": name, "queue": key[1], "units": check.units, "first": check.first, "end": check.next,
-                "files": len(queue.files), "order": order, "differences": check.tally.total, "first_bad": check.first_bad,
-            }  # fmt: skip
-            word.take(entry)
+            word.judge(key, check, queue.files, order, queue.listed, self.task)
         queues.clear()
 
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from storage_format.differences import Tally
-from storage_format.findings import UnreadableError
-from storage_format.index_check import IndexCheck, check_index, slot_lengths
+from storage_format.findings import Finding, UnreadableError
+from storage_format.index_check import LINK_FAULTS, SLOT_FAULTS, IndexCheck, check_index, slot_lengths
 from storage_format.index_file import file_size
 from storage_format.index_reader import IndexView, open_index
 from storage_format.names import escape
@@ -25,9 +25,14 @@ from udfs.stage import Stage
 CHUNK_ITEMS: Final = 1 << 16
 """Items of which the lowest and the highest place are noted together."""
 CHUNK: Final = np.dtype([("low", "<i8"), ("high", "<i8")])
-HEADER_CODES: Final = (
-    "index-count", "index-slot-count", "index-begin-offset", "index-end-offset", "index-end-time",
-)  # fmt: skip
+_FIELDS: Final = {
+    "index-count": "indexCount",
+    "index-slot-count": "hashSlotCount",
+    "index-begin-offset": "beginPhyOffset",
+    "index-end-offset": "endPhyOffset",
+    "index-end-time": "endTimestamp",
+}
+"""The header's field that a code speaks of."""
 _KINDS: Final = {
     "index-size": "index-file-size",
     "index-item-zero": "index-stray",
@@ -36,10 +41,11 @@ _KINDS: Final = {
     "index-item-place": "index-order",
     "index-item-time": "index-item-time",
     "index-link-circular": "index-chain-circular",
-    **dict.fromkeys(HEADER_CODES, "index-header"),
+    **dict.fromkeys(_FIELDS, "index-header"),
 }
 """All others are broken chains."""
-SLOT_CODES: Final = ("index-slot-range", "index-slot-foreign", "index-slot-old")
+_BESIDE_OTHERS: Final = ("index-empty-offset", "index-empty-time")
+"""What ``storage_format.index_neighbours`` tells better, since it knows the file before."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +91,12 @@ class CheckIndex:
                 data = np.frombuffer(reader.read(0, size), np.uint8)
         try:
             view = open_index(data, place.slots, place.items)
-        except UnreadableError as error:
-            tally.add("index-file-size", 1, told, size, f"{size} bytes instead of {wanted}: {error}")
+        except UnreadableError:
+            tally.add("index-file-size", 1, told, size, f"{size} bytes instead of {wanted}")
             return word | {"tally": tally.to_json(), "size": size}
         found = check_index(view)
         table, last = self._chunks(view, found.items)
-        self._tell(found, tally, told, last)
+        self._tell(view, found, tally, told, last)
         lengths = slot_lengths(view, found.items)
         longest = int(lengths.max(initial=0))
         powers = np.bincount(np.ceil(np.log2(lengths[lengths > 0])).astype(np.int64)) if longest else np.zeros(0, np.int64)
@@ -124,10 +130,37 @@ class CheckIndex:
             last = int(place[-1])
         return table, last
 
-    def _tell(self, found: IndexCheck, tally: Tally, told: str, last: int) -> None:
+    def _tell(self, view: IndexView, found: IndexCheck, tally: Tally, told: str, last: int) -> None:
         for finding in found.findings:
             if finding.code == "index-end-time" and last >= self.log_start:
                 continue  # the records themselves say it to the millisecond
-            kind = _KINDS.get(finding.code, "index-chain-broken")
-            what = "slot" if finding.code in SLOT_CODES else "value" if finding.code in HEADER_CODES else "item"
-            tally.add(kind, finding.count, told, finding.at, f"{what} {finding.at}: {finding.text.partition(' (at')[0]}")
+            if finding.code not in _BESIDE_OTHERS:
+                kind = _KINDS.get(finding.code, "index-chain-broken")
+                tally.add(kind, finding.count, told, finding.at, _text(view, finding))
+
+
+def _text(view: IndexView, finding: Finding) -> str:
+    """What stands at a finding's first place, and what should."""
+    at, code, wanted = finding.at, finding.code, finding.expected
+    instead = "" if wanted is None else f" instead of {wanted}"
+    if code == "index-size":
+        return f"{at} bytes instead of {file_size(view.slots, view.items)}"
+    if code == "index-end-time":
+        seconds = int(view.read(view.last_written(), 1).time_diff[0])
+        return f"endTimestamp {at}: the last item is {seconds} s from beginTimestamp {view.header.begin_time}"
+    if code in _FIELDS:
+        return f"{_FIELDS[code]} {at}{instead}"
+    if code in SLOT_FAULTS:
+        return f"slot {at}: begins with item {int(view.heads(at, 1)[0])}{instead}"
+    item = view.read(at, 1)
+    if code in LINK_FAULTS:
+        return f"item {at}: links to item {int(item.prev[0])}{instead}"
+    if code == "index-item-hash":
+        return f"item {at}: negative hash {int(item.key_hash[0])}"
+    if code == "index-item-time":
+        return f"item {at}: negative timeDiff {int(item.time_diff[0])}"
+    if code == "index-item-place":
+        before = int(view.read(at - 1, 1).place[0])
+        return f"item {at}: phyOffset {int(item.place[0])} where the item before has {before}"
+    where = "byte" if code == "index-item-zero" else "item"
+    return f"{where} {at}: {finding.text.partition(' (at')[0]}"

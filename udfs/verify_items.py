@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,6 +23,9 @@ PIECE_ITEMS: Final = 1 << 20
 LOST_MAX: Final = 1000
 """Stretches of missing items that a task tells one by one; the rest are one more."""
 Int64s = npt.NDArray[np.int64]
+UNKNOWN: Final = None
+NONE_BEFORE: Final = -(2**63) - 1
+"""no store time: the log begins here"""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ class ItemsWord:
     found: int = 0
     repeats: int = 0
     lost: list[Lost] = field(default_factory=list)
+    before: int | None = UNKNOWN
+    """store time of the last item before those that are compared now"""
 
     def to_json(self) -> str:
         lost = [list(vars(stretch).values()) for stretch in self.lost]
@@ -98,7 +104,7 @@ class CompareItems:
         tables = [IndexItems(*fields) for fields in plan["files"]]
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                word = ItemsWord()
+                word = ItemsWord(before=UNKNOWN if task else NONE_BEFORE)
                 low, high = task * len(spans) // self.tasks, (task + 1) * len(spans) // self.tasks
                 for span in spans[low:high]:
                     reader = _Items(tables, span)
@@ -188,10 +194,22 @@ def _compare(tables: list[IndexItems], staged: npt.NDArray[np.void], found: Foun
     for kind, rows in (("index-item-extra", matches.extra), ("index-item-hash", matches.hashes)):
         for table, mine in _by_file(tables, found, rows):
             first = mine[0]
-            text = f"item {found.item[first]}: hash {found.key_hash[first]} for offset {found.place[first]}"
+            text = f"item {found.item[first]}: hash {found.key_hash[first]}"
+            if kind == "index-item-hash":
+                text += f" instead of {_lacking(expected, found, int(found.place[first]))}"
+            text += f" for phyOffset {found.place[first]}"
             word.tally.add(kind, len(mine), f"index/{escape(table.name)}", int(found.item[first]), text)
     _missing(expected, matches, word)
     _times(tables, expected, found, matches, word)
+    if len(expected.time):
+        word.before = int(expected.time[-1])
+
+
+def _lacking(expected: Expected, found: Found, place: int) -> int:
+    """The first hash of a record that no item has."""
+    lacks = Counter(expected.key_hash[expected.place == place].tolist())
+    lacks.subtract(found.key_hash[found.place == place].tolist())
+    return next(int(key_hash) for key_hash, count in lacks.items() if count > 0)
 
 
 def _by_file(tables: list[IndexItems], found: Found, rows: Int64s) -> Iterator[tuple[IndexItems, Int64s]]:
@@ -219,6 +237,13 @@ def _missing(expected: Expected, matches: Matches, word: ItemsWord) -> None:
             word.lost.append(stretch)
 
 
+def _ends_before(table: IndexItems, time: int | None) -> list[int | None]:
+    """The endTimestamps that a file's first item can have met: that of the file before it, or, where the one that ended there
+    is gone or has another name now, the ``time`` of the item before it in the log."""
+    before = UNKNOWN if table.inherited < 0 else table.inherited
+    return [before] if time == NONE_BEFORE else [before, time]
+
+
 def _times(tables: list[IndexItems], expected: Expected, found: Found, matches: Matches, word: ItemsWord) -> None:
     """timeDiff of each item, and the header's times, which are those of its first and last item."""
     mine, theirs = matches.pairs
@@ -231,10 +256,11 @@ def _times(tables: list[IndexItems], expected: Expected, found: Found, matches: 
         wanted = time_differences(time, table.begin_time)
         first = np.flatnonzero(item == 1)
         if len(first):
-            if table.inherited >= 0:
-                wanted[first] = time_differences(time[first], table.inherited)
-            else:
-                wanted[first] = np.maximum(seconds[first], 0)
+            row = int(mine[chosen][first[0]])
+            ends = _ends_before(table, int(expected.time[row - 1]) if row else word.before)
+            stands = int(seconds[first[0]])
+            fitting = [max(stands, 0) if end is UNKNOWN else int(time_differences(time[first[:1]], end)[0]) for end in ends]
+            wanted[first[0]] = stands if stands in fitting else fitting[0]
             if int(time[first[0]]) != table.begin_time:
                 text = f"beginTimestamp {table.begin_time} instead of {time[first[0]]}"
                 word.tally.add("index-header", 1, told, table.begin_time, text)

@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from storage_format import cells
 from storage_format.chain import Segment
-from storage_format.consume_queue import UNIT
-from storage_format.differences import Tally
+from storage_format.consume_queue import PRE_BLANK_SIZE, UNIT
+from storage_format.differences import Example, Tally
 from storage_format.names import SCHEDULE_TOPIC, escape
+from storage_format.plurals import counted
 from storage_format.queue_compare import QueueView, UnitChecker
 from storage_format.queue_order import Placement, PlacementTable, join_runs, order_broker, order_logical
 from udfs import files, schemas
@@ -28,8 +29,9 @@ from udfs.verify_scan import AT_FILES, AT_RUNS
 
 Int64s = npt.NDArray[np.int64]
 QUEUES_TOLD: Final = 1000
-"""Queues that are told one by one, those with the most units."""
-IN_ORDER, LOGICAL, BROKER, SKIPPED = "in order", "logical", "broker", "skipped"
+"""Queues that are told one by one: those with differences, then those with the most units."""
+MISSING: Final = "queue-unit-missing"
+IN_ORDER, LOGICAL, BROKER, REMADE, SKIPPED = "in order", "logical", "broker", "made anew", "skipped"
 EMPTY_ENDS: Final = "empty ends"
 IDLE: Final = "idle"
 """Counts of queues: with an empty file at their end; with units of expired records alone."""
@@ -58,7 +60,7 @@ class QueueFiles:
                  unit: np.dtype[np.void] = UNIT) -> None:  # fmt: skip
         name = queue[0].decode("utf-8", "surrogateescape")
         self._folder = files.join(folder, name, str(queue[1]))
-        self._told = f"{kind}/{escape(name)}/{queue[1]}"
+        self.told = f"{kind}/{escape(name)}/{queue[1]}"
         self._unit, self._size = unit, unit.itemsize
         self._file_size = file_size
         self._table = sorted(table)
@@ -79,7 +81,7 @@ class QueueFiles:
 
     def path(self, position: int) -> str:
         """The file of a slot, as it is told."""
-        return f"{self._told}/{position * self._size // self._file_size * self._file_size:020d}"
+        return f"{self.told}/{position * self._size // self._file_size * self._file_size:020d}"
 
     def _reader(self, start: int) -> files.Reader:
         return files.Reader(files.join(self._folder, f"{start:020d}"))
@@ -117,6 +119,16 @@ class QueueFiles:
                 return max(position, found // self._size)
         return self.end
 
+    def first_place(self, log_start: int) -> int:
+        """Where the record of the first unit lies that has not expired, -1 for none."""
+        for low, high in self.spans:
+            for position in range(low, high, 1 << 16):
+                place, size = self.read(position, min(1 << 16, high - position))[:2]
+                there = (size > 0) & (size != PRE_BLANK_SIZE) & (place >= log_start)
+                if there.any():
+                    return int(place[np.argmax(there)])
+        return -1
+
     def empty_end(self) -> int | None:
         """The first slot of a file without any unit that a broker keeps as the queue's last one.
 
@@ -151,6 +163,8 @@ class QueueFiles:
 class _Queue:
     """One queue of a bucket while its rows come."""
 
+    listed: bool = False
+    """whether the store has a folder for it"""
     table: list[tuple[int, int]] = field(default_factory=list)
     runs: list[Int64s] = field(default_factory=list)
     checks: list[tuple[str, UnitChecker, PlacementTable | None, Placement | None]] | None = None
@@ -163,17 +177,40 @@ class QueueWord:
 
     tally: Tally = field(default_factory=Tally)
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    queues: list[tuple[int, str, dict[str, Any]]] = field(default_factory=list)
+    queues: list[tuple[bool, int, str, dict[str, Any]]] = field(default_factory=list)
 
-    def take(self, entry: dict[str, Any]) -> None:
-        key = (int(entry["units"]), f"{entry['topic']}/{entry['queue']}", entry)
+    def judge(
+        self, key: tuple[bytes, int], checked: UnitChecker, found: QueueFiles, order: str, listed: bool, task: QueueTask
+    ) -> None:
+        """One queue, by the order that was taken for it; ``listed``: it has a folder."""
+        name = escape(key[0].decode("utf-8", "surrogateescape"))
+        tally = Tally() if order == SKIPPED else checked.tally
+        lost = tally.counts.get(MISSING, 0)
+        if lost and not len(found):
+            text = (
+                f"queue has no {'file' if listed else 'folder'}: {counted(lost, 'unit')} from queue offset {checked.first} on"
+            )
+            tally.replace(MISSING, Example(found.told, checked.first, text))
+        self.counts["queues"] += 1
+        self.counts["differing"] += tally.total > 0
+        self.counts[order] += 1
+        self.counts["units"] += checked.units
+        self.counts["there"] += checked.there
+        self.counts[IDLE] += found.is_idle(checked.units, task)
+        self.tally.merge(tally)
+        entry = {
+            "topic": name, "queue": key[1], "units": checked.units, "there": checked.there, "first": checked.first,
+            "end": checked.next, "folder": listed, "files": len(found), "order": order, "differences": tally.total,
+            "kinds": tally.counts, "first_bad": checked.first_bad,
+        }  # fmt: skip
+        told = (tally.total > 0, checked.units, f"{name}/{key[1]}", entry)
         if len(self.queues) < QUEUES_TOLD:
-            heapq.heappush(self.queues, key)
+            heapq.heappush(self.queues, told)
         else:
-            heapq.heappushpop(self.queues, key)
+            heapq.heappushpop(self.queues, told)
 
     def to_json(self) -> str:
-        queues = [entry for _, _, entry in self.queues]
+        queues = [entry for *_, entry in self.queues]
         return json.dumps({"tally": self.tally.to_json(), "counts": dict(self.counts), "queues": queues})
 
 
@@ -191,6 +228,7 @@ class VerifyQueues:
                 for name, queue_id, rows in cells.unpack(data, cells.UNIT_COLUMNS).parts():
                     queue = queues.setdefault((name, queue_id), _Queue())
                     if place == AT_FILES:
+                        queue.listed = True
                         queue.table += zip(*rows[:2].tolist(), strict=True)
                     elif place == AT_RUNS:
                         queue.runs.append(rows)
@@ -224,15 +262,15 @@ class VerifyQueues:
 
         view = QueueView(found.read, found.spans, found.data_from, seen, found.path, task.log, task.unread)
         queue.checks = []
-        for order, placement in self._orders(queue.runs):
+        for order, placement in self._orders(queue.runs, found):
             # Where a broker appends in the wrong place, a unit does not stand at its record's offset.
-            mine = view if order != BROKER else dataclasses.replace(view, look=_other(seen))
+            mine = view if order not in (BROKER, REMADE) else dataclasses.replace(view, look=_other(seen))
             table = PlacementTable(placement.kept, placement.fills, name == SCHEDULE_TOPIC) if placement else None
             queue.checks.append((order, UnitChecker(mine), table, placement))
         queue.runs = []
 
-    def _orders(self, parts: list[Int64s]) -> list[tuple[str, Placement | None]]:
-        """The orders that the queue may have: one, or for a queue out of order two."""
+    def _orders(self, parts: list[Int64s], found: QueueFiles) -> list[tuple[str, Placement | None]]:
+        """The orders that the queue may have: one, or for a queue out of order some."""
         if not parts:
             return [(IN_ORDER, None)]
         columns = np.concatenate(parts, axis=1)
@@ -249,6 +287,12 @@ class VerifyQueues:
         logical = order_logical(runs, self.task.holes)
         if logical.filled <= self.task.max_fill and len(join_runs(runs)) > 1:
             orders.insert(0, (LOGICAL, logical))
+        # Topics are deleted with their queues' files: what a broker dispatched since then is all that is there.
+        falls = [k for k in range(1, len(runs)) if runs[k][0] < runs[k - 1][0] + runs[k - 1][1]]
+        if falls:
+            first = found.first_place(self.task.log[0])
+            anew = {falls[-1], *(k for k in falls if runs[k][2] == first)}
+            orders += [(REMADE, order_broker(runs[k:], 0)) for k in sorted(anew)]
         return orders
 
     def _is_between(self, columns: Int64s) -> npt.NDArray[np.bool_]:
@@ -275,27 +319,16 @@ class VerifyQueues:
         order, check, _, placement = min(
             queue.checks, key=lambda c: (c[1].tally.total if c[0] != SKIPPED else 0, len(c[3].lost) if c[3] else 0)
         )
-        word.counts["queues"] += 1
-        word.counts[order] += 1
-        word.counts["units"] += check.units
-        if order != SKIPPED:
-            word.tally.merge(check.tally)
+        word.judge(key, check, queue.files, order, queue.listed, self.task)
         if order == LOGICAL and placement is not None:
             for place, _, offset in placement.lost:
                 text = f"offset {place} of the log: queue offset {offset} of {name}/{key[1]} does not fit"
                 word.tally.add("log-out-of-line", 1, "commitlog", place, text)
-        word.counts[IDLE] += queue.files.is_idle(check.units, self.task)
         empty = queue.files.empty_end()
         if empty is not None and self.task.old_broker:
             word.counts[EMPTY_ENDS] += 1  # its own dispatcher leaves such files
         elif empty is not None:
             word.tally.add("queue-file-empty", 1, queue.files.path(empty), empty, "holds no unit, and the queue goes up to it")
-        entry = {
-            "topic": name, "queue": key[1], "units": check.units, "first": check.first, "end": check.next,
-            "files": len(queue.files), "order": order, "differences": check.tally.total if order != SKIPPED else 0,
-            "first_bad": check.first_bad,
-        }  # fmt: skip
-        word.take(entry)
 
 
 def _other(seen: Any) -> Any:

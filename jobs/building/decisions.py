@@ -13,10 +13,10 @@ from jobs.building.summary import DAMAGE_MAX, Summary
 from storage_format.chain import Chain, Hole, Segment
 from storage_format.errors import RefusedError
 from storage_format.names import escape
+from storage_format.plurals import counted
 from storage_format.range_scan import HOLES_MAX
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
-from storage_format.wording import counted, form
 from udfs import schemas
 from udfs.judge import Judge
 
@@ -135,8 +135,7 @@ def _report(summary: Summary, holes: list[Hole], lost: Lowest, torn: Hole | None
     if rest := ordered[DAMAGE_MAX:]:
         size = lost.more_bytes + sum(hole.length for hole in rest)
         end = max(lost.more_end, *(hole.offset + hole.length for hole in rest))
-        count = len(rest) + lost.more
-        reason = f"{count} {form(count, 'more damaged place', 'more damaged places')}, up to offset {end}"
+        reason = f"{counted(len(rest) + lost.more, 'more damaged place')}, up to offset {end}"
         summary.add_damage(rest[0].segment, rest[0].offset, size, reason)
     if torn:
         summary.add_damage(torn.segment, torn.offset, torn.length, torn.reason, lost=False)

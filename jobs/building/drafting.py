@@ -13,9 +13,9 @@ from jobs.building.summary import Summary
 from jobs.publishing.output import CONFIG, TOPICS
 from storage_format.digest import new_digest
 from storage_format.names import escape
+from storage_format.plurals import counted
 from storage_format.range_summary import RangeSummary
 from storage_format.topics import QUEUES_MAX, data_version
-from storage_format.wording import form
 from udfs import files, schemas
 from udfs.draft_topics import NAMES_TOLD, DraftTopics
 
@@ -68,7 +68,7 @@ def _warn(words: list[dict[str, Any]], summary: Summary) -> None:
     if refused:
         names = sorted(name for word in words for name in word["refused_names"])[:NAMES_TOLD]
         summary.warnings.append(
-            f"{TOPICS}: {refused} {form(refused, 'topic', 'topics')} left out, whose names RocketMQ's TopicValidator refuses: "
+            f"{TOPICS}: {counted(refused, 'topic')} left out, whose names RocketMQ's TopicValidator refuses: "
             + ", ".join(escape(name, 80) for name in names)
         )
     for name in sorted(name for word in words for name in word["many"])[:NAMES_TOLD]:

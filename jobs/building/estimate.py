@@ -20,9 +20,9 @@ from storage_format.consume_queue import UNIT_SIZE
 from storage_format.errors import InputError
 from storage_format.index_plan import IndexFilePlan
 from storage_format.names import escape
+from storage_format.plurals import counted
 from storage_format.range_scan import RangeScanner, ScanSettings
 from storage_format.range_summary import RangeSpec, RangeSummary
-from storage_format.wording import counted
 from udfs import files
 from udfs.stage import Stage
 

@@ -8,8 +8,8 @@ from jobs.building.settings import BuildSettings
 from jobs.building.summary import Summary
 from storage_format.chain import Hole, Segment
 from storage_format.names import escape
+from storage_format.plurals import counted
 from storage_format.range_summary import RangeSummary
-from storage_format.wording import form
 
 NAMES_TOLD = 20
 LAST_SEGMENTS = {"5.3": 1, "4.9": 3}
@@ -21,9 +21,8 @@ def unmarked_batches(settings: BuildSettings, accepted: list[RangeSummary], summ
     count = sum(s.inner_batches for s in accepted)
     if count and "consumequeue" in settings.only and settings.broker_version != "4.9":
         summary.warnings.append(
-            f"{count} {form(count, 'record is an inner batch', 'records are inner batches')}: "
-            "such topics have batch ConsumeQueues (queue.type=BatchCQ), but get plain "
-            "units, on which no broker with such topics starts: give --topics-config"
+            f"inner batches in {counted(count, 'record')}: their topics have batch ConsumeQueues (queue.type=BatchCQ), but get "
+            "plain units, on which no broker with such topics starts: give --topics-config"
         )
 
 
@@ -55,15 +54,13 @@ def of_counts(settings: BuildSettings, accepted: list[RangeSummary], summary: Su
         warn(f"topic {escape(name)}: a name that RocketMQ's TopicValidator refuses; built all the same")
     refused, empty = sum(s.batches_refused for s in accepted), sum(s.batches_empty for s in accepted)
     if refused:
-        records = form(refused, "record", "records")
-        warn(f"{refused} {records} of batch topics without a unit, as by the broker: INNER_NUM or INNER_BASE below 0")
+        warn(f"{counted(refused, 'record')} of batch topics without a unit, as by the broker: INNER_NUM or INNER_BASE below 0")
     if empty:
         told = "as by the broker, which forgets what follows it" if settings.queue_order == "broker" else "left out"
-        warn(f"{empty} {form(empty, 'unit', 'units')} of batch queues without a message (INNER_NUM 0): {told}")
+        warn(f"{counted(empty, 'unit')} of batch queues without a message (INNER_NUM 0): {told}")
     slash, malformed = sum(s.lmq_slash for s in accepted), sum(s.lmq_malformed for s in accepted)
     if slash:
-        dispatches = form(slash, "dispatch", "dispatches")
-        warn(f"skipped {slash} {dispatches} to LMQ names that hold a '/' (as the broker does) or are batch topics")
+        told = counted(slash, "dispatch", "dispatches")
+        warn(f"skipped {told} to LMQ names that hold a '/' (as the broker does) or are batch topics")
     if malformed:
-        records = form(malformed, "record", "records")
-        warn(f"skipped the LMQ dispatch of {malformed} {records}: offsets are no numbers or too few")
+        warn(f"skipped the LMQ dispatch of {counted(malformed, 'record')}: offsets are no numbers or too few")

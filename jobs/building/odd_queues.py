@@ -15,8 +15,8 @@ from storage_format import record as r
 from storage_format.chain import Hole, Segment
 from storage_format.errors import RefusedError
 from storage_format.names import escape
+from storage_format.plurals import counted
 from storage_format.queue_order import BREAKS_MAX
-from storage_format.wording import form
 from udfs import files
 from udfs.placements import PlanWriter
 from udfs.stage import Stage
@@ -144,5 +144,5 @@ class OddQueues:
         if word["more_lost"]:
             count, place, end, size = word["more_lost"]
             found.lost_records += count
-            reason = f"{r.OUT_OF_LINE} {queue}: {count} {form(count, 'more record', 'more records')}, up to offset {end}"
+            reason = f"{r.OUT_OF_LINE} {queue}: {counted(count, 'more record')}, up to offset {end}"
             found.lost.add(Hole(segment_of(segments, place), place, size, reason))

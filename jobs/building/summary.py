@@ -11,7 +11,7 @@ from typing import Any
 from jobs import __version__
 from jobs.command.times import now
 from storage_format.names import escape
-from storage_format.wording import counted, form
+from storage_format.plurals import counted
 
 WARNING_LINES_MAX = 1000
 DAMAGE_MAX = DECISIONS_MAX = 10_000
@@ -62,9 +62,7 @@ class Summary:
         entry = {"segment": segment, "offset": offset, "length": length, "reason": reason}
         self.damage.append(entry)
         what = "damage" if lost else "cut"
-        self._tell(
-            f"{what}: segment {segment}, offset {offset}, {length} {form(length, 'byte', 'bytes')}: {reason}", "damage", entry
-        )
+        self._tell(f"{what}: segment {segment}, offset {offset}, {counted(length, 'byte')}: {reason}", "damage", entry)
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
@@ -131,10 +129,9 @@ class Summary:
             took,
         ]
         if told is not None:
-            lines.append(
-                f"known    {told['ranges_known']:,} of {counted(told['ranges'], 'range')}, "
-                f"{counted(told['files_kept'], 'file')} kept, {counted(told['bytes_read'], 'byte')} of the log read"
-            )
+            known = f"{told['ranges_known']:,} of {counted(told['ranges'], 'range')}"
+            kept, read = counted(told["files_kept"], "file"), counted(told["bytes_read"], "byte")
+            lines.append(f"known    {known}, {kept} kept, {read} of the log read")
         if self.damage:
             lines.append(f"damage   {len(self.damage):,} in all, see the warnings")
         return "\n".join(lines)

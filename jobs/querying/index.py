@@ -17,7 +17,7 @@ from storage_format.index_header import HEADER_SIZE, IndexHeader, file_size
 from storage_format.index_lookup import FOUND_ALL, LookupHeader, lookup
 from storage_format.index_sizes import quick_sizes
 from storage_format.names import escape
-from storage_format.wording import form
+from storage_format.plurals import form
 from udfs import files
 from udfs.pages import Pages
 

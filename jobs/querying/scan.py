@@ -22,9 +22,9 @@ from storage_format.frame import CRC_NONE
 from storage_format.java_string import key_hash
 from storage_format.message import Message
 from storage_format.names import LMQ_PREFIX, escape
+from storage_format.plurals import form
 from storage_format.range_scan import Block, RangeScanner, ScanSettings
 from storage_format.range_summary import RangeSpec, RangeSummary
-from storage_format.wording import form
 from udfs import files
 
 

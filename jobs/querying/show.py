@@ -19,7 +19,7 @@ from storage_format import record as r
 from storage_format.errors import InputError
 from storage_format.message import FLAG_COMPRESSED, FLAG_MULTI_TAGS, FLAG_NEED_UNWRAP, Host, Message
 from storage_format.names import printable
-from storage_format.wording import form
+from storage_format.plurals import form
 
 _FLAGS: Final = {
     FLAG_COMPRESSED: "compressed",

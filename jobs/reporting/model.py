@@ -9,14 +9,15 @@ from typing import Any, Final
 
 from storage_format.consume_queue import UNIT_SIZE
 from storage_format.names import LMQ_PREFIX, escape
-from storage_format.wording import counted
+from storage_format.plurals import counted
 
 QUEUE_PATH: Final = re.compile(r"consumequeue/([^/]+)/(\d+)/(\d{20})")
 
 
 @dataclass
 class Queue:
-    """One queue: positions [``first``, ``end``), of which ``gaps`` hold no message of their own."""
+    """One queue: positions [``first``, ``end``), of which ``gaps`` hold no message of their own: in a build a repeated one, in
+    a verified store none."""
 
     topic: str
     number: int
@@ -136,14 +137,17 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
         model.seconds["verify"] = total
     model.sizes = {str(kind): int(size) for kind, size in summary["sizes"].items()}
     model.queues = [
-        Queue(q["topic"], q["queue"], q["first"], q["end"], q["units"], max(0, q["end"] - q["first"] - q["units"]))
+        Queue(q["topic"], q["queue"], q["first"], q["end"], q["end"] - q["first"], q["end"] - q["first"] - q["there"])
         for q in summary["queue_list"]
         if q["units"]
     ]
     model.index = [
         _index(str(entry["name"]), entry, model.settings, used=int(entry["used"])) for entry in summary["index_list"]
     ]
-    model.facts = _facts(model, summary["units"], summary["items"])
+    model.facts = _facts(model, summary["units_there"], summary["items_there"])
+    for at, name, kind in ((3, "index items missing", "items"), (2, "units missing", "units")):
+        if missing := summary[kind] - summary[f"{kind}_there"]:
+            model.facts.insert(at, (name, f"{missing:,}"))
     verdict = f"{counted(len(model.findings), 'kind')} of differences" if model.findings else "no differences"
     model.facts.insert(0, ("verdict", summary["error"] or verdict))
     return model

@@ -20,6 +20,7 @@ from jobs.verifying.summary import VerifySummary
 from jobs.watching.progress import Reporter
 from storage_format.differences import Tally
 from storage_format.names import escape, redacted
+from storage_format.plurals import counted
 from udfs import files
 from udfs.stage import Stage
 from udfs.verify_against import BATCH_FOLDER, CompareIndex, CompareLogs, CompareQueues, Stretch, topics_of
@@ -81,7 +82,7 @@ class Against:
             first, count = min(word["first"] for word in words), sum(word["bytes"] for word in words)
             filled = [any(word[store] for word in words) for store in ("a", "b")]
             if all(filled):
-                text = f"from offset {first} on, {count} bytes in all"
+                text = f"from offset {first} on, {counted(count, 'byte')} in all"
                 self.tally.add("against-log-differs", count, "commitlog", first, text)
             else:
                 behind = "B" if filled[0] else "A"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Final
 
 from jobs.building.scanning import Scan
@@ -17,7 +16,9 @@ from storage_format.checkpoint_compare import IndexEnd
 from storage_format.differences import EXAMPLES_MAX, Tally
 from storage_format.file_names import is_index_file
 from storage_format.index_file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
+from storage_format.index_neighbours import LogFacts, Neighbour, empty_headers, out_of_order
 from storage_format.names import escape
+from storage_format.plurals import counted
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
 from udfs import files
@@ -49,13 +50,15 @@ class IndexResult:
                 self.lost.append(stretch)
 
     def tell(self, tally: Tally, summary: VerifySummary) -> None:
-        told = [{k: v for k, v in vars(lost).items() if k not in ("opens", "closes")} for lost in self.lost]
-        summary.lost_keys = told[:LOST_TOLD]
+        stretches = [{k: v for k, v in vars(lost).items() if k not in ("opens", "closes")} for lost in self.lost]
+        summary.lost_keys = stretches[:LOST_TOLD]
         if "index-item-missing" in self.tally.counts:
-            self.tally.examples["index-item-missing"] = [lost_example(stretch) for stretch in told[:EXAMPLES_MAX]]
+            self.tally.examples["index-item-missing"] = [lost_example(stretch) for stretch in stretches[:EXAMPLES_MAX]]
         tally.merge(self.tally)
+        summary.items_there = summary.items - self.tally.counts.get("index-item-missing", 0)
         if self.repeats:
-            summary.notes.append(f"{self.repeats} items are there twice: a broker dispatched its last record again at a start")
+            told = f"{counted(self.repeats, 'item')} {'is' if self.repeats == 1 else 'are'} there twice"
+            summary.notes.append(f"{told}: a broker dispatched its last record again at a start")
 
 
 @dataclass
@@ -93,7 +96,9 @@ class Index:
             self.checked = sorted((json.loads(word) for word in words), key=lambda word: int(word["number"]))
         for word in self.checked:
             tally.merge(Tally.from_json(word["tally"]))
-        self._order(tally)
+        for before, after in out_of_order(self._neighbours()):
+            text = f"begins at offset {after.first}, {escape(before.name)} ends at {before.last}"
+            tally.add("index-order", 1, f"index/{escape(after.name)}", 1, text)
         summary.files["index"] = len(places)
         summary.sizes["index"] = sum(word["size"] for word in self.checked)
         told = ("name", "size", "used", "sealed", "header", "slots_used", "longest_chain", "chains")
@@ -101,12 +106,20 @@ class Index:
         summary.index_list = [{k: word[k] for k in told} for word in readable[:FILES_TOLD]]
         return tally
 
-    def _order(self, tally: Tally) -> None:
-        """Each file goes on where the one before ends; a record's keys may lie in two."""
-        for before, after in pairwise(word for word in self.checked if word["used"]):
-            if after["first"] < before["last"]:
-                text = f"begins at offset {after['first']}, {escape(before['name'])} ends at {before['last']}"
-                tally.add("index-order", 1, f"index/{escape(after['name'])}", 1, text)
+    def _neighbours(self) -> list[Neighbour]:
+        return [
+            Neighbour(word["name"], IndexHeader(**word["header"]), word["used"], word["first"], word["last"])
+            if word["readable"] else Neighbour(word["name"], None, 0)
+            for word in self.checked
+        ]  # fmt: skip
+
+    def _judge_empty(self, accepted: list[RangeSummary], log_start: int, unread: bool, tally: Tally) -> None:
+        """Headers of files without items; ``tally`` is what the comparison of items found."""
+        neighbours = self._neighbours()
+        whole = not unread and "index-item-missing" not in tally.counts and not any(out_of_order(neighbours))
+        last, latest = max((s.last_dispatched for s in accepted), default=-1), max((s.time_max for s in accepted), default=0)
+        for file, value, text in empty_headers(neighbours, LogFacts(log_start, last, latest, whole)):
+            tally.add("index-header", 1, f"index/{escape(file.name)}", value, text)
 
     def compare(
         self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]
@@ -119,6 +132,7 @@ class Index:
         files.write_bytes(scan.stage.temporary, plan, [json.dumps(fields).encode()])
         tasks = max(1, min(len(spans), TASKS_PER_CORE * scan.engine.cores))
         result.take(scan.engine.numbers(CompareItems(plan, tasks), tasks))
+        self._judge_empty(accepted, segments[0].start if segments else 0, bool(unread), result.tally)
         return result
 
     def _tables(self, log_start: int) -> list[IndexItems]:
@@ -141,7 +155,7 @@ class Index:
         return tables
 
     def ends(self) -> list[IndexEnd]:
-        """What the checkpoint has to do with each file: read from the headers alone."""
+        """What the checkpoint has to do with each file, in the order of the log: read from the headers alone."""
         found = []
         for place in self._places():
             with files.Reader(place.path) as reader:
@@ -153,8 +167,10 @@ class Index:
                 last = reader.read(at, ITEM_SIZE) if at + ITEM_SIZE <= size else b""
             full = header.index_count >= place.items
             sealed = full and not any(last)
-            found.append(IndexEnd(place.name, header.end_time, max(0, header.index_count - 1), full, sealed))
-        return found
+            items = max(0, header.index_count - 1)
+            found.append(IndexEnd(place.name, header.end_time, items, full, sealed, header.end_place))
+        # By names, but for a file that was renamed: that is told, and costs no word more here.
+        return sorted(found, key=lambda file: file.end_place)
 
 
 def _spans(accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]) -> list[Span]:

@@ -15,6 +15,7 @@ from jobs.verifying.settings import VerifySettings
 from jobs.verifying.summary import QUEUES_TOLD, VerifySummary
 from storage_format.chain import Segment
 from storage_format.differences import Tally
+from storage_format.plurals import counted
 from storage_format.range_summary import RangeSummary
 from udfs import files, schemas
 from udfs.judge import Judge
@@ -42,11 +43,14 @@ class QueueResult:
             for name, count in found["counts"].items():
                 self.counts[name] = self.counts.get(name, 0) + count
             self.queues += found["queues"]
-            self.queues = heapq.nlargest(QUEUES_TOLD, self.queues, key=lambda q: (q["units"], q["topic"], q["queue"]))
+            self.queues = heapq.nlargest(
+                QUEUES_TOLD, self.queues, key=lambda q: (q["differences"] > 0, q["units"], q["topic"], q["queue"])
+            )
 
     def tell(self, tally: Tally, summary: VerifySummary) -> None:
         tally.merge(self.tally)
         summary.units += self.counts.pop("units", 0)
+        summary.units_there += self.counts.pop("there", 0)
         summary.queues += self.counts.pop("queues", 0)
         summary.idle_queues += self.counts.pop(IDLE, 0)
         if empty := self.counts.pop(EMPTY_ENDS, 0):
@@ -54,15 +58,17 @@ class QueueResult:
                 f"files without a unit at the end of queues: {empty}, as RocketMQ 4.9 itself leaves them: it starts on them, "
                 "but may count one message too many in such a queue"
             )
+        summary.queues_differing += self.counts.pop("differing", 0)
         summary.orders = dict(sorted(self.counts.items()))
         summary.queue_list = sorted(self.queues, key=lambda q: (q["topic"], q["queue"]))
         for order, text in (
-            ("logical", "are out of order and stand as --queue-order logical puts them"),
-            ("broker", "are out of order and stand as a broker's dispatcher puts them"),
-            ("skipped", "are out of order: a sample cannot judge them"),
+            ("logical", "out of order, as --queue-order logical puts them"),
+            ("broker", "out of order, as a broker's dispatcher puts them"),
+            ("made anew", "made anew, and out of order since then, as a broker's dispatcher puts them"),
+            ("skipped", "out of order: a sample cannot judge them"),
         ):
             if self.counts.get(order):
-                summary.notes.append(f"{self.counts[order]} queues {text}")
+                summary.notes.append(f"{counted(self.counts[order], 'queue')} {text}")
 
 
 @dataclass

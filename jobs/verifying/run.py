@@ -34,6 +34,7 @@ from storage_format.checkpoint_compare import StoreTimes, compare_checkpoint
 from storage_format.differences import CHECKPOINT, INDEX, LOG, QUEUES, Tally
 from storage_format.errors import InputError
 from storage_format.names import escape, redacted
+from storage_format.plurals import counted
 from storage_format.range_scan import ScanSettings
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
@@ -150,7 +151,7 @@ class Verify:
         summary.settings = build.for_manifest() | {"only": list(self.settings.only)}
         if len(chosen) < len(log.segments):
             summary.notes.append(
-                f"a sample: {len(chosen)} of {len(log.segments)} segments were read, "
+                f"a sample: {len(chosen)} of {counted(len(log.segments), 'segment')} were read, "
                 "only what points there was compared; batch queues were not"
             )
 
@@ -169,14 +170,16 @@ class Verify:
             if _between(hole.offset, unread):
                 continue  # not missing: left out of the sample
             kind = "log-segment-missing" if hole.reason == r.MISSING_SEGMENT else "log-damage"
-            text = f"offset {hole.offset}, {hole.length} bytes: {hole.reason}"
+            text = f"offset {hole.offset}, {counted(hole.length, 'byte')}: {hole.reason}"
             tally.add(kind, 1, f"commitlog/{hole.segment}", hole.offset, text)
             if len(summary.damage) < DAMAGE_TOLD:
                 entry = {"segment": hole.segment, "offset": hole.offset, "length": hole.length, "reason": hole.reason}
                 summary.damage.append(entry)
         if chain.torn:
             torn = chain.torn
-            summary.notes.append(f"torn tail at offset {torn.offset}, {torn.length} bytes: a crash leaves it, a broker cuts it")
+            summary.notes.append(
+                f"torn tail at offset {torn.offset}, {counted(torn.length, 'byte')}: a crash leaves it, a broker cuts it"
+            )
         last = log.segments[-1] if log.segments else None
         if last and last.data_end == last.start and self.settings.build.broker_version != "4.9":
             summary.notes.append(f"commitlog/{last.name} has no bytes: a broker of 5.x removes it")
@@ -205,14 +208,21 @@ class Verify:
             with_units[-1].last_unit_time if with_units else 0,
             len(dispatched),
             len(with_units),
+            max((s.time_max for s in dispatched), default=0),
         )
         found, differences, usual = compare_checkpoint(data, times, index.ends())
         tally.merge(differences)
         self.summary.checkpoint = dataclasses.asdict(found)
         if usual:
             self.summary.notes.append(
-                f"the next crash deletes the last IndexFile ({usual} items), as with any broker: "
+                f"the next crash deletes the last IndexFile ({counted(usual, 'item')}), as with any broker: "
                 "a build seals it, then no crash does"
+            )
+        if times.log_end < found.master_flushed and "checkpoint-master" not in differences.counts:
+            behind = found.master_flushed - times.log_end
+            self.summary.notes.append(
+                f"masterFlushedOffset {found.master_flushed} lies {behind} bytes behind the log's end: "
+                "the store is a replica's, which had not caught up with its master"
             )
 
 

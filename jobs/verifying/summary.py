@@ -13,6 +13,7 @@ from jobs import __version__
 from jobs.command.times import now
 from jobs.verifying.mend import NO_BUILD, Mend
 from storage_format.differences import KINDS, Example, Tally
+from storage_format.plurals import counted
 
 QUEUES_TOLD: Final = 1000
 FILES_TOLD: Final = 1000
@@ -20,6 +21,8 @@ LOST_TOLD: Final = 1000
 DAMAGE_TOLD: Final = 10_000
 """Entries of each list; sums are of all."""
 LINES_OF_KIND: Final = 3
+QUEUE_LINES: Final = 20
+QUEUE_WIDTH: Final = 40
 
 
 @dataclass
@@ -42,8 +45,14 @@ class VerifySummary:
     bytes: int = 0
     records: int = 0
     units: int = 0
+    """that the log gives"""
+    units_there: int = 0
+    """slots of them that hold a unit, right or wrong"""
     items: int = 0
+    """that the log gives"""
+    items_there: int = 0
     queues: int = 0
+    queues_differing: int = 0
     files: dict[str, int] = field(default_factory=lambda: {"consumequeue": 0, "index": 0})
     sizes: dict[str, int] = field(default_factory=dict)
     """bytes of the log and of the files derived from it"""
@@ -98,7 +107,7 @@ class VerifySummary:
 
     def to_text(self) -> str:
         """What a person reads."""
-        lines = self._head()
+        lines = [*self._head(), *self._queues()]
         for finding in self.findings:
             lines += ["", f"{finding['kind']:<22}{finding['count']:>12,}   {finding['text']}"]
             shown = finding["examples"][:LINES_OF_KIND]
@@ -110,21 +119,48 @@ class VerifySummary:
         lines += [f"note     {note}" for note in self.notes]
         if not self.findings:
             return "\n".join([*lines, "clean    no differences"])
-        lines += ["", f"differs  {len(self.findings)} kinds of differences"]
+        lines += ["", f"differs  {counted(len(self.findings), 'kind')} of differences"]
         if self.mend:
             lines.append(f"mend     {self.mend}")
         lines += [f"mend     {NO_BUILD}: {reason}" for reason in self.not_mended]
         return "\n".join(lines)
 
+    def _queues(self) -> list[str]:
+        """A line for each queue that differs, the first ones."""
+        bad = [entry for entry in self.queue_list if entry["differences"]]
+        if not bad:
+            return []
+        names = [f"{entry['topic']}/{entry['queue']}" for entry in bad[:QUEUE_LINES]]
+        width = min(QUEUE_WIDTH, max(map(len, names)))
+        lines = ["", f"{self.queues_differing:,} of {counted(self.queues, 'queue')} {'differs' if len(bad) == 1 else 'differ'}"]
+        for name, entry in zip(names, bad, strict=False):
+            there = f"{entry['there']:,} of {counted(entry['units'], 'unit')} there"
+            lines.append(f"    {name:<{width}}   {there:<28}{_of_queue(entry)}")
+        more = self.queues_differing - len(names)
+        return [*lines, f"    and {more:,} more"] if more else lines
+
     def _head(self) -> list[str]:
-        part = f" in {self.segments_read} of {self.segments} segments" if self.sample < 1 else ""
+        part = f" in {self.segments_read} of {counted(self.segments, 'segment')}" if self.sample < 1 else ""
         took = f"took     {self.seconds.get('total', 0.0):.1f} s"
-        queues = f"{self.files['consumequeue']:,} ConsumeQueue files"
+        units, items = counted(self.units, "unit"), counted(self.items, "item")
+        if not self.against:
+            units += f" ({self.units_there:,} there)" if self.units_there != self.units else ""
+            items += f" ({self.items_there:,} there)" if self.items_there != self.items else ""
+        queues, index = (
+            counted(self.files[part], kind) for part, kind in (("consumequeue", "ConsumeQueue file"), ("index", "IndexFile"))
+        )
         return [
-            f"read     {self.bytes:,} bytes, {self.records:,} records{part}",
-            f"compared {self.units:,} units in {queues}, {self.items:,} items in {self.files['index']:,} IndexFiles",
+            f"read     {counted(self.bytes, 'byte')}, {counted(self.records, 'record')}{part}",
+            f"compared {units} in {queues}, {items} in {index}",
             f"{took}, session {self.seconds.get('session', 0.0):.1f} s",
         ]
+
+
+def _of_queue(entry: dict[str, Any]) -> str:
+    """What a queue lacks: its folder, or units of some kinds of difference."""
+    if entry["units"] and not entry["files"]:
+        return f"queue has no {'file' if entry['folder'] else 'folder'}"
+    return ", ".join(f"{kind} {count:,}" for kind, count in sorted(entry["kinds"].items()))
 
 
 def moment(milliseconds: int) -> str:
@@ -139,7 +175,8 @@ def moment(milliseconds: int) -> str:
 def lost_example(stretch: dict[str, int]) -> Example:
     """Missing items, as a place in the log."""
     text = (
-        f"{stretch['keys']:,} keys of {stretch['records']:,} records, stored {moment(stretch['time_min'])} to "
-        f"{moment(stretch['time_max'])}, offsets {stretch['first']} to {stretch['last']}"
+        f"{counted(stretch['keys'], 'key')} of {counted(stretch['records'], 'record')}, "
+        f"stored {moment(stretch['time_min'])} to {moment(stretch['time_max'])}, "
+        f"offsets {stretch['first']} to {stretch['last']}"
     )
     return Example("index", stretch["first"], text)

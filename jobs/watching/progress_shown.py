@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from jobs.watching.progress import Shown, Stage
+from storage_format.plurals import counted
 
 LINE_INTERVAL = 5.0
 
@@ -69,7 +70,8 @@ class Lines(Shown):
     def begun(self, stage: Stage) -> None:
         if stage.probe is not None:
             size = f", {stage.total_bytes:,} bytes" if stage.total_bytes else ""
-            self.line(f"{stage.name}: {stage.total} {stage.things}{size}")
+            one = stage.things if " " in stage.things else stage.things.removesuffix("s")
+            self.line(f"{stage.name}: {counted(stage.total, one, stage.things)}{size}")
             self._last[stage] = 0.0
 
     def moved(self, stage: Stage, things: int, size: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import struct
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 from tests.tools.spoil_queues import Queue, queue_folders
 from tests.tools.spoiling import NotHere, Sizes
-from tests.tools.spoilt_stores import make_store, spoilt, try_one
+from tests.tools.spoilt_stores import full_index, make_store, spoilt, try_one
 
 Stores = Callable[[str], GoldenStore]
 RANDOM_STORES = 10
@@ -30,14 +31,14 @@ RANDOM_STORES = 10
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """A store without its first segments and one with a broker's checkpoint."""
+    """A store without its first segments, one with a broker's checkpoint, and one whose last IndexFile has no item."""
     folder, rng = tmp_path_factory.mktemp("sound"), random.Random(7)
     trimmed = next(
         store
         for k in range(20)
         if not (store := make_store(folder / f"{k}", rng.randrange(2**31))).joinpath("commitlog", f"{0:020d}").exists()
     )
-    stores = [trimmed, make_store(folder / "broker", 5, "broker")]
+    stores = [trimmed, make_store(folder / "broker", 5, "broker"), full_index(folder / "full", 2)]
     for store in stores:
         assert kinds(local_verify(store, **SMALL)) == {}
     return stores
@@ -121,6 +122,52 @@ def test_what_a_crash_cost(sound: list[Path], tmp_path: Path) -> None:
         (example,) = finding["examples"]
         assert example["text"].startswith(f"{lost['keys']:,} keys of {lost['records']:,} records, stored ")
         assert (example["where"], example["at"]) == ("index", lost["first"])
+
+
+@pytest.mark.parametrize("way", ["removed", "renamed", "last name"])
+def test_an_index_file_that_is_gone_says_nothing_of_others(way: str, golden_store: Stores, tmp_path: Path) -> None:
+    """The next one's first item was measured against its end, which is that of the item before it in the log."""
+    source = golden_store("basic-5.3")
+    for number in range(5):
+        store = tmp_path / f"{number}"
+        shutil.copytree(source.path, store, ignore=shutil.ignore_patterns("rebuilt"))
+        path = sorted((store / "index").iterdir())[number]
+        found = {"index-item-missing": 759 if number == 4 else 1499}
+        if way == "removed":
+            path.unlink()
+        elif way == "renamed":
+            path.rename(path.with_name(f"{path.name}.old"))
+            found["index-file-name"] = 1
+        else:
+            path.rename(path.with_name("9" * 17))
+            found = {} if number == 4 else {"index-order": 1}
+        summary = local_verify(store)
+        assert (kinds(summary), summary.error) == (found, None)
+
+
+def test_findings_say_what_should_stand_there(sound: list[Path], tmp_path: Path) -> None:
+    """The value that is there, and the one that should be; a size is a size."""
+    told = {}
+    for name in ("index-file-cut", "item-hash", "item-time", "link-cut", "slot-cleared", "header-field", "empty-header"):
+        for store in sound:
+            try:
+                kind = spoilt(store, tmp_path / "store", name, 4)
+            except NotHere:
+                continue
+            summary = local_verify(tmp_path / "store", **SMALL)
+            (found,) = (entry["examples"] for entry in summary.findings if entry["kind"] == kind)
+            told[name] = "\n".join(example["text"] for example in found)
+            break
+    for name, text in (
+        ("index-file-cut", r"\d+ bytes instead of 1440"),
+        ("item-hash", r"item \d+: hash \d+ instead of \d+ for phyOffset \d+"),
+        ("item-time", r"item \d+: (timeDiff -?\d+ instead of \d+|negative timeDiff -\d+)"),
+        ("link-cut", r"item \d+: links to item -?\d+ instead of \d+"),
+        ("slot-cleared", r"slot \d+: begins with item -?\d+ instead of \d+"),
+        ("header-field", r"[a-z]+[A-Z][A-Za-z]+ \d+ instead of \d+"),
+        ("empty-header", r"[a-z]+[A-Z][A-Za-z]+ \d+ instead of \d+"),
+    ):
+        assert re.search(f"^{text}$", told[name], re.MULTILINE), told[name]
 
 
 def test_a_shift_is_told_from_its_first_slot_on(sound: list[Path], tmp_path: Path) -> None:

@@ -83,7 +83,10 @@ def index_ends_early(store: Path, sizes: Sizes, rng: random.Random) -> None:
 
 
 def last_with_items(store: Path) -> Path:
-    return [path for path in index_paths(store) if HEADER.unpack_from(path.read_bytes())[5] > 1][-1]
+    filled = [path for path in index_paths(store) if HEADER.unpack_from(path.read_bytes())[5] > 1]
+    if not filled:
+        raise NotHere
+    return filled[-1]
 
 
 def item_place(store: Path, sizes: Sizes, rng: random.Random) -> None:
@@ -139,6 +142,18 @@ def header_field(store: Path, sizes: Sizes, rng: random.Random) -> None:
     index.write()
 
 
+def empty_header(store: Path, sizes: Sizes, rng: random.Random) -> None:
+    """Of a file without items: a broker that starts on it takes what it says for the end of the index."""
+    for path in index_paths(store):
+        index = Index(path, sizes)
+        if not any(any(item) for item in index.items):
+            fields = rng.choice(((0,), (1,), (2,), (3,), (0, 1), (2, 3)))
+            for field in fields:
+                index.header[field] += rng.choice((1, FAR << 16))
+            return index.write()
+    raise NotHere
+
+
 def index_order(store: Path, sizes: Sizes, rng: random.Random) -> None:
     """Two neighbours take each other's names."""
     paths = [path for path in index_paths(store) if HEADER.unpack_from(path.read_bytes())[5] > 1]
@@ -182,6 +197,7 @@ KINDS: Kinds = {
     "slot-cleared": (slot_cleared, "index-chain-broken"),
     "links-circular": (links_circular, "index-chain-circular"),
     "header-field": (header_field, "index-header"),
+    "empty-header": (empty_header, "index-header"),
     "index-order": (index_order, "index-order"),
     "index-stray": (index_stray, "index-stray"),
     "index-file-cut": (index_file_cut, "index-file-size"),

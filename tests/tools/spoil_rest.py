@@ -65,6 +65,37 @@ def checkpoint_index(store: Path, sizes: Sizes, rng: random.Random) -> None:
     _checkpoint(store, change)
 
 
+def checkpoint_absurd(store: Path, sizes: Sizes, rng: random.Random) -> None:  # noqa: ARG001
+    """One field far ahead of the log, whatever the other says: 0, as after the broker's own rebuild, or the truth."""
+
+    def change(fields: list[int]) -> None:
+        fields[0] = rng.choice((0, fields[0]))
+        fields[rng.randrange(2)] = max(fields) + rng.randrange(2 * 86_400_000, FAR)
+
+    _checkpoint(store, change)
+
+
+def checkpoint_index_ahead(store: Path, sizes: Sizes, rng: random.Random) -> None:
+    """Far ahead of all, or just later than the end of a last file that is not full: a torn one would survive a crash."""
+    far = rng.randrange(2 * 86_400_000, FAR)
+
+    def change(fields: list[int]) -> None:
+        last = last_with_items(store)
+        end, count = (HEADER.unpack_from(last.read_bytes())[k] for k in (1, 5))
+        ends = [HEADER.unpack_from(path.read_bytes())[1] for path in index_paths(store) if path != last]
+        nearly = end + 1 not in ends and count < sizes.index_items
+        fields[2] = rng.choice((end + 1, max(ends, default=end) + far)) if nearly else max([end, *fields[:2], *ends]) + far
+
+    _checkpoint(store, change)
+
+
+def checkpoint_master(store: Path, sizes: Sizes, rng: random.Random) -> None:  # noqa: ARG001
+    def change(fields: list[int]) -> None:
+        fields[3] = (1 << 51) + rng.randrange(1 << 60)
+
+    _checkpoint(store, change)
+
+
 def checkpoint_confirm(store: Path, sizes: Sizes, rng: random.Random) -> None:  # noqa: ARG001
     def change(fields: list[int]) -> None:
         fields[4] = FAR + rng.randrange(FAR)
@@ -102,6 +133,9 @@ KINDS: Kinds = {
     "checkpoint-stale": (checkpoint_stale, "checkpoint-stale"),
     "checkpoint-ahead": (checkpoint_ahead, "checkpoint-ahead"),
     "checkpoint-index": (checkpoint_index, "checkpoint-index"),
+    "checkpoint-absurd": (checkpoint_absurd, "checkpoint-ahead"),
+    "checkpoint-index-ahead": (checkpoint_index_ahead, "checkpoint-index-ahead"),
+    "checkpoint-master": (checkpoint_master, "checkpoint-master"),
     "checkpoint-confirm": (checkpoint_confirm, "checkpoint-confirm"),
     "abort-file": (abort_file, "abort-file"),
     "log-record": (log_record, "log-damage"),

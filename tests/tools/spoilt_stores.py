@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.tools.compare import SMALL
+from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import LocalEngine, local_build
 from tests.tools.local_verify import kinds, local_verify
+from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import ORDERLY, random_log
 from tests.tools.spoil_derived import KINDS
 from tests.tools.spoiling import NotHere, Sizes
@@ -23,14 +25,32 @@ SIZES = Sizes(**SMALL)
 CHECKPOINTS = ("safe", "broker")
 
 
+def full_index(folder: Path, seed: int, checkpoint: str = "safe") -> Path:
+    """A log whose keys just fill IndexFiles, with a record without a key behind them: a last IndexFile without items."""
+    rng, full = random.Random(seed), SIZES.index_items - 1
+    with LogWriter(folder / "commitlog", 1 << 14) as writer:
+        for number in range(full * rng.randrange(4)):
+            time = EPOCH + 1000 * number
+            writer.append(Message(f"T{number % 3}", store_timestamp=time, properties={"KEYS": f"k{rng.randrange(99)}"}))
+        for number in range(9):
+            writer.append(Message("T0", store_timestamp=EPOCH + 10**6 + number, properties={}))
+    return _derive(folder, checkpoint)
+
+
 def make_store(folder: Path, seed: int, checkpoint: str = "safe") -> Path:
     """A random log with what the project builds from it, in one folder; half of them without their first segment."""
     rng = random.Random(seed)
+    if seed % 10 == 0:
+        return full_index(folder, seed, checkpoint)
     # Where the clock jumps back, a broker's checkpoint gives up whole files at the next crash: that is no sound store.
     features = ORDERLY - {"lmq"} - ({"clock"} if checkpoint == "broker" else set())
     random_log(folder / "commitlog", seed, records=rng.randrange(150, 300), segment_size=1 << 14, features=features)
     if rng.random() < 0.5:
         min((folder / "commitlog").iterdir()).unlink()
+    return _derive(folder, checkpoint)
+
+
+def _derive(folder: Path, checkpoint: str) -> Path:
     summary = local_build(folder, folder.with_name(f"{folder.name}-out"), checkpoint=checkpoint, **SMALL)
     assert summary.exit == 0, summary.error
     for path in list(folder.with_name(f"{folder.name}-out").iterdir()):

@@ -171,6 +171,36 @@ def test_header_findings() -> None:
     assert "index-slot-range" in found
 
 
+def test_the_header_of_a_file_without_items() -> None:
+    """A broker that starts on it indexes nothing below its endPhyOffset, so none at all here."""
+    for at, code in ((0, "index-empty-time"), (8, "index-empty-time"), (16, "index-empty-offset"), (24, "index-empty-offset")):
+        content = small(())
+        struct.pack_into(">q", content, at, 1 << 56)
+        end = 1 << 56 if at in (8, 24) else 0
+        assert codes(content) == {code: (end, 1)}
+    content = small(())
+    struct.pack_into(">qqqq", content, 0, TIME, TIME, 700, 700)  # as behind a full file
+    assert codes(content) == {}
+    struct.pack_into(">qqqq", content, 0, TIME, TIME, -7, -7)
+    assert codes(content) == {"index-empty-offset": (-7, 1)}
+
+
+def test_what_should_stand_there() -> None:
+    content = small()
+    put(content, 32, 77)
+    put(content, 36, 10)
+    chain = [n for n in range(7, 0, -1) if key_hash(KEYS[n - 1]) % SLOTS == key_hash("T#a") % SLOTS]
+    put(content, item_at(chain[0], 16), 0)
+    put(content, 40 + 4 * (key_hash("T#a") % SLOTS), 0)
+    put(content, 36, 10)
+    found = check_index(open_index(bytes(content), SLOTS, ITEMS)).findings
+    wanted = {finding.code: finding.expected for finding in found if finding.expected is not None}
+    slots_in_use = len({key_hash(key) % SLOTS for key in KEYS}) - 1
+    assert wanted == {
+        "index-count": 8, "index-slot-count": slots_in_use, "index-link-gap": chain[1], "index-slot-old": chain[0],
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("number", "part", "value", "code"),
     [

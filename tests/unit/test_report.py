@@ -128,7 +128,8 @@ def verified(**more: Any) -> dict[str, Any]:
     return {
         "version": "0.1.0", "command": "verify", "store": "/no/such/store",
         "seconds": {"session": 5.0, "scan": 2.5, "verify": 4.0},
-        "records": 100, "units": 97, "items": 150, "settings": {"hash_slots": 50, "index_items": 60, "cq_file_size": 400},
+        "records": 100, "units": 100, "units_there": 97, "items": 150, "items_there": 150,
+        "settings": {"hash_slots": 50, "index_items": 60, "cq_file_size": 400},
         "findings": [finding], "notes": ["index: sizes taken from the files"], "mend": "rmq-reindex build store --out DIR",
         "damage": [{"segment": "0" * 20, "offset": 500, "length": 40, "reason": "bad magic code"}], "error": None,
         "sizes": {"commitlog": 16384, "index": 1440}, "index_list": [
@@ -136,8 +137,9 @@ def verified(**more: Any) -> dict[str, Any]:
              "chains": [10, 10, 10], "header": {"begin_time": EPOCH, "end_time": EPOCH + 5, "begin_place": 0, "end_place": 9,
                                                 "slot_count": 30, "index_count": 60}},
         ],
-        "queue_list": [{"topic": "T", "queue": 0, "units": 97, "first": 0, "end": 100, "files": 1, "order": "in order",
-                        "differences": 3, "first_bad": 5}],
+        "queue_list": [{"topic": "T", "queue": 0, "units": 100, "there": 97, "first": 0, "end": 100, "files": 1,
+                        "folder": True, "order": "in order", "differences": 3, "kinds": {"queue-unit-missing": 3},
+                        "first_bad": 5}, {"topic": "T", "queue": 1, "units": 0, "there": 0, "first": -1, "end": -1}],
     } | more  # fmt: skip
 
 
@@ -148,6 +150,10 @@ def test_the_page_of_a_verify(tmp_path: Path) -> None:
     assert "1 kind of differences" in text
     assert {"queue-unit-missing", "3", "record without a unit"} <= set(cells(text))
     assert "queue offset 5 &lt;b&gt;" in text
+    assert "<dt>units</dt><dd>97</dd>" in text
+    assert "<dt>units missing</dt><dd>3</dd>" in text
+    found = cells(text)
+    assert found[found.index("missing offsets") + 1 :][:6] == ["T", "0", "0", "100", "97", "3"]
     assert "all of it is mended by: rmq-reindex build store --out DIR" in text
     assert {"scan", "session"} <= set(re.findall(r"<span>(\w+)</span>", text))
     (tmp_path / "verify.json").write_text(json.dumps(verified(findings=[], mend=None, damage=[])))

@@ -208,7 +208,7 @@ def test_damage_is_passed_over_or_refused(tmp_path: Path, caplog: pytest.LogCapt
     assert "damage" not in rows[0]
     hit = f"offset {puts[20].offset}, {puts[20].size} bytes: bad magic code"
     segment = f"{puts[20].offset // SEGMENT * SEGMENT:020d}"
-    told = f"rocketmq-commitlog: segment {segment}: passed over 1 damaged places, the first: {hit}"
+    told = f"rocketmq-commitlog: segment {segment}: passed over 1 damaged place, the first: {hit}"
     assert [record.getMessage() for record in caplog.records] == [told]
     with pytest.raises(RefusedError, match=f"damage: {hit}"):
         read_rows(CommitlogSource, store, onDamage="fail")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from storage_format.checkpoint import Checkpoint
-from storage_format.checkpoint_compare import IndexEnd, StoreTimes, compare_checkpoint
+from storage_format.checkpoint_compare import A_DAY, IndexEnd, StoreTimes, compare_checkpoint
 from storage_format.differences import EXAMPLES_MAX, KINDS, PARTS, Tally
 from storage_format.item_compare import Expected, Found, match_items
 from storage_format.queue_compare import Int64s, QueueView, UnitChecker
@@ -202,6 +202,26 @@ def test_the_tally_keeps_the_first_places_and_all_counts() -> None:
         whole.add("index-item-hashes", 1, "", 0, "")
 
 
+def test_places_are_spread_over_queues_however_they_come(seed: int) -> None:
+    """One of each queue first; in which parts the findings come together makes no difference."""
+    rng = random.Random(seed)
+    for _ in range(50):
+        places = [
+            (rng.randrange(rng.choice((2, 30))), rng.randrange(3), rng.randrange(500)) for _ in range(rng.randrange(1, 200))
+        ]
+        tallies = [Tally() for _ in range(rng.randrange(1, 5))]
+        for queue, file, at in places:
+            rng.choice(tallies).add("queue-unit-missing", 1, f"consumequeue/T/{queue:02d}/{file}", at, "")
+        whole = Tally()
+        for tally in rng.sample(tallies, len(tallies)):
+            whole.merge(Tally.from_json(tally.to_json()))
+        told = [(int(e.where[15:17]), int(e.where[18:]), e.at) for e in whole.examples["queue-unit-missing"]]
+        by_queue = {queue: sorted(place for place in places if place[0] == queue) for queue, _, _ in places}
+        ranked = sorted((rank, place) for group in by_queue.values() for rank, place in enumerate(group))
+        assert told == [place for _, place in ranked[:EXAMPLES_MAX]]
+        assert whole.counts == {"queue-unit-missing": len(places)}
+
+
 def test_every_kind_says_what_to_do() -> None:
     for name, kind in KINDS.items():
         assert kind.part in PARTS, name
@@ -209,7 +229,8 @@ def test_every_kind_says_what_to_do() -> None:
         assert kind.text, name
 
 
-TIMES = StoreTimes(1000, 9000, 500, 400, 1, 1)
+TIMES = StoreTimes(1000, 9000, 500, 400, 1, 1, 600)
+FAR = 1 << 40
 FULL = IndexEnd("a", 300, 59, True, False)
 LAST = IndexEnd("b", 450, 20, False, False)
 
@@ -230,6 +251,18 @@ LAST = IndexEnd("b", 450, 20, False, False)
         ((501, 501, 300), [FULL, LAST], {"checkpoint-ahead": 1}, 20),
         ((500, 501, 300), [FULL, LAST], {}, 20),
         ((500, 500, 300, 0, 9001), [FULL, LAST], {"checkpoint-confirm": 1}, 20),
+        ((500, 500, 300, 0, 900), [FULL, LAST], {}, 20),  # set at a start, before its segment expired
+        ((0, FAR, 300), [FULL, LAST], {"checkpoint-ahead": 1}, 20),
+        ((FAR, 400, 300), [FULL, LAST], {"checkpoint-ahead": 1}, 20),
+        ((0, 600 + A_DAY, 300), [FULL, LAST], {}, 20),  # a crash that cost the log its end
+        ((500, 500, 449), [FULL, LAST], {}, 20),
+        ((500, 500, 451), [FULL, LAST], {"checkpoint-index-ahead": 1}, 0),
+        ((500, 500, 460), [IndexEnd("a", 460, 59, True, False), LAST], {}, 0),  # the clock was set back
+        ((500, 500, FAR), [IndexEnd("a", 300, 59, True, True)], {"checkpoint-index-ahead": 1}, 0),
+        ((500, 500, FAR), [], {"checkpoint-index-ahead": 1}, 0),
+        ((500, 500, 451), [FULL], {}, 0),  # a newer full one is gone: that is told as such
+        ((500, 500, 300, 9001), [FULL, LAST], {}, 20),  # of a replica that lags
+        ((500, 500, 300, 1 << 56), [FULL, LAST], {"checkpoint-master": 1}, 20),
     ],
 )
 def test_a_checkpoint(fields: tuple[int, ...], index: list[IndexEnd], found: dict[str, int], usual: int) -> None:

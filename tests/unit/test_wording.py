@@ -13,7 +13,7 @@ from jobs.building.settings import BuildSettings
 from jobs.building.summary import Summary
 from jobs.cli import main
 from jobs.store.segments import list_segments
-from storage_format.wording import counted, form
+from storage_format.plurals import counted, form
 from tests.tools.encode import Message
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter

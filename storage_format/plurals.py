@@ -8,6 +8,6 @@ def form(count: int, one: str, many: str) -> str:
     return one if count == 1 else many
 
 
-def counted(count: int, one: str, many: str = "") -> str:
-    """The number with its noun: ``many`` where that is not ``one`` with an s."""
-    return f"{count:,} {form(count, one, many or f'{one}s')}"
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """``1 unit``, ``2,500 units``; ``nouns`` where it takes more than an s."""
+    return f"{count:,} {form(count, noun, nouns or f'{noun}s')}"

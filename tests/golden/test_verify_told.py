@@ -1,0 +1,112 @@
+"""What verify says of a store that lost things, to people, to programs and in the report: which queues, how much of each."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from jobs.report import make_page
+from tests.golden.stores import GoldenStore
+from tests.tools.local_verify import kinds, local_verify
+from tests.tools.spoil_queues import Queue
+
+Stores = Callable[[str], GoldenStore]
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def copy_of(golden_store: Stores, into: Path) -> Path:
+    shutil.copytree(golden_store("basic-5.3").path, into, ignore=shutil.ignore_patterns("rebuilt"))
+    return into
+
+
+def without_seconds(text: str) -> str:
+    return re.sub(r"[\d.]+ s\b", "- s", text)
+
+
+def test_the_example_of_the_readme(golden_store: Stores, tmp_path: Path) -> None:
+    """The store of the README's page: its newest IndexFile lost, and a queue without its unit 40, shifted from there on."""
+    store = copy_of(golden_store, tmp_path / "store")
+    max((store / "index").iterdir()).unlink()
+    queue = Queue(store / "consumequeue" / "TopicA" / "1")
+    del queue.units[40]
+    queue.units.append((0, 0, 0))
+    queue.write()
+    shown = README.split("    $ rmq-reindex verify store\n", 1)[1].split("\n\nExit status", 1)[0]
+    told = local_verify(store).to_text().replace(str(store), "store")
+    lines = [f"    {line}" if line else "" for line in told.splitlines()]
+    assert without_seconds("\n".join(lines)) == without_seconds(shown)
+
+
+def test_which_queues_are_lost(golden_store: Stores, tmp_path: Path) -> None:
+    """A line a queue; then places of as many queues as there are."""
+    store = copy_of(golden_store, tmp_path / "store")
+    gone = ["TopicA/0", "TopicA/3", "TopicB/1", "TopicC/0", "TopicC/2"]
+    for name in gone:
+        shutil.rmtree(store / "consumequeue" / name)
+    (file,) = (store / "consumequeue" / "TopicE" / "0").iterdir()
+    file.unlink()
+    queue = Queue(store / "consumequeue" / "TopicB" / "0")
+    for slot in (3, 8):
+        queue.units[slot] = (0, 0, 0)
+    place, size, tags = queue.units[5]
+    queue.units[5] = (place, size + 1, tags)
+    queue.write()
+    summary = local_verify(store)
+    lost = {f"{q['topic']}/{q['queue']}": q for q in summary.queue_list if q["differences"]}
+    assert list(lost) == sorted([*gone, "TopicE/0", "TopicB/0"])
+    units = sum(lost[name]["units"] for name in [*gone, "TopicE/0"])
+    assert kinds(summary) == {"queue-unit-missing": units + 2, "queue-unit-size": 1}
+    assert (summary.units, summary.units_there) == (2500, 2500 - units - 2)
+    assert all((lost[name]["there"], lost[name]["folder"]) == (0, False) for name in gone)
+    assert (lost["TopicE/0"]["there"], lost["TopicE/0"]["folder"], lost["TopicE/0"]["files"]) == (0, True, 0)
+    assert lost["TopicB/0"]["kinds"] == {"queue-unit-missing": 2, "queue-unit-size": 1}
+    # -- in text
+    text = summary.to_text()
+    head = re.search(r"^7 of 20 queues differ\n((?:    \S.*\n)+)", text, re.MULTILINE)
+    assert head
+    rows = [re.split(r"\s{2,}", line.strip()) for line in head[1].splitlines()]
+    n = {name: f"{lost[name]['units']:,}" for name in lost}
+    assert [row for row in rows if row[0] in gone] == [
+        [name, f"0 of {n[name]} units there", "queue has no folder"] for name in gone
+    ]
+    assert ["TopicE/0", f"0 of {n['TopicE/0']} units there", "queue has no file"] in rows
+    told = f"{lost['TopicB/0']['units'] - 2} of {n['TopicB/0']} units there"
+    assert ["TopicB/0", told, "queue-unit-missing 2, queue-unit-size 1"] in rows
+    assert f"\ncompared 2,500 units ({summary.units_there:,} there) in 14 ConsumeQueue files" in text
+    # -- places
+    (missing, wrong) = summary.findings
+    where = [example["where"] for example in missing["examples"]]
+    assert len(where) == 8
+    assert {"/".join(place.split("/")[1:3]) for place in where[:7]} == set(lost), "one of each queue, then the second of one"
+    assert missing["examples"][0] == {
+        "where": "consumequeue/TopicA/0", "at": 0, "text": f"queue has no folder: {n['TopicA/0']} units from queue offset 0 on",
+    }  # fmt: skip
+    nothing = [example["text"] for example in missing["examples"] if "TopicB/0" in example["where"]]
+    assert all(
+        re.fullmatch(r"queue offset [38]: nothing instead of phy_offset \d+, size \d+, tagsCode -?\d+", t) for t in nothing
+    )
+    assert wrong["examples"][0]["text"] == f"queue offset 5: size {size + 1} instead of {size}"
+    # -- in the report
+    (tmp_path / "verify.json").write_text(summary.to_json())
+    page = make_page(str(tmp_path / "verify.json"))
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", page)
+    for name in gone:
+        topic, number = name.split("/")
+        of = lost[name]["units"]
+        at = next(k for k in range(len(cells)) if cells[k : k + 3] == [topic, number, "0"])
+        assert cells[at + 2 : at + 6] == ["0", str(of), "0", str(of)]
+    assert f"<dd>{summary.units_there:,}</dd>" in page
+    assert json.loads(summary.to_json())["queues_differing"] == 7
+
+
+def test_one_of_each_is_no_plural(golden_store: Stores, tmp_path: Path) -> None:
+    store = copy_of(golden_store, tmp_path / "store")
+    shutil.rmtree(store / "consumequeue" / "TopicA" / "0")
+    text = local_verify(store).to_text()
+    assert "\ndiffers  1 kind of differences\n" in text
+    assert "\n1 of 20 queues differs\n" in text
+    for words in (text, local_verify(store, only=("log",)).to_text()):
+        assert not re.search(r"(?<![\d,.])1 \w+s\b(?! of)", words.replace("1 of", "")), words
