@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from storage_format.chain import Segment
+from storage_format.chain import SEGMENT_START_MAX, Segment
 from storage_format.errors import InputError
 from storage_format.names import escape
 from udfs import files
@@ -50,7 +50,7 @@ def list_segments(roots: tuple[str, ...], segment_size: int) -> Commitlog:
             raise InputError(f"{where}: cannot be followed to a file: mend or remove the link")
         if entry.kind == files.FOLDER or not re.fullmatch(r"[0-9]{20}", entry.name):
             raise InputError(f"{where}: is not a segment (its name is not 20 digits): move it out of the commitlog folder")
-        if int(entry.name) > 2**63 - 2**41:
+        if int(entry.name) > SEGMENT_START_MAX:
             raise InputError(f"{where}: offset {int(entry.name)} is beyond what a commitlog can hold")
     if not entries:
         return Commitlog([], [], [])
