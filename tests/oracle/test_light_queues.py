@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,8 @@ def write_log(folder: Path, version: str) -> int:
         for life in range(3):
             counters = dict(units)
             for number in range(24):
-                names = ("%LMQ%a", "%LMQ%b", "%LMQ%a") if number % 3 or life == 1 else ("%LMQ%a", "%LMQ%b")
+                names: tuple[str, ...] = ("%LMQ%a", "%LMQ%b")
+                names += ("%LMQ%a",) * bool(number % 3 or life == 1)
                 names += ("%LMQ%c",) * (4 if number in (7, 8, 9, 23) else number % 2)
                 odd = (ODD[number // 3 % 3],) if number % 3 == 0 else ()
                 writer.append(message(names + odd, [counters[name] for name in names] + [0] * len(odd)))
@@ -61,7 +63,7 @@ def test_as_the_real_store_builds_them(version: str, tmp_path: Path) -> None:
     theirs = read_files(real)
     odd = {name for name in theirs if any(queue in name for queue in ODD)}
     assert {name.split("/")[1] for name in odd} == set(ODD), "the broker makes files of such names"
-    settings = {"lmq": True, "checkpoint": "broker", "broker_version": version[:3]} | SMALL
+    settings: dict[str, Any] = {"lmq": True, "checkpoint": "broker", "broker_version": version[:3]} | SMALL
     for order in ("logical", "broker", "fail"):
         for size in (0, 300, 5000):
             summary = local_build(
