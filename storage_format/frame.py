@@ -6,7 +6,6 @@ message body, and a segment in the wrong place.
 
 from __future__ import annotations
 
-import zlib
 from typing import Final
 
 import numpy as np
@@ -218,7 +217,7 @@ def has_sound_body(data: npt.NDArray[np.uint8], at: int) -> bool:
     """Whether the body of the whole framed record at ``at`` has the CRC that the record says, or there is no body."""
     start = at + r.HEADER_SIZE + addresses_extra(int32_at(data, at + r.AT_SYS_FLAG))
     length = int32_at(data, start - 4)
-    return length <= 0 or zlib.crc32(memoryview(data[start : start + length])) & LOW31 == int32_at(data, at + r.AT_BODY_CRC)
+    return length <= 0 or crc32(data, start, start + length) & LOW31 == int32_at(data, at + r.AT_BODY_CRC)
 
 
 @jit

@@ -140,6 +140,11 @@ class NameTable:
         found: npt.NDArray[np.int64] = np.unique(self.arrays.canonical[:count][self.arrays.flags[:count] & TOPIC > 0])
         return found
 
+    def raw(self, entry: int) -> bytes:
+        """The bytes of a name as the log has them."""
+        a = self.arrays
+        return a.raw[a.start[entry] : a.end[entry]].tobytes()
+
     def seen_unusual(self, limit: int) -> list[str]:
         """The first unusual names, in their order, that the range's records were dispatched to."""
         wanted = UNUSUAL | SEEN

@@ -29,6 +29,7 @@ from storage_format.frame import (
 )
 from storage_format.lmq import new_lmqs
 from storage_format.name_table import NameTable
+from storage_format.names import SEEN, TOPIC
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.walk import WalkOptions, walk
 from storage_format.window import ReadInto, View, Window
@@ -36,7 +37,8 @@ from storage_format.window import ReadInto, View, Window
 CHUNK: Final = 32 << 20
 UNUSUAL_NAMES_MAX: Final = 20
 NAMES_KEPT: Final = 100_000
-"""Names that a scanner knows from range to range: a broker of many clients has light queues without end."""
+"""Names that a scanner knows from range to range, and of light queues within one, with those of one record: a broker of many
+clients has them without end, and a record of 32 KiB can name thousands."""
 WINDOWS_MAX: Final = 10_001
 HOLES_MAX: Final = 100_000
 """More damaged places than any disk makes: a log that has more is refused, and a range tells of no more."""
@@ -191,6 +193,9 @@ class RangeScanner:
         if len(self.names.texts) > NAMES_KEPT:
             self._forget_names()
         self.names.forget_seen()
+        self._lmqs = len(self.names.texts)
+        self._unusual: set[str] = set()
+        self._queues_before = 0
         self._digests = ChunkDigests(spec.segment_start, spec.data_end, spec.low, spec.high)
         window.open(spec.low, spec.data_end, read, view, self._digests.feed if settings.want_digests else _pass_over)
         self.summary = out = RangeSummary(spec.number, spec.low, spec.high, spec.known)
@@ -251,6 +256,9 @@ class RangeScanner:
             elif code == r.NEW_NAME:
                 self._add_name()
             elif code == r.NEW_LMQS:
+                if self._lmqs >= NAMES_KEPT:
+                    yield self._flush()
+                    self._renew_names()
                 self._add_lmqs()
             elif code == r.UNITS_FULL or code == r.ITEMS_FULL:
                 yield self._flush()
@@ -384,8 +392,25 @@ class RangeScanner:
         found = np.empty(2 * (end - start + 1), np.int64)
         count = int(new_lmqs(data, start, end, self.names.arrays, found))
         pairs = found[: 2 * count].reshape(-1, 2).tolist()
-        for raw in dict.fromkeys(data[low:high].tobytes() for low, high in pairs):
+        new = dict.fromkeys(data[low:high].tobytes() for low, high in pairs)
+        for raw in new:
             self.names.add(raw)
+        self._lmqs += len(new)
+
+    def _renew_names(self) -> None:
+        """Begin the tables of names and queues anew with the topics of the range's records and their queues."""
+        names, queues, count = self.names, self.queues, self.queue_count
+        self._unusual.update(names.seen_unusual(UNUSUAL_NAMES_MAX))
+        self._forget_names()
+        kept = {int(entry): self.names.add(names.raw(entry)) for entry in names.topics()}
+        for new in kept.values():
+            self.names.arrays.flags[new] |= SEEN | TOPIC
+        self._state[w.QUEUES] = 0
+        self._new_queues(len(queues.slots))
+        for k in np.flatnonzero(np.isin(queues.name[:count], list(kept))).tolist():
+            w.enter_queue(self.queues, self._state, kept[int(queues.name[k])], int(queues.queue_id[k]))
+        self._queues_before += count - self.queue_count
+        self._lmqs = 0
 
     def _flush(self) -> Block:
         state = self._state
@@ -431,13 +456,14 @@ class RangeScanner:
         out.digests = {str(k): v for k, v in self._digests.chunks.items()}
         out.last_good = int(state[w.LAST_GOOD])
         out.records, out.unit_records = int(state[w.RECORDS]), int(state[w.UNIT_RECORDS])
-        out.excluded, out.queues = int(state[w.EXCLUDED]), int(state[w.QUEUES])
+        out.excluded, out.queues = int(state[w.EXCLUDED]), self._queues_before + int(state[w.QUEUES])
         out.first_dispatched, out.last_dispatched = int(state[w.FIRST_DISPATCHED]), int(state[w.LAST_DISPATCHED])
         out.last_time, out.last_unit_time = int(state[w.LAST_TIME]), int(state[w.LAST_UNIT_TIME])
         out.time_min, out.time_max = int(state[w.TIME_MIN]), int(state[w.TIME_MAX])
         out.waiting = int(state[w.WAITING])
         out.inner_batches = int(state[w.INNER_BATCHES])
         out.batches_refused, out.batches_empty = int(state[w.BATCHES_REFUSED]), int(state[w.BATCHES_EMPTY])
-        out.unusual_names = self.names.seen_unusual(UNUSUAL_NAMES_MAX)
+        self._unusual.update(self.names.seen_unusual(UNUSUAL_NAMES_MAX))
+        out.unusual_names = sorted(self._unusual)[:UNUSUAL_NAMES_MAX]
         out.lmq_slash, out.lmq_no_file = int(state[w.LMQ_SLASH]), int(state[w.LMQ_NO_FILE])
         out.lmq_malformed = int(state[w.LMQ_BAD])
