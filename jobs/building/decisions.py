@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NoReturn
 
+from jobs.building import notices
 from jobs.building.odd_queues import Lowest, OddQueues
 from jobs.building.scanning import Scan
 from jobs.building.settings import BuildSettings
@@ -50,6 +51,7 @@ def decide(
     if holes and stop:
         holes, torn = holes[:1], None
         accepted = scan.cut(accepted, holes[0].offset)
+    notices.unmarked_batches(settings, accepted, summary)
     if len(holes) > HOLES_MAX:
         _report(summary, holes[:1], Lowest(), None)
         first = holes[0]
