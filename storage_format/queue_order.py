@@ -36,8 +36,8 @@ class Placement:
 
     ``kept``: [first queue offset, rows, first place, last end, shift]: such a unit stands at its offset + shift.
     ``fills``: [first position, rows, position of the unit repeated]. ``lost``: [place, length, queue offset] of records that
-    are out of line, which is damage. ``decisions``: [kind, queue offset, count]. ``opened``: the position at which a file
-    without any unit begins, or -1.
+    are out of line, which is damage. ``decisions``: [kind, queue offset, count]; "pending" are the last records of a queue that
+    may yet come to be in line. ``opened``: the position at which a file without any unit begins, or -1.
     """
 
     kept: list[list[int]] = field(default_factory=list)
@@ -133,11 +133,17 @@ def order_logical(runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 
     A record below the queue's end opens a new generation, which drops what stood at or above it, if its QUEUEOFFSET is 0 or
     it is continued; one above the end counts if it is continued or damage lies between. All others are out of line. What lies
     at or behind the offset ``cut`` of the log may continue what lies before it, and counts for nothing else.
+
+    The last records of a queue, too few yet to be continued, are pending: they get no unit before more follow. A build every
+    hour must not stand still for them, and one stray record must not drop what consumers have been given.
     """
     out = Placement()
+    joined, pending = join_runs(runs), list[list[int]]()
     end, last_place, behind = -1, -1, 0
-    for parts in join_runs(runs):
+    for parts in joined:
         rows = sum(run[-1] if len(run) > 4 else run[1] for run in parts if not is_used_up(run))
+        # Behind the last ones nothing of the queue follows that could tell.
+        refused = pending if parts is joined[-1] else out.lost
         # A short stretch is judged record by record: damage may lie between its two.
         for some in [parts] if rows >= CONTINUED else _record_by_record(parts):
             if some[0][2] >= cut:
@@ -147,13 +153,13 @@ def order_logical(runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 
             first = some[0][0] - back
             if end >= 0 and first < end:
                 if first != 0 and rows < CONTINUED:
-                    out.lost.append([some[0][2], some[0][3] - some[0][2], first])
+                    refused.append([some[0][2], some[0][3] - some[0][2], first])
                     continue
                 out.decisions.append(("generation", first, _drop_from(out, first)))
             elif end >= 0 and first > end and rows < CONTINUED:
                 nearest = bisect_right(holes, some[0][2])
                 if nearest == 0 or holes[nearest - 1] < last_place:
-                    out.lost.append([some[0][2], some[0][3] - some[0][2], first])
+                    refused.append([some[0][2], some[0][3] - some[0][2], first])
                     continue
             behind = _keep(out, some, back)
             end, last_place = out.kept[-1][0] + out.kept[-1][4] + out.kept[-1][1], some[-1][3]
@@ -163,6 +169,8 @@ def order_logical(runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 
             out.fills.append([low, high - low, high])
             out.decisions.append(("fill", low, high - low))
     out.decisions += [("out-of-line", offset, 1) for _, _, offset in out.lost]
+    if pending:
+        out.decisions.append(("pending", pending[0][2], len(pending)))
     return out
 
 

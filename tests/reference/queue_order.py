@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 # What a unit does to its queue.
-APPEND, GENERATION, JUMP, OUT = "append", "generation", "jump", "out-of-line"
+APPEND, GENERATION, JUMP, OUT, PENDING = "append", "generation", "jump", "out-of-line", "pending"
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ def judge(units: list[Unit], damage: list[tuple[int, int]]) -> list[Verdict]:
     start = 0
     previous = 0  # the record whose unit last stood in line
     follows = [before.queue_offset + 1 + before.again == after.queue_offset for before, after in pairwise(units)]
+    # The last units that follow on each other: too few yet to continue the first of them.
+    last = next((n for n in range(len(follows), 0, -1) if not follows[n - 1]), 0)
     for number, unit in enumerate(units):
         continued = follows[number : number + 2] == [True, True]
         lost_between = any(previous < lost < unit.record for lost, _ in damage)
@@ -56,7 +58,7 @@ def judge(units: list[Unit], damage: list[tuple[int, int]]) -> list[Verdict]:
         elif here > end and (continued or lost_between):
             verdict = Verdict(unit, JUMP, here, here - end)
         else:
-            verdicts.append(Verdict(unit, OUT, here))
+            verdicts.append(Verdict(unit, PENDING if number >= last else OUT, here))
             continue
         verdicts.append(verdict)
         end = here + 1
@@ -76,7 +78,7 @@ def settle(verdicts: list[Verdict], most: int = 10**7) -> tuple[dict[int, Unit],
     """
     standing: dict[int, Unit] = {}
     for verdict in verdicts:
-        if verdict.does == OUT:
+        if verdict.does in (OUT, PENDING):
             continue
         if verdict.does == GENERATION:
             standing = {at: unit for at, unit in standing.items() if at < verdict.at}
