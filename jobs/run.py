@@ -168,7 +168,6 @@ class Build:
         scan.first(log.segments, size, settings.until_offset)
         self._check_tables()
         chain = scan.settle(log.segments)
-        notices.unmarked_batches(settings, chain.accepted, summary)
         with self.reporter.step("decide"):
             accepted, order = decisions.decide(scan, settings, log.segments, chain, summary)
         notices.broker_cuts(settings, log.segments, chain.holes, summary)

@@ -6,15 +6,17 @@ not stand where the range before ends was a wrong guess: the rest of its segment
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from storage_format import record as r
+from storage_format.file_names import FIRST_BYTE_MAX
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.record import INT64_MAX
 
 TORN_TAIL_MAX: Final = 16 << 20
 """Damage with no good record after it, at most so far before the last byte that is not zero, is a torn tail."""
+MISNAMED: Final = "segment is misnamed"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class _Loose:
     holes: list[Hole] = field(default_factory=list)
     last_good: int = -1
     last_missing: int = -1
+    last_sound: int = -1
     nonzero: int = -1
 
 
@@ -72,7 +75,12 @@ def _chain_segment(
     unseen = -1  # index of the range from which on nobody has looked at the place where a record should start
 
     def note(offset: int, length: int, why: int) -> None:
-        loose.holes.append(Hole(segment.name, offset, length, r.REASONS[why]))
+        last = loose.holes[-1] if loose.holes else None
+        if last and why == r.BAD_POSITION and (last.reason, last.offset + last.length) == (r.REASONS[why], offset):
+            # One place, wherever ranges are cut.
+            loose.holes[-1] = replace(last, length=last.length + length)
+        else:
+            loose.holes.append(Hole(segment.name, offset, length, r.REASONS[why]))
 
     def again(index: int, low: int) -> bool:
         """Everything from ``low`` on is scanned again, now from a known place."""
@@ -105,6 +113,7 @@ def _chain_segment(
             loose.nonzero = max(loose.nonzero, offset + length - 1)
         loose.nonzero = max(loose.nonzero, s.last_nonzero)
         loose.last_good = max(loose.last_good, s.last_good, s.after_tail)
+        loose.last_sound = max(loose.last_sound, s.last_sound)
         if s.later >= 0:
             chain.later = s.later
             loose.last_good = max(loose.last_good, s.later)
@@ -123,8 +132,43 @@ def _chain_segment(
         else:
             expected = s.end
     if hole >= 0:
+        seen = [summaries[spec.number] for spec in ranges]
+        if len(ranges) > 1 and may_lie_elsewhere(seen, segment.start):
+            return again(0, segment.start)
         note(hole, high - hole, code)
     return True
+
+
+def may_lie_elsewhere(summaries: list[RangeSummary], start: int) -> bool:
+    """Whether ranges from a segment's ``start`` on end as a torn tail does, and hold no record that is good or refused as one.
+
+    Its records may then lie elsewhere than they say behind a first one that is damaged: a search that asks for their place
+    does not find them.
+    """
+    last = max(s.last_nonzero for s in summaries)
+    if not start <= last < start + TORN_TAIL_MAX or summaries[-1].tail < 0:
+        return False
+    return all(max(s.last_good, s.last_sound, s.after_tail, s.later) < 0 for s in summaries)
+
+
+def _told_elsewhere(segment: Segment, holes: list[Hole], summaries: list[RangeSummary]) -> list[Hole]:
+    """The holes of a segment, with its right name where all of its sound records lie at one distance from their places."""
+    distances = {distance for s in summaries for distance in s.elsewhere}
+    if len(distances) != 1 or any(max(s.last_good, s.after_tail, s.later) >= 0 for s in summaries):
+        return holes
+    start, last = segment.start + distances.pop(), max(s.last_sound for s in summaries)
+    if not 0 <= start <= FIRST_BYTE_MAX:
+        return holes
+    why = f"{MISNAMED}: its records tell offsets from {start} on, so its name should be {start:020d}"
+    found: list[Hole] = []
+    for hole in holes:
+        if hole.offset > last:
+            found.append(hole)
+        elif found and found[-1].offset + found[-1].length == hole.offset:
+            found[-1] = replace(found[-1], length=found[-1].length + hole.length)
+        else:
+            found.append(replace(hole, reason=why))
+    return found
 
 
 def chain_ranges(
@@ -149,10 +193,18 @@ def chain_ranges(
         end = segment.segment_end
         if not ranges[segment.start]:
             continue
-        if not _chain_segment(segment, ranges[segment.start], summaries, chain, loose):
+        met, holes = len(chain.accepted), len(loose.holes)
+        goes_on = _chain_segment(segment, ranges[segment.start], summaries, chain, loose)
+        loose.holes[holes:] = _told_elsewhere(segment, loose.holes[holes:], chain.accepted[met:])
+        if not goes_on:
             break
-    settled = max(loose.last_good, loose.last_missing)
+    # What has a sound frame and CRC is never torn, whatever it is refused for.
+    settled = max(loose.last_good, loose.last_missing, loose.last_sound)
     chain.holes = [h for h in loose.holes if h.offset <= settled]
+    if chain.holes and loose.last_sound >= chain.holes[-1].offset > loose.last_good:
+        # Zeros behind the log's last byte are no loss here either.
+        last = chain.holes[-1]
+        chain.holes[-1] = replace(last, length=min(last.length, loose.nonzero + 1 - last.offset))
     trailing = [h for h in loose.holes if h.offset > settled]
     if trailing and loose.nonzero >= trailing[0].offset:
         first = trailing[0]

@@ -152,6 +152,75 @@ def check_record(
 
 
 @jit
+def pass_records(
+    data: npt.NDArray[np.uint8],
+    filled: int,
+    base: int,
+    at: int,
+    limit: int,
+    segment_end: int,
+    data_end: int,
+    crc_mode: int,
+    rec: npt.NDArray[np.int64],
+    spans: npt.NDArray[np.int64],
+) -> tuple[int, int]:
+    """Pass over the good records that start in ``data[at:limit]``; returns what stopped it (as ``check_record``) and where."""
+    while at < limit:
+        found = check_record(data, filled, base, at, segment_end, data_end, crc_mode, rec, spans)
+        if found != r.GOOD:
+            return found, at
+        at += rec[TOTAL]
+    return r.LIMIT, at
+
+
+@jit
+def find_elsewhere(
+    data: npt.NDArray[np.uint8],
+    filled: int,
+    base: int,
+    segment_end: int,
+    data_end: int,
+    budget: int,
+    rec: npt.NDArray[np.int64],
+    spans: npt.NDArray[np.int64],
+) -> int:
+    """The first place in ``data`` of two records, one behind the other, that are good but for one distance from where they
+    say to lie; -1 for none, or where more than ``budget`` bytes would have to be summed up.
+    """
+    for first in range(filled - 2 * r.RECORD_MIN + 1):
+        if data[first + 4] != 0xDA or data[first + 5] != 0xA3:
+            continue
+        second = first + int32_at(data, first)
+        if second < first + r.RECORD_MIN or second + r.RECORD_MIN > filled or data[second + 4] != 0xDA:
+            continue
+        distance = int64_at(data, first + r.AT_PHYSICAL_OFFSET) - (base + first)
+        if distance == 0 or int64_at(data, second + r.AT_PHYSICAL_OFFSET) - (base + second) != distance:
+            continue
+        good, at = True, first
+        for _ in range(2):
+            budget -= min(max(0, int32_at(data, at)), filled)
+            found = r.MORE
+            if good and budget >= 0:
+                found = check_record(
+                    data, filled, base + distance, at, segment_end + distance, data_end + distance, CRC_BODY, rec, spans
+                )  # fmt: skip
+            good = found == r.GOOD
+            at = second
+        if good:
+            return first
+        if budget < 0:
+            return -1
+    return -1
+
+
+def has_sound_body(data: npt.NDArray[np.uint8], at: int) -> bool:
+    """Whether the body of the whole framed record at ``at`` has the CRC that the record says, or there is no body."""
+    start = at + r.HEADER_SIZE + addresses_extra(int32_at(data, at + r.AT_SYS_FLAG))
+    length = int32_at(data, start - 4)
+    return length <= 0 or crc32(data, start, start + length) & LOW31 == int32_at(data, at + r.AT_BODY_CRC)
+
+
+@jit
 def _body_crc_fits(data: npt.NDArray[np.uint8], filled: int, at: int, sums: npt.NDArray[np.int64]) -> bool:
     """Whether the body that a record at ``at`` says to have, if all of it is there, has the CRC that it says."""
     start = at + r.HEADER_SIZE + addresses_extra(int32_at(data, at + r.AT_SYS_FLAG))
@@ -173,7 +242,6 @@ def find_record(
     segment_end: int,
     data_end: int,
     crc_mode: int,
-    v1_only: bool,
     rec: npt.NDArray[np.int64],
     spans: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
@@ -211,8 +279,6 @@ def find_record(
                 end = at + rec[TOTAL] - r.CRC_PROPERTY_SIZE
                 if (crc32_of_range(data, sums, at, end) & LOW31) != expected:
                     found = r.BAD_PROPERTY_CRC
-            if v1_only and int32_at(data, at + 4) == r.MAGIC_V2:
-                found = r.BAD_VERSION
             if found == r.GOOD or found == r.MORE:
                 return found, at
         at += 1

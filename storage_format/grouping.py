@@ -60,7 +60,11 @@ def rows_of(starts: Int64s, counts: Int64s) -> Int64s:
 
 
 class QueueBlock:
-    """Units of one block grouped by queue: ``columns`` int64 (4, n); queue k's rows are ``bounds[k]:bounds[k + 1]``."""
+    """Units of one block grouped by queue: ``columns`` int64 (4, n); queue k's rows are ``bounds[k]:bounds[k + 1]``.
+
+    ``again``: how many times more the record of each row named its light queue (rows of size 0 behind it, which are none of
+    ``columns``); empty where none did.
+    """
 
     def __init__(self, queue: Int32s, offset: Int64s, place: Int64s, size: Int32s, tags_code: Int64s, queues: int) -> None:
         counts = np.bincount(queue, minlength=queues)
@@ -69,17 +73,33 @@ class QueueBlock:
         self.columns = np.empty((cells.UNIT_COLUMNS, len(queue)), dtype=np.int64)
         sort_by_queue(queue, offset, place, size, tags_code, self.bounds[:-1].copy(), self.columns)
         self.queue = np.repeat(np.arange(queues, dtype=np.int64), counts)
+        self.again = np.zeros(0, np.int64)
+        if len(size) and int(size.min()) == 0:
+            self._set_apart()
+
+    def _set_apart(self) -> None:
+        """Take the rows of size 0 out, and count those that repeat the unit before them."""
+        units = self.columns[2] > 0
+        kept = np.flatnonzero(units)
+        unit = np.cumsum(units) - 1
+        same = ~units & (self.columns[0] == self.columns[0, kept[unit]])
+        self.again = np.bincount(unit[same], minlength=len(kept)).astype(np.int64)
+        self.columns, self.queue = np.ascontiguousarray(self.columns[:, kept]), self.queue[kept]
+        self.bounds = np.searchsorted(self.queue, np.arange(len(self.bounds)))
 
     def runs(self) -> tuple[Int64s, Int64s]:
         """Stretches of consecutive queue offsets: (queue of each, columns as RUN_COLUMNS says).
 
-        A stretch of just two is given as two of one, so that each record of a short one has its own place and size.
+        A stretch of just two is given as two of one, so that each record of a short one has its own place and size. One that
+        ends where it begins holds no record: offsets that the one before it used up by naming its light queue again.
         """
         n = self.columns.shape[1]
         if n == 0:
             return np.zeros(0, np.int64), np.zeros((cells.RUN_COLUMNS, 0), np.int64)
         first = np.ones(n, dtype=bool)
         first[1:] = (self.queue[1:] != self.queue[:-1]) | (self.columns[0, 1:] != self.columns[0, :-1] + 1)
+        if len(self.again):
+            first[1:] |= self.again[:-1] > 0
         starts = np.flatnonzero(first)
         pairs = starts[np.diff(np.append(starts, n)) == 2]
         if len(pairs):
@@ -88,7 +108,12 @@ class QueueBlock:
         ends = np.append(starts[1:], n)
         last_end = self.columns[1, ends - 1] + self.columns[2, ends - 1]
         columns = np.stack([self.columns[0, starts], ends - starts, self.columns[1, starts], last_end])
-        return self.queue[starts], columns
+        if not len(self.again):
+            return self.queue[starts], columns
+        at = np.flatnonzero(self.again[ends - 1])
+        last = ends[at] - 1
+        used = np.stack([self.columns[0, last] + 1, self.again[last], self.columns[1, last], self.columns[1, last]])
+        return np.insert(self.queue[starts], at + 1, self.queue[last]), np.insert(columns, at + 1, used, axis=1)
 
     def pieces(self, units_per_file: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
         """Stretches of one queue that lie in one file and fit a cell: (queue, file number, first row, rows)."""

@@ -13,10 +13,12 @@ from storage_format import walk_state as w
 from storage_format.java_text import decode_at, parse_number
 from storage_format.jit import jit
 from storage_format.name_table import NameArrays, find_name
-from storage_format.names import BATCH, LMQ, PLAIN, SEEN, SLASH
+from storage_format.names import BATCH, LMQ, NAME_BYTES_MAX, PLAIN, SEEN
 from storage_format.walk_state import INT64_MAX
 
 _COMMA: Final = 0x2C
+_SLASH: Final = 0x2F
+_NO_FILE: Final = -2
 
 
 @jit
@@ -57,13 +59,32 @@ def _piece_end(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
 
 
 @jit
+def _has_slash(data: npt.NDArray[np.uint8], start: int, end: int) -> bool:
+    at = start
+    while at < end and data[at] != _SLASH:
+        at += 1
+    return at < end
+
+
+@jit
+def _find_lmq(names: NameArrays, data: npt.NDArray[np.uint8], start: int, end: int) -> int:
+    """The entry of a light queue's name, -1 when it has not been met, NO_FILE for one that is too long for a file.
+
+    No name is shorter as Java reads it: malformed bytes become U+FFFD, three bytes for at most three.
+    """
+    if end - start > NAME_BYTES_MAX:
+        return _NO_FILE
+    return find_name(names, data, start, end)
+
+
+@jit
 def check_lmq(
     data: npt.NDArray[np.uint8],
     spans: npt.NDArray[np.int64],
     names: NameArrays,
     state: npt.NDArray[np.int64],
 ) -> int:
-    """GOOD: dispatch; NOT_FOUND: nothing to dispatch; LMQ_MALFORMED: skip it; NEW_NAME and BAD_LMQ as in the walk."""
+    """GOOD: dispatch; NOT_FOUND: nothing to dispatch; LMQ_MALFORMED: skip it; NEW_LMQS: the list holds new names."""
     q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
     q_end, o_end = spans[2 * p.MULTI_DISPATCH + 1], spans[2 * p.MULTI_OFFSET + 1]
     if q < 0 or o < 0 or is_blank(data, q, q_end) or is_blank(data, o, o_end):
@@ -75,23 +96,34 @@ def check_lmq(
     good = True
     for _ in range(count):
         stop = _piece_end(data, q, q_end)
-        name = find_name(names, data, q, stop)
-        if name < 0:
+        name = _find_lmq(names, data, q, stop)
+        if name == -1:
             state[w.NAME_START] = q
-            state[w.NAME_END] = stop
-            return r.NEW_NAME
-        if not names.flags[name] & (SLASH | BATCH):
-            if not names.flags[name] & PLAIN:
-                return r.BAD_LMQ
-            if good:
-                o_stop = _piece_end(data, o, o_end)
+            state[w.NAME_END] = q_end
+            return r.NEW_LMQS
+        if good:
+            o_stop = _piece_end(data, o, o_end)
+            if name >= 0 and names.flags[name] & (PLAIN | BATCH) == PLAIN:
                 number, value = parse_number(data, o, o_stop, -INT64_MAX - 1, INT64_MAX)
                 if not number or value < 0 or value > r.QUEUE_OFFSET_MAX:
                     good = False
-        if good:
-            o = _piece_end(data, o, o_end) + 1
+            o = o_stop + 1
         q = stop + 1
     return r.GOOD if good else r.LMQ_MALFORMED
+
+
+@jit
+def new_lmqs(data: npt.NDArray[np.uint8], start: int, end: int, names: NameArrays, found: npt.NDArray[np.int64]) -> int:
+    """The pieces of ``data[start:end]`` that are names not yet met, into ``found`` (start, end); returns how many."""
+    count, at = 0, start
+    while at <= end:
+        stop = _piece_end(data, at, end)
+        if _find_lmq(names, data, at, stop) == -1:
+            found[2 * count] = at
+            found[2 * count + 1] = stop
+            count += 1
+        at = stop + 1
+    return count
 
 
 @jit
@@ -106,23 +138,34 @@ def dispatch_lmq(
     place: int,
     size: int,
     tags_code: int,
+    counts_each: bool,
 ) -> None:
-    """``ConsumeQueue.multiDispatchLmqQueue``: one more unit in each LMQ named, at the offset given for it."""
+    """``ConsumeQueue.multiDispatchLmqQueue``: one more unit in each LMQ named, at the offset given for it.
+
+    A name that is no plain file name never becomes a path: it is passed over alone. ``counts_each``: a queue's counter has
+    gone up for each time that a record named it (5.x, ``LmqDispatch.updateLmqOffsets``), though it got one unit.
+    """
     q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
     count, q_end = _pieces(data, q, spans[2 * p.MULTI_DISPATCH + 1])
     _, o_end = _pieces(data, o, spans[2 * p.MULTI_OFFSET + 1])
     for _ in range(count):
         stop = _piece_end(data, q, q_end)
         o_stop = _piece_end(data, o, o_end)
-        name = find_name(names, data, q, stop)
-        if names.flags[name] & (SLASH | BATCH):
+        name = _find_lmq(names, data, q, stop)
+        if name < 0 or names.flags[name] & (PLAIN | BATCH) != PLAIN:
             # A broker that is told of plain units for a batch topic does not start.
-            state[w.LMQ_SLASH] += 1
+            if _has_slash(data, q, stop) or (name >= 0 and names.flags[name] & BATCH):
+                state[w.LMQ_SLASH] += 1
+            else:
+                state[w.LMQ_NO_FILE] += 1
         else:
             _, offset = parse_number(data, o, o_stop, -INT64_MAX - 1, INT64_MAX)
             names.flags[name] |= SEEN
             lmq_id = 0 if names.flags[name] & LMQ else queue_id
             queue = w.enter_queue(queues, state, np.int64(names.canonical[name]), lmq_id)
-            w.put_unit(units, queues, state, queue, offset, place, size, tags_code)
+            if queues.last[queue] != place:
+                w.put_unit(units, queues, state, queue, offset, place, size, tags_code)
+            elif counts_each and names.flags[name] & LMQ:
+                w.put_again(units, state, queue, offset, place)
         q = stop + 1
         o = o_stop + 1

@@ -134,21 +134,16 @@ class NameTable:
         """A new range begins."""
         self.arrays.flags[:] &= ~(SEEN | TOPIC)
 
-    def seen(self) -> npt.NDArray[np.int64]:
-        """What the range has left here so far, for ``restore``."""
-        marks: npt.NDArray[np.int64] = self.arrays.flags[: len(self.texts)] & (SEEN | TOPIC)
-        return marks
-
-    def restore(self, before: npt.NDArray[np.int64]) -> None:
-        """Forget what the range has left here since ``seen``."""
-        self.forget_seen()
-        self.arrays.flags[: len(before)] |= before
-
     def topics(self) -> npt.NDArray[np.int64]:
         """The canonical entries that are topics of the range's records."""
         count = len(self.texts)
         found: npt.NDArray[np.int64] = np.unique(self.arrays.canonical[:count][self.arrays.flags[:count] & TOPIC > 0])
         return found
+
+    def raw(self, entry: int) -> bytes:
+        """The bytes of a name as the log has them."""
+        a = self.arrays
+        return a.raw[a.start[entry] : a.end[entry]].tobytes()
 
     def seen_unusual(self, limit: int) -> list[str]:
         """The first unusual names, in their order, that the range's records were dispatched to."""

@@ -3,6 +3,10 @@
 A run is (first queue offset, rows, place of its first record, end of its last one), in commitlog order. A queue whose runs
 join into one is as it should be; for any other the policy decides which units stand where. A run of a batch queue has its
 records as a fifth number; its rows are the queue offsets that they span.
+
+A run that ends where it begins has no record: the record before it named its light queue more than once. For each time the
+broker's counter of 5.x went up (``LmqDispatch.updateLmqOffsets``), but there is one unit, and the next stands right behind it
+(``ConsumeQueue.putMessagePositionInfo``). A broker that starts counts from the units again.
 """
 
 from __future__ import annotations
@@ -32,8 +36,8 @@ class Placement:
 
     ``kept``: [first queue offset, rows, first place, last end, shift]: such a unit stands at its offset + shift.
     ``fills``: [first position, rows, position of the unit repeated]. ``lost``: [place, length, queue offset] of records that
-    are out of line, which is damage. ``decisions``: [kind, queue offset, count]. ``opened``: the position at which a file
-    without any unit begins, or -1.
+    are out of line, which is damage. ``decisions``: [kind, queue offset, count]; "pending" are the last records of a queue that
+    may yet come to be in line. ``opened``: the position at which a file without any unit begins, or -1.
     """
 
     kept: list[list[int]] = field(default_factory=list)
@@ -60,9 +64,18 @@ def join_runs(runs: Sequence[Run]) -> list[list[Run]]:
     return joined
 
 
+def is_used_up(run: Run) -> bool:
+    """Whether a run is offsets without a record."""
+    return run[2] == run[3]
+
+
 def broken_at(columns: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-    """Where runs of one queue (columns as rows of the array, in commitlog order) do not follow on the one before."""
-    at: npt.NDArray[np.intp] = np.flatnonzero(columns[0, 1:] != columns[0, :-1] + columns[1, :-1]) + 1
+    """Where runs of one queue (columns as rows of the array, in commitlog order) do not follow on the one before, or one of
+    the two has no record.
+    """
+    broken = columns[0, 1:] != columns[0, :-1] + columns[1, :-1]
+    empty = columns[2] == columns[3]
+    at: npt.NDArray[np.intp] = np.flatnonzero(broken | empty[1:] | empty[:-1]) + 1
     return at
 
 
@@ -87,8 +100,31 @@ def fewer_runs(columns: npt.NDArray[np.int64]) -> list[Run]:
     return found
 
 
-def _keep(placement: Placement, parts: list[Run]) -> None:
-    placement.kept.append([parts[0][0], sum(run[1] for run in parts), parts[0][2], parts[-1][3], 0])
+def _keep(placement: Placement, parts: list[Run], behind: int) -> int:
+    """Runs that follow on each other, ``behind`` below the offsets they name; returns how far behind the next one is."""
+    open_at = -1
+    for run in parts:
+        if is_used_up(run):
+            behind += run[1]
+            open_at = -1
+        elif open_at < 0:
+            open_at = len(placement.kept)
+            placement.kept.append([run[0], run[1], run[2], run[3], -behind])
+        else:
+            placement.kept[open_at][1] += run[1]
+            placement.kept[open_at][3] = run[3]
+    return behind
+
+
+def _record_by_record(parts: list[Run]) -> list[list[Run]]:
+    """Each run of a short stretch with the offsets that it used up."""
+    found: list[list[Run]] = []
+    for run in parts:
+        if is_used_up(run):
+            found[-1].append(run)
+        else:
+            found.append([run])
+    return found
 
 
 def order_logical(runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 1) -> Placement:
@@ -97,43 +133,53 @@ def order_logical(runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 
     A record below the queue's end opens a new generation, which drops what stood at or above it, if its QUEUEOFFSET is 0 or
     it is continued; one above the end counts if it is continued or damage lies between. All others are out of line. What lies
     at or behind the offset ``cut`` of the log may continue what lies before it, and counts for nothing else.
+
+    The last records of a queue, too few yet to be continued, are pending: they get no unit before more follow. A build every
+    hour must not stand still for them, and one stray record must not drop what consumers have been given.
     """
     out = Placement()
-    end, last_place = -1, -1
-    for parts in join_runs(runs):
-        rows = sum(run[-1] if len(run) > 4 else run[1] for run in parts)
+    joined, pending = join_runs(runs), list[list[int]]()
+    end, last_place, behind = -1, -1, 0
+    for parts in joined:
+        rows = sum(run[-1] if len(run) > 4 else run[1] for run in parts if not is_used_up(run))
+        # Behind the last ones nothing of the queue follows that could tell.
+        refused = pending if parts is joined[-1] else out.lost
         # A short stretch is judged record by record: damage may lie between its two.
-        for some in [parts] if rows >= CONTINUED else [[run] for run in parts]:
-            first = some[0][0]
+        for some in [parts] if rows >= CONTINUED else _record_by_record(parts):
             if some[0][2] >= cut:
                 break
+            # Behind the broker's counter as the records before it, unless it began to count anew.
+            back = behind if behind and some[0][0] - behind >= end else 0
+            first = some[0][0] - back
             if end >= 0 and first < end:
                 if first != 0 and rows < CONTINUED:
-                    out.lost.append([some[0][2], some[0][3] - some[0][2], first])
+                    refused.append([some[0][2], some[0][3] - some[0][2], first])
                     continue
                 out.decisions.append(("generation", first, _drop_from(out, first)))
             elif end >= 0 and first > end and rows < CONTINUED:
                 nearest = bisect_right(holes, some[0][2])
                 if nearest == 0 or holes[nearest - 1] < last_place:
-                    out.lost.append([some[0][2], some[0][3] - some[0][2], first])
+                    refused.append([some[0][2], some[0][3] - some[0][2], first])
                     continue
-            _keep(out, some)
-            end, last_place = first + sum(run[1] for run in some), some[-1][3]
+            behind = _keep(out, some, back)
+            end, last_place = out.kept[-1][0] + out.kept[-1][4] + out.kept[-1][1], some[-1][3]
     for before, after in pairwise(out.kept):
-        gap = after[0] - (before[0] + before[1])
-        if gap:
-            out.fills.append([before[0] + before[1], gap, after[0]])
-            out.decisions.append(("fill", before[0] + before[1], gap))
+        low, high = before[0] + before[4] + before[1], after[0] + after[4]
+        if low != high:
+            out.fills.append([low, high - low, high])
+            out.decisions.append(("fill", low, high - low))
     out.decisions += [("out-of-line", offset, 1) for _, _, offset in out.lost]
+    if pending:
+        out.decisions.append(("pending", pending[0][2], len(pending)))
     return out
 
 
 def _drop_from(placement: Placement, offset: int) -> int:
     """Take back every unit at or above ``offset``; returns how many."""
     dropped = 0
-    while placement.kept and placement.kept[-1][0] + placement.kept[-1][1] > offset:
+    while placement.kept and placement.kept[-1][0] + placement.kept[-1][4] + placement.kept[-1][1] > offset:
         last = placement.kept[-1]
-        remaining = max(0, offset - last[0])
+        remaining = max(0, offset - last[0] - last[4])
         dropped += last[1] - remaining
         if remaining:
             last[1] = remaining
@@ -151,7 +197,8 @@ def order_broker(runs: Sequence[Run], units_per_file: int = 0) -> Placement:
     """
     out = Placement()
     end = -1
-    for parts in join_runs(runs):
+    expected = {after[2]: run[0] + run[1] for run, after in pairwise(runs) if is_used_up(run)}
+    for parts in join_runs([run for run in runs if not is_used_up(run)]):
         first, rows, place, last = parts[0][0], sum(run[1] for run in parts), parts[0][2], parts[-1][3]
         if end < 0 or first == end:
             out.kept.append([first, rows, place, last, 0])
@@ -164,7 +211,8 @@ def order_broker(runs: Sequence[Run], units_per_file: int = 0) -> Placement:
             first, rows = 1, rows - 1
         if rows and first > end:
             out.kept.append([first, rows, place, last, end - first])
-            out.decisions.append(("misplaced", first, rows))
+            if expected.get(place) != first:
+                out.decisions.append(("misplaced", first, rows))
             end += rows
         elif rows:
             dropped = min(rows, end - first)
@@ -194,9 +242,14 @@ def irregular(runs: Sequence[Run]) -> list[tuple[str, int, int]]:
     """What ``--queue-order fail`` objects to: [(repeat or gap, queue offset, rows)]; nothing for a regular queue."""
     joined = join_runs(runs)
     found = []
+    behind = 0
     for before, after in pairwise(joined):
         end = before[-1][0] + before[-1][1]
         first = after[0][0]
+        behind += sum(run[1] for run in before if is_used_up(run))
+        if behind and first == end - behind:
+            behind = 0
+            continue
         found.append(("repeat", first, end - first) if first < end else ("gap", end, first - end))
     return found
 

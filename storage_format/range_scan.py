@@ -11,9 +11,26 @@ import numpy.typing as npt
 
 from storage_format import record as r
 from storage_format import walk_state as w
+from storage_format.chain import TORN_TAIL_MAX, may_lie_elsewhere
 from storage_format.digest import ChunkDigests
-from storage_format.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, TOTAL, addresses_extra, find_record, int16_at, int32_at
+from storage_format.file_names import FIRST_BYTE_MAX
+from storage_format.frame import (
+    CRC_BODY,
+    REC_SIZE,
+    SPANS_SIZE,
+    TOTAL,
+    addresses_extra,
+    find_elsewhere,
+    find_record,
+    has_sound_body,
+    int16_at,
+    int32_at,
+    int64_at,
+    pass_records,
+)
+from storage_format.lmq import new_lmqs
 from storage_format.name_table import NameTable
+from storage_format.names import SEEN, TOPIC
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.walk import WalkOptions, walk
 from storage_format.window import ReadInto, View, Window
@@ -21,7 +38,8 @@ from storage_format.window import ReadInto, View, Window
 CHUNK: Final = 32 << 20
 UNUSUAL_NAMES_MAX: Final = 20
 NAMES_KEPT: Final = 100_000
-"""Names that a scanner knows from range to range: a broker of many clients has light queues without end."""
+"""Names that a scanner knows from range to range, and of light queues within one, with those of one record: a broker of many
+clients has them without end, and a record of 32 KiB can name thousands."""
 WINDOWS_MAX: Final = 10_001
 HOLES_MAX: Final = 100_000
 """More damaged places than any disk makes: a log that has more is refused, and a range tells of no more."""
@@ -176,6 +194,9 @@ class RangeScanner:
         if len(self.names.texts) > NAMES_KEPT:
             self._forget_names()
         self.names.forget_seen()
+        self._lmqs = len(self.names.texts)
+        self._unusual: set[str] = set()
+        self._queues_before = 0
         self._digests = ChunkDigests(spec.segment_start, spec.data_end, spec.low, spec.high)
         window.open(spec.low, spec.data_end, read, view, self._digests.feed if settings.want_digests else _pass_over)
         self.summary = out = RangeSummary(spec.number, spec.low, spec.high, spec.known)
@@ -193,7 +214,7 @@ class RangeScanner:
                 before = at
                 code, at = find_record(
                     window.data, window.filled, window.base, at, limit, spec.segment_end, spec.data_end,
-                    self._search_crc, settings.broker_version == "4.9", rec, spans,
+                    self._search_crc, rec, spans,
                 )  # fmt: skip
                 code, at = int(code), int(at)
                 self._note_nonzero(before, min(at, window.filled))
@@ -211,9 +232,7 @@ class RangeScanner:
                     continue
                 place = window.base + at
                 if settings.stop_at_damage and hole_code != r.NOT_FOUND:
-                    if not self._is_good(at):
-                        at += int(rec[TOTAL])
-                        continue
+                    # Whether the walk would take it, too, is not asked: its frame and CRC make what lies before it damage.
                     out.tail, out.tail_code, out.tail_length, out.after_tail = hole, hole_code, hole_length, place
                     break
                 if hole_code != r.NOT_FOUND:
@@ -237,6 +256,11 @@ class RangeScanner:
                 at = self._more(at, spec.high)
             elif code == r.NEW_NAME:
                 self._add_name()
+            elif code == r.NEW_LMQS:
+                if self._lmqs >= NAMES_KEPT:
+                    yield self._flush()
+                    self._renew_names()
+                self._add_lmqs()
             elif code == r.UNITS_FULL or code == r.ITEMS_FULL:
                 yield self._flush()
             elif code == r.QUEUES_FULL:
@@ -251,45 +275,95 @@ class RangeScanner:
             elif code == r.LATER:
                 out.end = out.later = place
                 break
-            elif code >= r.FIRST_FRAMED and not settings.stop_at_damage:
-                self._note_hole(place, int(rec[TOTAL]), code)
-                at += int(rec[TOTAL])
             else:
                 if state[w.MESSAGES]:
                     yield self._flush()
-                hole, hole_code = place, r.BAD_LENGTHS if code == r.MORE else code
-                # What follows a record of known extent is looked at behind it, not inside it.
-                step = int(rec[TOTAL]) if code >= r.FIRST_FRAMED else 1
-                hole_length = step if step > 1 else 0
-                if hole_length:
-                    out.last_nonzero = place + step - 1
+                if code >= r.FIRST_FRAMED:
+                    # What follows a record of known extent is looked at behind it, not inside it.
+                    at, code = self._pass_refused(at, code)
+                    length = window.base + at - place
+                    if not settings.stop_at_damage:
+                        self._note_hole(place, length, code)
+                        continue
+                    hole, hole_code, hole_length = place, code, length
+                    out.last_nonzero = place + length - 1
                 else:
+                    hole, hole_code, hole_length = place, r.BAD_LENGTHS if code == r.MORE else code, 0
                     self._note_nonzero(at, at + 1)
-                at += step
+                    at += 1
                 searching = True
         yield self._flush()
         self._finish()
+        if spec.low == spec.segment_start and may_lie_elsewhere([out], spec.low):
+            self._look_elsewhere()
 
-    def _is_good(self, at: int) -> bool:
-        """Whether the whole record at ``at`` passes the walk as well; it leaves no trace."""
-        before = self._state.copy()
-        seen = self.names.seen()
+    # -- records that are refused --------------------------------------------------------------------------------------
+
+    def _pass_refused(self, at: int, code: int) -> tuple[int, int]:
+        """Where the framed record at ``at`` ends, and all that follow on it at the same distance from where they say to lie;
+        and what is wrong with it.
+
+        Notes those whose frame and CRC are right: no crash leaves such a record, so it is never part of a torn tail.
+        """
+        window, size, place = self._window, int(self._rec[TOTAL]), self._window.base + at
+        if code in (r.BAD_BODY_CRC, r.BAD_PROPERTY_CRC):
+            return at + size, code
+        if not has_sound_body(window.data, at):
+            return at + size, r.BAD_BODY_CRC
+        self.summary.last_sound = place
+        if code != r.BAD_POSITION:
+            return at + size, code
+        distance = int(int64_at(window.data, at + r.AT_PHYSICAL_OFFSET)) - place
+        self._note_elsewhere(distance)
+        return self._pass_elsewhere(at + size, distance), code
+
+    def _note_elsewhere(self, distance: int) -> None:
+        if distance not in self.summary.elsewhere and len(self.summary.elsewhere) < 2:
+            self.summary.elsewhere.append(distance)
+
+    def _pass_elsewhere(self, at: int, distance: int) -> int:
+        """Where the records end that follow on each other at ``at`` and are good but for that distance."""
         spec, window = self._spec, self._window
+        if not 0 <= spec.segment_start + distance <= FIRST_BYTE_MAX:
+            return at
         while True:
-            code, _ = walk(
-                window.data, window.filled, window.base, at, at + 1, spec.segment_end, spec.data_end, self._options,
-                self.names.arrays, self.queues, self._units, self._batches, self._items, self._messages, self._state,
-                self._rec, self._spans,
+            start, before = window.base + at, at
+            code, at = pass_records(
+                window.data, window.filled, window.base + distance, at, spec.high - window.base, spec.segment_end + distance,
+                spec.data_end + distance, self._search_crc, self._rec, self._spans,
             )  # fmt: skip
-            if code == r.NEW_NAME:
-                self._add_name()
-                continue
-            self._state[:] = before
-            self.names.restore(seen)
-            if code < r.FIRST_DAMAGE:
-                return True
-            self.summary.last_nonzero = window.base + at + int(self._rec[TOTAL]) - 1
-            return False
+            code, at = int(code), int(at)
+            if at > before:
+                self.summary.last_sound = start
+            if code != r.MORE or not self._is_sane(at):
+                return at
+            at = self._more(at, spec.high)
+
+    def _look_elsewhere(self) -> None:
+        """Are there two records, one behind the other, that lie at one distance from where they say?
+
+        Then it is a segment under a wrong name whose first record is damaged, and no torn tail. A body may well hold one
+        such record: of a log that is carried in messages.
+        """
+        spec, window = self._spec, self._window
+        window.open(spec.low, spec.data_end, self._read, None, _pass_over)
+        window.more(0, min(spec.high - spec.low, TORN_TAIL_MAX), spec.low)
+        at = int(
+            find_elsewhere(
+                window.data,
+                window.filled,
+                window.base,
+                spec.segment_end,
+                spec.data_end,
+                8 * window.filled,
+                self._rec,
+                self._spans,
+            )
+        )
+        if at >= 0:
+            self.summary.last_sound = spec.low + at
+            self._note_elsewhere(int(int64_at(window.data, at + r.AT_PHYSICAL_OFFSET)) - (spec.low + at))
+        window.close()
 
     def _note_hole(self, place: int, length: int, code: int) -> None:
         if len(self.summary.holes) <= HOLES_MAX:
@@ -313,6 +387,32 @@ class RangeScanner:
         raw = self._window.data[self._state[w.NAME_START] : self._state[w.NAME_END]].tobytes()
         self.names.add(raw)
 
+    def _add_lmqs(self) -> None:
+        """Enter all new names of a record's list at once: for each one alone the record would be walked again."""
+        data, start, end = self._window.data, int(self._state[w.NAME_START]), int(self._state[w.NAME_END])
+        found = np.empty(2 * (end - start + 1), np.int64)
+        count = int(new_lmqs(data, start, end, self.names.arrays, found))
+        pairs = found[: 2 * count].reshape(-1, 2).tolist()
+        new = dict.fromkeys(data[low:high].tobytes() for low, high in pairs)
+        for raw in new:
+            self.names.add(raw)
+        self._lmqs += len(new)
+
+    def _renew_names(self) -> None:
+        """Begin the tables of names and queues anew with the topics of the range's records and their queues."""
+        names, queues, count = self.names, self.queues, self.queue_count
+        self._unusual.update(names.seen_unusual(UNUSUAL_NAMES_MAX))
+        self._forget_names()
+        kept = {int(entry): self.names.add(names.raw(entry)) for entry in names.topics()}
+        for new in kept.values():
+            self.names.arrays.flags[new] |= SEEN | TOPIC
+        self._state[w.QUEUES] = 0
+        self._new_queues(len(queues.slots))
+        for k in np.flatnonzero(np.isin(queues.name[:count], list(kept))).tolist():
+            w.enter_queue(self.queues, self._state, kept[int(queues.name[k])], int(queues.queue_id[k]))
+        self._queues_before += count - self.queue_count
+        self._lmqs = 0
+
     def _flush(self) -> Block:
         state = self._state
         units, batches, items, makers = (int(state[k]) for k in (w.UNITS, w.BATCHES, w.ITEMS, w.MAKERS))
@@ -332,11 +432,12 @@ class RangeScanner:
         if before == 0 and items:
             has_maker = makers and int(block.items.maker_item[0]) == 0
             self.summary.first_item_maker = int(block.items.maker_place[0] if has_maker else block.items.place[0])
-        self.summary.units += units
+        self.summary.units += units - int(state[w.AGAIN])
+        self.summary.lmq_again += int(state[w.AGAIN])
         self.summary.batch_units += batches
         self.summary.items += items
         state[w.ITEMS_BEFORE] += items
-        state[w.UNITS] = state[w.BATCHES] = state[w.ITEMS] = state[w.MAKERS] = state[w.MESSAGES] = 0
+        state[w.UNITS] = state[w.BATCHES] = state[w.ITEMS] = state[w.MAKERS] = state[w.MESSAGES] = state[w.AGAIN] = 0
         return block
 
     def _note_windows(self, before: int, times: npt.NDArray[np.int64]) -> None:
@@ -356,12 +457,14 @@ class RangeScanner:
         out.digests = {str(k): v for k, v in self._digests.chunks.items()}
         out.last_good = int(state[w.LAST_GOOD])
         out.records, out.unit_records = int(state[w.RECORDS]), int(state[w.UNIT_RECORDS])
-        out.excluded, out.queues = int(state[w.EXCLUDED]), int(state[w.QUEUES])
+        out.excluded, out.queues = int(state[w.EXCLUDED]), self._queues_before + int(state[w.QUEUES])
         out.first_dispatched, out.last_dispatched = int(state[w.FIRST_DISPATCHED]), int(state[w.LAST_DISPATCHED])
         out.last_time, out.last_unit_time = int(state[w.LAST_TIME]), int(state[w.LAST_UNIT_TIME])
         out.time_min, out.time_max = int(state[w.TIME_MIN]), int(state[w.TIME_MAX])
         out.waiting = int(state[w.WAITING])
         out.inner_batches = int(state[w.INNER_BATCHES])
         out.batches_refused, out.batches_empty = int(state[w.BATCHES_REFUSED]), int(state[w.BATCHES_EMPTY])
-        out.unusual_names = self.names.seen_unusual(UNUSUAL_NAMES_MAX)
-        out.lmq_slash, out.lmq_malformed = int(state[w.LMQ_SLASH]), int(state[w.LMQ_BAD])
+        self._unusual.update(self.names.seen_unusual(UNUSUAL_NAMES_MAX))
+        out.unusual_names = sorted(self._unusual)[:UNUSUAL_NAMES_MAX]
+        out.lmq_slash, out.lmq_no_file = int(state[w.LMQ_SLASH]), int(state[w.LMQ_NO_FILE])
+        out.lmq_malformed = int(state[w.LMQ_BAD])

@@ -49,6 +49,10 @@ class RangeSummary:
     """first record whose store time is above --until-time; the walk ended there"""
     holes: list[list[int]] = field(default_factory=list)
     last_good: int = -1
+    last_sound: int = -1
+    """last record that was refused though its frame and its body's CRC are right: never part of a torn tail"""
+    elsewhere: list[int] = field(default_factory=list)
+    """how far from their place records of ``last_sound`` tell theirs to be: the first two such distances"""
     records: int = 0
     unit_records: int = 0
     excluded: int = 0
@@ -74,6 +78,8 @@ class RangeSummary:
     batches_refused: int = 0
     batches_empty: int = 0
     lmq_slash: int = 0
+    lmq_no_file: int = 0
+    lmq_again: int = 0
     lmq_malformed: int = 0
     unusual_names: list[str] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)

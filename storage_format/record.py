@@ -85,6 +85,7 @@ QUEUES_FULL: Final = 8
 LATER: Final = 9
 NOT_FOUND: Final = 10
 LMQ_MALFORMED: Final = 11
+NEW_LMQS: Final = 12
 FIRST_DAMAGE: Final = 20
 BAD_MAGIC: Final = 20
 BAD_SIZE: Final = 21
@@ -99,7 +100,6 @@ BAD_NUMBER: Final = 32
 BAD_TOPIC: Final = 33
 BAD_QUEUE: Final = 34
 BAD_VERSION: Final = 35
-BAD_LMQ: Final = 36
 BAD_POSITION: Final = 37
 
 REASONS: Final = {
@@ -116,7 +116,6 @@ REASONS: Final = {
     BAD_TOPIC: "topic is not one plain path component",
     BAD_QUEUE: "impossible queue id or queue offset",
     BAD_VERSION: "V2 record, unknown to RocketMQ 4.9",
-    BAD_LMQ: "LMQ name is not one plain path component",
 }
 MISSING_SEGMENT: Final = "segment missing"
 OUT_OF_LINE: Final = "queue offset out of line"

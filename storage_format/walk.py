@@ -192,7 +192,7 @@ def walk(
                 return r.BAD_QUEUE, at
             if options.lmq and flags & DISPATCHES:
                 lmq = check_lmq(data, spans, names, state)
-                if lmq == r.NEW_NAME or lmq == r.BAD_LMQ:
+                if lmq == r.NEW_LMQS:
                     return lmq, at
         if time > options.until_time:
             return r.LATER, at
@@ -227,7 +227,9 @@ def walk(
             elif options.want_units:
                 put_unit(units, queues, state, queue, rec[QUEUE_OFFSET], place, size, tags_code)
                 if lmq == r.GOOD:
-                    dispatch_lmq(data, spans, names, queues, units, state, rec[QUEUE_ID], place, size, tags_code)
+                    dispatch_lmq(
+                        data, spans, names, queues, units, state, rec[QUEUE_ID], place, size, tags_code, not options.old_broker
+                    )
                 elif lmq == r.LMQ_MALFORMED:
                     state[LMQ_BAD] += 1
         if options.want_messages:

@@ -30,6 +30,7 @@ from storage_format.record import INT64_MAX as INT64_MAX
     ITEMS_BEFORE,
     LAST_GOOD,
     LMQ_SLASH,
+    LMQ_NO_FILE,
     LMQ_BAD,
     NAME_START,
     NAME_END,
@@ -38,8 +39,9 @@ from storage_format.record import INT64_MAX as INT64_MAX
     BATCHES_REFUSED,
     BATCHES_EMPTY,
     MESSAGES,
-) = range(25)
-STATE_SIZE: Final = 25
+    AGAIN,
+) = range(27)
+STATE_SIZE: Final = 27
 
 
 class QueueArrays(NamedTuple):
@@ -52,7 +54,10 @@ class QueueArrays(NamedTuple):
 
 
 class UnitArrays(NamedTuple):
-    """ConsumeQueue units in commitlog order; ``queue`` indexes QueueArrays."""
+    """ConsumeQueue units in commitlog order; ``queue`` indexes QueueArrays.
+
+    One of size 0 is none: its record named the light queue of a unit before it again.
+    """
 
     queue: npt.NDArray[np.int32]
     offset: npt.NDArray[np.int64]
@@ -124,8 +129,6 @@ def put_unit(
     size: int,
     tags_code: int,
 ) -> None:
-    if queues.last[queue] == place:
-        return  # the same LMQ twice in one record (ConsumeQueue.putMessagePositionInfo: maxPhysicOffset)
     queues.last[queue] = place
     n = state[UNITS]
     units.queue[n] = queue
@@ -134,6 +137,19 @@ def put_unit(
     units.size[n] = size
     units.tags_code[n] = tags_code
     state[UNITS] = n + 1
+
+
+@jit
+def put_again(units: UnitArrays, state: npt.NDArray[np.int64], queue: int, offset: int, place: int) -> None:
+    """The same LMQ once more in one record: no unit (``ConsumeQueue.putMessagePositionInfo``: maxPhysicOffset)."""
+    n = state[UNITS]
+    units.queue[n] = queue
+    units.offset[n] = offset
+    units.place[n] = place
+    units.size[n] = 0
+    units.tags_code[n] = 0
+    state[UNITS] = n + 1
+    state[AGAIN] += 1
 
 
 @jit

@@ -74,7 +74,8 @@ def order_digest(order: Placement) -> str:
 
 @dataclass(frozen=True)
 class Judge:
-    """``policy`` is logical, broker or fail; ``holes`` are the offsets of damage in the log, ascending.
+    """``policy`` is logical, broker or fail (what that does not refuse stands as logical puts it); ``holes`` are the offsets of
+    damage in the log, ascending.
 
     Records from the offset ``cut`` on are seen, but nothing is decided of them. ``opens``: tell of empty last files
     (``Placement.opened``). ``batch``: the queues are batch ConsumeQueues, whose runs span as many queue offsets as their
@@ -132,8 +133,8 @@ class Judge:
         if breaks > BREAKS_MAX:
             return {"topic": name.decode(), "queue": queue_id, "breaks": breaks}
         runs = fewer_runs(columns)
-        if self.policy == "fail":
-            return queue_word(name, queue_id, irregular(runs))
+        if self.policy == "fail" and (refused := irregular(runs)):
+            return queue_word(name, queue_id, refused)
         order = self._order(runs)
         return queue_word(name, queue_id, order.decisions, order) | {
             "where": placements.put(order),

@@ -199,6 +199,7 @@ def _holes(partition: LogRange, before: RangeSummary, summary: RangeSummary, bou
     last = max(before.last_nonzero, summary.last_nonzero)
     if last >= open_at:
         length = last + 1 - open_at
-        torn = "torn tail: " if length <= TORN_TAIL_MAX else ""
+        sound = max(before.last_sound, summary.last_sound) >= open_at
+        torn = "torn tail: " if length <= TORN_TAIL_MAX and not sound else ""
         found.append(Hole(name, open_at, length, f"{torn}{r.REASONS[code]}"))
     return found

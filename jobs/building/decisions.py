@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NoReturn
 
+from jobs.building import notices
 from jobs.building.odd_queues import Lowest, OddQueues
 from jobs.building.scanning import Scan
 from jobs.building.settings import BuildSettings
 from jobs.building.summary import DAMAGE_MAX, Summary
-from storage_format.chain import Chain, Hole, Segment
+from storage_format.chain import MISNAMED, Chain, Hole, Segment
 from storage_format.errors import RefusedError
 from storage_format.names import escape
 from storage_format.plurals import counted
@@ -51,6 +52,7 @@ def decide(
     if holes and stop:
         holes, torn = holes[:1], None
         accepted = scan.cut(accepted, holes[0].offset)
+    notices.unmarked_batches(settings, accepted, summary)
     if len(holes) > HOLES_MAX:
         _report(summary, holes[:1], Lowest(), None)
         first = holes[0]
@@ -60,13 +62,14 @@ def decide(
         )
     if holes and settings.on_damage == "fail":
         _report(summary, holes, Lowest(), torn)
-        first = holes[0]
+        # A wrong name tells of more than the gap that it leaves.
+        first = next((hole for hole in holes if hole.reason.startswith(MISNAMED)), holes[0])
+        advice = "rename it" if first.reason.startswith(MISNAMED) else "choose --on-damage stop or salvage"
         raise RefusedError(
-            f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
-            f" ({len(holes)} in all): choose --on-damage stop or salvage"
+            f"segment {first.segment}: damage at offset {first.offset}: {first.reason} ({len(holes)} in all): {advice}"
         )
     odd = _judge(scan, settings, accepted, offsets, INT64_MAX)
-    if settings.queue_order == "fail" and odd:
+    if settings.queue_order == "fail" and any(True for _ in odd.decisions()):
         _report(summary, holes, Lowest(), torn)
         _refuse_order(summary, odd)
     verdict = odd.verdict(segments, "all")

@@ -59,8 +59,20 @@ def of_counts(settings: BuildSettings, accepted: list[RangeSummary], summary: Su
         told = "as by the broker, which forgets what follows it" if settings.queue_order == "broker" else "left out"
         warn(f"{counted(empty, 'unit')} of batch queues without a message (INNER_NUM 0): {told}")
     slash, malformed = sum(s.lmq_slash for s in accepted), sum(s.lmq_malformed for s in accepted)
+    no_file, again = sum(s.lmq_no_file for s in accepted), sum(s.lmq_again for s in accepted)
     if slash:
         told = counted(slash, "dispatch", "dispatches")
         warn(f"skipped {told} to LMQ names that hold a '/' (as the broker does) or are batch topics")
+    if no_file:
+        told = counted(no_file, "dispatch", "dispatches")
+        warn(
+            f"skipped {told} to LMQ names that are no plain file name (control characters, '..', more than 255 "
+            "bytes): a broker makes what files it can of them; their records keep their own units and items"
+        )
+    if again:
+        warn(
+            f"{counted(again, 'time')} a record names a light queue again: one unit each, as by the broker, whose counter "
+            "skips an offset then"
+        )
     if malformed:
         warn(f"skipped the LMQ dispatch of {counted(malformed, 'record')}: offsets are no numbers or too few")

@@ -141,6 +141,7 @@ _DECISIONS = {
     "generation": "begun again (topic made anew), older units dropped",
     "fill": "offsets missing, filled with the next unit",
     "out-of-line": "record out of line, its unit left out",
+    "pending": "begins again or jumps with too few records yet to tell (three do), their units left out until more follow",
     "restart": "offset 0 again, appended as the broker does",
     "dropped": "below the queue's end, dropped as the broker does",
     "misplaced": "above the queue's end, appended in the wrong place as the broker does",

@@ -43,9 +43,9 @@ DICTIONARY = [
     b"INNER_MULTI_DISPATCH\x01", b"INNER_MULTI_QUEUE_OFFSET\x01", b"%LMQ%a,b/c", b"SCHEDULE_TOPIC_XXXX", b"../x", b"\x02",
 ]  # fmt: skip
 
-for _name in ("walk", "find_record"):
+for _name in ("walk", "find_record", "pass_records", "find_elsewhere"):
     setattr(range_scan, _name, guarded(getattr(range_scan, _name), filled=True))
-for _name in ("int32_at", "int16_at"):
+for _name in ("int64_at", "int32_at", "int16_at", "new_lmqs", "has_sound_body"):
     setattr(range_scan, _name, guarded(getattr(range_scan, _name)))
 
 

@@ -79,17 +79,28 @@ def test_a_topic_deleted_and_made_again(tmp_path: Path) -> None:
 
 
 def test_a_topic_cut_back_to_the_middle(tmp_path: Path) -> None:
-    """A slave promoted behind its master: three that follow on each other are a generation, two are damage."""
+    """A slave promoted behind its master: three that follow on each other are a generation, two are not.
+
+    At the queue's end two may yet become three: they are left out with a warning. Where the old line goes on they are damage.
+    """
     puts = write_log(tmp_path / "three", [*range(10), 6, 7, 8])
     summary = build(tmp_path / "three", tmp_path / "out")
     assert (summary.exit, decided(summary)) == (0, [("generation", 6, 4)])
     assert queue(tmp_path / "out") == {at: puts[at if at < 6 else at + 4].offset for at in range(9)}
-    puts = write_log(tmp_path / "two", [*range(10), 6, 7])
+    for policy in ("fail", "stop", "salvage"):
+        for number in (1, 2):
+            puts = write_log(tmp_path / f"{policy}{number}", [*range(10), *range(6, 6 + number)])
+            summary = build(tmp_path / f"{policy}{number}", tmp_path / "out", on_damage=policy)
+            assert (summary.exit, summary.damage, decided(summary)) == (0, [], [("pending", 6, number)])
+            assert [warning for warning in summary.warnings if "left out until more follow" in warning] == summary.warnings
+            assert queue(tmp_path / "out") == {at: puts[at].offset for at in range(10)}
+            assert (summary.records, summary.items) == (20 + 2 * number, 20 + 2 * number), "a query finds them all the same"
+    puts = write_log(tmp_path / "two", [*range(10), 6, 7, 10])
     refused = build(tmp_path / "two", tmp_path / "out")
     assert (refused.exit, [d["offset"] for d in refused.damage]) == (5, [puts[10].offset, puts[11].offset])
     assert f"offset {puts[10].offset}" in (refused.error or "")
     salvaged = build(tmp_path / "two", tmp_path / "out", on_damage="salvage")
-    assert (salvaged.exit, salvaged.records, salvaged.items, salvaged.units) == (3, 24, 24, 22)
+    assert (salvaged.exit, salvaged.records, salvaged.items, salvaged.units) == (3, 26, 26, 24)
     assert decided(salvaged) == [("out-of-line", 6, 1), ("out-of-line", 7, 1)]
     assert {d["length"] for d in salvaged.damage} == {puts[10].size}
     stopped = build(tmp_path / "two", tmp_path / "out", on_damage="stop")
@@ -98,12 +109,13 @@ def test_a_topic_cut_back_to_the_middle(tmp_path: Path) -> None:
 
 def test_repeated_records(tmp_path: Path) -> None:
     """One record twice is out of line; its broker drops it."""
-    write_log(tmp_path / "store", [0, 1, 2, 2, 3, 4, 4, 5])
+    write_log(tmp_path / "store", [0, 1, 2, 2, 3, 4, 4, 5, 5])
     assert build(tmp_path / "store", tmp_path / "out").exit == 5
     salvaged = build(tmp_path / "store", tmp_path / "out", on_damage="salvage")
     assert (salvaged.exit, sorted(queue(tmp_path / "out"))) == (3, [0, 1, 2, 3, 4, 5])
+    assert decided(salvaged)[-1] == ("pending", 5, 1)
     broker = build(tmp_path / "store", tmp_path / "out", queue_order="broker")
-    assert (broker.exit, decided(broker)) == (0, [("dropped", 2, 1), ("dropped", 4, 1)])
+    assert (broker.exit, decided(broker)) == (0, [("dropped", at, 1) for at in (2, 4, 5)])
 
 
 def test_gaps_repeat_the_next_surviving_unit(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.test_damage import EXIT, POLICIES, build_and_compare
+from tests.golden.test_damage import POLICIES, build_and_compare
 from tests.hostile.test_names import IMPOSSIBLE
 from tests.tools.compare import SMALL
 from tests.tools.log_writer import LogWriter
@@ -30,20 +30,20 @@ def test_an_odd_topic_is_built_with_a_warning(topic: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", [name for name in IMPOSSIBLE if b"/" not in name and len(name) < 99 and name], ids=repr)
-def test_a_hostile_light_queue_is_damage(name: bytes, tmp_path: Path) -> None:
-    """With --lmq alone: without it the property is a property like any other."""
+def test_a_hostile_light_queue_costs_its_own_dispatch(name: bytes, tmp_path: Path) -> None:
+    """It never becomes a path; its record keeps its unit and its items, in the middle of the log and at its end."""
     store, out = tmp_path / "store", tmp_path / "out"
     with LogWriter(store / "commitlog", 1 << 13) as writer:
         for number in range(10):
-            properties = b"INNER_MULTI_DISPATCH\x01ok,%s\x02INNER_MULTI_QUEUE_OFFSET\x010,0\x02" % name
-            put = writer.append(Message(properties=properties if number == 4 else {}))
-            if number == 4:
-                bad = put
+            count = b"0" if number == 4 else b"1"
+            properties = b"KEYS\x01k\x02INNER_MULTI_DISPATCH\x01ok,%s\x02INNER_MULTI_QUEUE_OFFSET\x01%s,0\x02" % (name, count)
+            writer.append(Message(properties=properties if number in (4, 9) else {}))
     for policy in POLICIES:
-        summary = build_and_compare(store, out, 400, on_damage=policy, lmq=True, **SMALL)
-        assert summary.exit == EXIT[policy]
-        assert (summary.damage[0]["offset"], summary.damage[0]["length"]) == (bad.offset, bad.size)
-        assert summary.damage[0]["reason"] == "LMQ name is not one plain path component"
+        for size in (0, 400):
+            summary = build_and_compare(store, out, size, on_damage=policy, lmq=True, **SMALL)
+            assert (summary.exit, summary.damage, summary.units, summary.items) == (0, [], 12, 2)
+            assert sorted(path.name for path in (out / "consumequeue").iterdir()) == ["TopicA", "ok"]
+            assert [warning[:20] for warning in summary.warnings] == ["skipped 2 dispatches"]
     assert build_and_compare(store, out, 400, **SMALL).exit == 0
 
 

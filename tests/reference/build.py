@@ -136,6 +136,9 @@ def _logical_queues(judged: dict[QueueKey, list[Verdict]], cut: int, rules: Sett
         for verdict in verdicts:
             if verdict.does == queue_order.GENERATION:
                 _decide(summary, "generation", key, verdict.unit.queue_offset, verdict.count)
+        pending = [v.at for v in verdicts if v.does == queue_order.PENDING]
+        if pending:
+            _decide(summary, "pending", key, pending[0], len(pending))
         try:
             standing, fills = queue_order.settle(verdicts, rules.max_fill)
         except queue_order.TooManyMissing:

@@ -3,7 +3,7 @@
 import struct
 from dataclasses import dataclass, field
 
-from tests.reference import java
+from tests.reference import java, names
 from tests.reference.queue_order import Unit
 from tests.reference.records import Record
 
@@ -81,5 +81,7 @@ def dispatches(record: Record, once: bool) -> list[tuple[QueueKey, Unit]]:
     out: list[tuple[QueueKey, Unit]] = []
     for name, queue_id, queue_offset in wanted:
         if not once or (name, queue_id) not in [key for key, _ in out]:
-            out.append(((name, queue_id), Unit(record.offset, record.size, record.tags_code, queue_offset)))
+            again = sum(other == (name, queue_id, queue_offset) for other in record.lmq) - 1
+            counted = again if record.counts_each and name.startswith(names.LMQ_PREFIX) and again > 0 else 0
+            out.append(((name, queue_id), Unit(record.offset, record.size, record.tags_code, queue_offset, counted)))
     return out

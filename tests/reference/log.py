@@ -29,12 +29,17 @@ class Segment:
 
 @dataclass(frozen=True)
 class Damage:
-    """`length` bytes from logical offset `offset` on that hold no record; `segment`: where they begin."""
+    """`length` bytes from logical offset `offset` on that hold no record; `segment`: where they begin.
+
+    `sound`: a crash does not leave such bytes, so they are no torn tail. `framed`: its own length holds.
+    """
 
     segment: str
     offset: int
     length: int
     reason: str
+    sound: bool = False
+    framed: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,11 +92,11 @@ def walk(segments: list[Segment], size: int, rules: Settings) -> Log:
         if segment.base > expected:
             damage.append(Damage(f"{expected:020d}", expected, segment.base - expected, MISSING))
         expected = segment.base + size
-        for found in _walk_segment(segment, size, last_byte, rules):
-            if isinstance(found, Record):
-                good.append(found)
-            else:
-                damage.append(found)
+        met = list(_walk_segment(segment, size, last_byte, rules))
+        if _lies_elsewhere(segment, size, met, rules):
+            met = [replace(found, sound=True) if isinstance(found, Damage) else found for found in met]
+        good += [found for found in met if isinstance(found, Record)]
+        damage += _joined([found for found in met if isinstance(found, Damage)])
     kept, torn = _torn_tail(good, damage, last_byte, rules.torn_limit)
     short = bool(segments) and len(segments[-1].data) < size
     return Log(good, kept, torn, short)
@@ -110,8 +115,46 @@ def _walk_segment(segment: Segment, size: int, last_byte: int, rules: Settings) 
         after = at + found.framed if found.framed else _next_record(segment, at + 1, size, rules)
         # Zeros behind the log's last byte are no loss, unless they are the end of a record whose length holds.
         lost = after - at if found.framed else min(after, last_byte + 1 - base) - at
-        yield Damage(f"{base:020d}", base + at, lost, found.reason)
+        yield Damage(f"{base:020d}", base + at, lost, found.reason, found.sound, found.framed > 0)
         at = after
+
+
+def _joined(damage: list[Damage]) -> list[Damage]:
+    """Records that follow on each other and do not lie where they say are one place."""
+    found: list[Damage] = []
+    for one in damage:
+        last = found[-1] if found else None
+        if last and last.reason == one.reason == records.POSITION and last.offset + last.length == one.offset:
+            found[-1] = replace(last, length=last.length + one.length)
+        else:
+            found.append(one)
+    return found
+
+
+def _lies_elsewhere(segment: Segment, size: int, met: list[Record | Damage], rules: Settings) -> bool:
+    """Whether a segment of damage alone holds two records in a row that would be good at one other place."""
+    written = len(segment.data.rstrip(b"\0"))
+    if not met or not all(isinstance(found, Damage) and not found.sound for found in met):
+        return False
+    last = met[-1]
+    if not isinstance(last, Damage) or last.framed or written > rules.torn_limit:
+        return False
+    if last.offset + last.length < segment.base + written or last.offset >= segment.base + written:
+        return False
+    data, rules = segment.data[: rules.torn_limit], replace(rules, crc="body")
+    for at in range(len(data) - 7):
+        first = _elsewhere(data, at, segment, size, rules)
+        if first and first == _elsewhere(data, at + first[0], segment, size, rules, first[0]):
+            return True
+    return False
+
+
+def _elsewhere(data: bytes, at: int, segment: Segment, size: int, rules: Settings, told: int = 0) -> tuple[int, int] | None:
+    """(`told`, or the size of the record at `at`; how far from there it says to lie), if it is sound but for that."""
+    found = records.parse(data, at, segment.base, segment.base + size, rules)
+    if not isinstance(found, Bad) or found.reason != records.POSITION or not found.sound:
+        return None
+    return told or found.framed, found.told - segment.base - at
 
 
 def _next_record(segment: Segment, start: int, size: int, rules: Settings) -> int:
@@ -125,7 +168,7 @@ def _next_record(segment: Segment, start: int, size: int, rules: Settings) -> in
     for at in range(start, len(data) - 7):
         if int.from_bytes(data[at + 4 : at + 8], "big") in (records.MAGIC_V1, records.MAGIC_V2):
             found = records.parse(data, at, segment.base, segment.base + size, rules)
-            if not isinstance(found, Bad) or found.reason in records.SOUND:
+            if not isinstance(found, Bad) or found.stands:
                 return at
     return len(data)
 
@@ -145,6 +188,7 @@ def _torn_tail(good: list[Record], damage: list[Damage], last_byte: int, limit: 
     It reaches to that byte, whatever lies between: a filler there ends nothing that is kept.
     """
     end = good[-1].offset + good[-1].size if good else 0
+    end = max([end, *(d.offset + 1 for d in damage if d.sound)])
     tail = [d for d in damage if d.offset >= end]
     if not tail or any(d.reason == MISSING for d in tail) or last_byte - tail[0].offset > limit:
         return damage, None

@@ -38,12 +38,12 @@ def lmq_targets(properties: dict[str, str], queue_id: int) -> tuple[list[tuple[s
     """([(name, queue id, queue offset)], warnings) of a record that is dispatched to LMQs.
 
     Unequal counts, or any offset that is no usable number, leave the record without LMQ units; a name with
-    `/` is left out alone. The other hostile names stay in: the caller makes damage of them.
+    `/`, and any other that is no plain file name, is left out alone.
     """
     names = java.split(properties["INNER_MULTI_DISPATCH"], ",")
     texts = java.split(properties["INNER_MULTI_QUEUE_OFFSET"], ",")
     if len(names) != len(texts):
-        return [], ["LMQ names and offsets are not equally many"]
+        return [], ["LMQ lists are not equally long"]
     offsets = [java.parse_number(text, 64) for text in texts]
     if any(o is None or not 0 <= o <= HIGHEST_QUEUE_OFFSET for o in offsets):
         return [], ["an LMQ offset is not a usable number"]
@@ -52,6 +52,8 @@ def lmq_targets(properties: dict[str, str], queue_id: int) -> tuple[list[tuple[s
     for name, offset in zip(names, offsets, strict=True):
         if "/" in name:
             warnings.append("an LMQ name holds a slash")
+        elif not is_plain_component(name):
+            warnings.append("an LMQ name is no file name")
         elif offset is not None:
             targets.append((name, 0 if name.startswith(LMQ_PREFIX) else queue_id, offset))
     return targets, warnings

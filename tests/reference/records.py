@@ -20,10 +20,9 @@ TRANSACTION_MASK, PREPARED, COMMIT, ROLLBACK = 0xC, 0x4, 0x8, 0xC
 CRC_PROPERTY = "__CRC32#"
 CRC_RESERVED = len(CRC_PROPERTY) + 1 + 10 + 1  # name, 0x01, ten digits, 0x02
 
-# Why something is not a record. SOUND: it lies where it says and its length and body CRC hold.
+# Why something is not a record.
 ZEROS, MAGIC, SIZE, BLANK, POSITION, CRC = "zeros", "magic", "size", "blank", "position", "crc"
-NUMBER, PROPERTY_CRC, TOPIC, QUEUE, LMQ = "number", "property-crc", "topic", "queue", "lmq"
-SOUND = (NUMBER, TOPIC, QUEUE, LMQ)
+NUMBER, PROPERTY_CRC, TOPIC, QUEUE, VERSION = "number", "property-crc", "topic", "queue", "version"
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,8 @@ class Record:
     tags_code: int
     lmq: tuple[tuple[str, int, int], ...] = ()
     warnings: tuple[str, ...] = ()
+    counts_each: bool = True
+    """a light queue's counter goes up for each time that the record names it: not in 4.9"""
 
     @property
     def transaction(self) -> int:
@@ -70,10 +71,20 @@ class Blank:
 
 @dataclass(frozen=True)
 class Bad:
-    """Not a record. `framed` is its length where size, magic and parts still agree, else 0."""
+    """Not a record. `framed` is its length where size, magic and parts still agree, else 0.
+
+    `sound`: and so does its body's CRC, whatever else is wrong with it; `told` is where it says to lie.
+    """
 
     reason: str
     framed: int = 0
+    sound: bool = False
+    told: int = -1
+
+    @property
+    def stands(self) -> bool:
+        """Whether a record stands here all the same, where it says to lie: only what it says is refused."""
+        return self.sound and self.reason != POSITION
 
 
 @dataclass(frozen=True)
@@ -121,10 +132,11 @@ def parse(data: bytes, at: int, base: int, segment_end: int, rules: Settings) ->
     frame = _frame(data[at : at + size])
     if frame is None:
         return Bad(SIZE)
-    if magic == MAGIC_V2 and rules.broker_version == "4.9":
-        return Bad(MAGIC, framed=size)
     result = _judge(frame, base + at, data[at : at + size], rules)
-    return Bad(result, framed=size) if isinstance(result, str) else result
+    if isinstance(result, Record):
+        return result
+    sound = result not in (CRC, PROPERTY_CRC) and _body_crc_holds(frame)
+    return Bad(result, size, sound, frame.physical_offset)
 
 
 def _frame(raw: bytes) -> _Frame | None:
@@ -170,8 +182,8 @@ def _frame(raw: bytes) -> _Frame | None:
 def _judge(frame: _Frame, offset: int, raw: bytes, rules: Settings) -> Record | str:
     """The record, or the reason against it."""
     if frame.physical_offset != offset:
-        return POSITION
-    if rules.crc != "none" and frame.body and zlib.crc32(frame.body) & 0x7FFFFFFF != frame.body_crc:
+        return POSITION if _body_crc_holds(frame) else CRC
+    if rules.crc != "none" and not _body_crc_holds(frame):
         return CRC
     topic = java.decode_utf8(frame.topic)
     properties = parse_properties(java.decode_utf8(frame.properties))
@@ -180,6 +192,8 @@ def _judge(frame: _Frame, offset: int, raw: bytes, rules: Settings) -> Record | 
         return NUMBER
     if rules.crc == "all" and CRC_PROPERTY in properties and not _property_crc_holds(raw, properties[CRC_PROPERTY]):
         return PROPERTY_CRC
+    if frame.magic == MAGIC_V2 and rules.broker_version == "4.9":
+        return VERSION
     if not names.is_plain_component(topic):
         return TOPIC
     lmq: list[tuple[str, int, int]] = []
@@ -189,8 +203,6 @@ def _judge(frame: _Frame, offset: int, raw: bytes, rules: Settings) -> Record | 
             return QUEUE
         if rules.lmq and names.lmq_applies(topic, properties, rules.broker_version):
             lmq, warnings = names.lmq_targets(properties, frame.queue_id)
-            if not all(names.is_plain_component(name) for name, _, _ in lmq):
-                return LMQ
     return Record(
         offset,
         frame.size,
@@ -205,7 +217,12 @@ def _judge(frame: _Frame, offset: int, raw: bytes, rules: Settings) -> Record | 
         tags_code,
         tuple(lmq),
         tuple(warnings),
+        rules.broker_version != "4.9",
     )
+
+
+def _body_crc_holds(frame: _Frame) -> bool:
+    return not frame.body or zlib.crc32(frame.body) & 0x7FFFFFFF == frame.body_crc
 
 
 def _tags_code(topic: str, properties: dict[str, str], stored: int, rules: Settings) -> int | None:

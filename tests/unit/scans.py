@@ -77,7 +77,8 @@ def scan_range(scanner: RangeScanner, spec: RangeSpec, log: MemoryLog) -> Found:
         found.blocks += 1
         for queue, offset, place, size, code in zip(*(column.tolist() for column in block.units), strict=True):
             name = names.texts[int(queues.name[queue])]
-            found.units.append((name, int(queues.queue_id[queue]), offset, place, size, code))
+            if size:
+                found.units.append((name, int(queues.queue_id[queue]), offset, place, size, code))
         found.items += zip(block.items.key_hash.tolist(), block.items.place.tolist(), block.items.time.tolist(), strict=True)
         found.makers += zip(block.items.maker_item.tolist(), block.items.maker_place.tolist(), strict=True)
     found.summary = scanner.summary

@@ -24,7 +24,7 @@ def find(log: bytes, start: int, limit: int, step: int = 0, crc: int = frame.CRC
     filled, at = (min(start + step, len(log)) if step else len(log)), start
     while True:
         seen = np.concatenate([data[:filled], np.full(len(data) - filled, 0xDA, np.uint8)])
-        code, at = frame.find_record(seen, filled, BASE, at, limit, SEGMENT_END, BASE + len(log), crc, False, rec, spans)
+        code, at = frame.find_record(seen, filled, BASE, at, limit, SEGMENT_END, BASE + len(log), crc, rec, spans)
         if code != r.MORE:
             return int(code), int(at)
         assert filled < at + rec[frame.TOTAL] <= len(log)
@@ -34,7 +34,7 @@ def find(log: bytes, start: int, limit: int, step: int = 0, crc: int = frame.CRC
 def brute_force(log: bytes, start: int, limit: int) -> tuple[int, int]:
     for at in range(start, limit):
         found = records.parse(log, at, BASE, SEGMENT_END, Settings())
-        if isinstance(found, records.Record) or (isinstance(found, records.Bad) and found.reason in records.SOUND):
+        if isinstance(found, records.Record) or (isinstance(found, records.Bad) and found.stands):
             return r.GOOD, at
     return r.NOT_FOUND, limit
 

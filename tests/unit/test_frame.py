@@ -73,7 +73,7 @@ def agree(checker: Checker, at: int) -> int:
 
 
 # What check_record leaves to the walk, which knows the topic; --crc all is told apart from them below.
-SEEN_LATER = (records.NUMBER, records.TOPIC, records.QUEUE, records.LMQ)
+SEEN_LATER = (records.NUMBER, records.TOPIC, records.QUEUE, records.VERSION)
 
 
 def log_of(messages: list[Message]) -> tuple[bytes, list[int]]:

@@ -97,9 +97,9 @@ def test_grouping_many(seed: int) -> None:
     rng = np.random.default_rng(seed)
     queue: npt.NDArray[np.int32] = rng.integers(0, 500, 200_000, dtype=np.int32)
     place = np.cumsum(rng.integers(100, 200, len(queue)))
-    block = QueueBlock(queue, place * 3, place, queue, -place, 700)
+    block = QueueBlock(queue, place * 3, place, queue + 1, -place, 700)
     order = np.argsort(queue, kind="stable")
-    assert (block.columns == np.stack([place * 3, place, queue, -place])[:, order]).all()
+    assert (block.columns == np.stack([place * 3, place, queue + 1, -place])[:, order]).all()
     assert (block.queue == queue[order]).all()
     assert block.bounds[-1] == len(queue)
 

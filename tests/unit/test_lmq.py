@@ -40,17 +40,18 @@ PAIRS = st.one_of(
 )
 
 
-def scan_one(raw: bytes, version: str) -> tuple[list[Unit], list[list[int]], int, int]:
-    """(units, holes, dispatches skipped for a slash, records whose dispatch is malformed) of one record."""
+def scan_one(raw: bytes, version: str) -> tuple[list[Unit], list[list[int]], tuple[int, int], int]:
+    """(units, holes, dispatches skipped for their names, records whose dispatch is malformed) of one record."""
     scanner = RangeScanner(ScanSettings(lmq=True, broker_version=version, block_rows=400))
     log = MemoryLog.__new__(MemoryLog)
     log.data, log.reads = {0: raw + bytes(200)}, []
     found = scan_range(scanner, RangeSpec(0, "", 0, 1 << 20, len(raw) + 200, 0, len(raw), True), log)
-    return found.units, found.summary.holes, found.summary.lmq_slash, found.summary.lmq_malformed
+    summary = found.summary
+    return found.units, summary.holes, (summary.lmq_slash, summary.lmq_no_file), summary.lmq_malformed
 
 
 def is_decided(pair: tuple[str, str]) -> bool:
-    """Whether the broker's rules say what comes of it: not where a number is none beside a name that gets no unit anyway."""
+    """Whether the reference says what comes of it: not where a number is none beside a name that gets no unit anyway."""
     names, offsets = (java.split(text, ",") for text in pair)
     numbers = [java.parse_number(text, 64) for text in offsets]
     usable = all(number is not None and 0 <= number <= HIGHEST_QUEUE_OFFSET for number in numbers)
@@ -73,15 +74,15 @@ def test_units_of_a_record(pair: tuple[str, str], topic: str, sysflag: int, vers
     properties = f"INNER_MULTI_DISPATCH\x01{pair[0]}\x02INNER_MULTI_QUEUE_OFFSET\x01{pair[1]}\x02".encode()
     raw = encode(Message(topic=topic, queue_id=5, queue_offset=9, sysflag=sysflag, properties=properties), 0)
     truth = records.parse(raw, 0, 0, 1 << 20, Settings(lmq=True, broker_version=version))
-    units, holes, slash, malformed = scan_one(raw, version)
+    units, holes, skipped, malformed = scan_one(raw, version)
     if isinstance(truth, records.Bad):
         assert holes == [[0, len(raw), holes[0][2]]]
         assert units == []
         return
     assert isinstance(truth, records.Record)
     assert (units, holes) == (expected_units([truth]), [])
-    assert slash == sum("slash" in warning for warning in truth.warnings)
-    assert malformed == sum("slash" not in warning for warning in truth.warnings)
+    assert skipped == tuple(sum(word in warning for warning in truth.warnings) for word in ("slash", "file name"))
+    assert malformed == sum("name" not in warning for warning in truth.warnings)
 
 
 @given(

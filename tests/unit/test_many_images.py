@@ -83,7 +83,8 @@ def test_images_longer_than_the_buffer() -> None:
     log = all_as_long(8 << 20, (1 << 20) + 500)
     assert seconds(log) < 6
     _, reads = scan(log)
-    assert sum(reads) < len(log) + 100
+    # Read once, and once more for records that all lie elsewhere than they say: no record stands in the whole segment.
+    assert sum(reads) < 2 * len(log) + 100
     assert len(reads) < 100
 
 

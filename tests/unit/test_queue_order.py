@@ -43,6 +43,9 @@ def test_logical(log: QueueLog, cuts: list[int]) -> None:
     assert placement.filled == len(fills)
     decided = Counter(kind for kind, _, _ in placement.decisions)
     assert decided["out-of-line"] == len(out)
+    pending = [v for v in verdicts if v.does == reference.PENDING]
+    told = [(offset, count) for kind, offset, count in placement.decisions if kind == "pending"]
+    assert told == ([(pending[0].at, len(pending))] if pending else [])
     assert [offset for kind, offset, _ in placement.decisions if kind == "generation"] == [
         v.unit.queue_offset for v in verdicts if v.does == reference.GENERATION
     ]
@@ -104,9 +107,12 @@ def test_a_regular_queue_is_one_stretch() -> None:
 def test_what_is_said_of_a_disordered_queue() -> None:
     runs = runs_of(blocks_of(log_of([0, 1, 2, 0, 1, 5, 6, 7, 90]), []))
     logical = order_logical(runs, [])
-    assert logical.decisions == [("generation", 0, 3), ("fill", 2, 3), ("out-of-line", 90, 1)]
+    assert logical.decisions == [("generation", 0, 3), ("fill", 2, 3), ("pending", 90, 1)]
     assert logical.fills == [[2, 3, 5]]
-    assert logical.lost == [[8000, 900, 90]]
+    assert logical.lost == []
+    followed = order_logical(runs_of(blocks_of(log_of([0, 1, 2, 0, 1, 5, 6, 7, 90, 8]), [])), [])
+    assert followed.decisions == [("generation", 0, 3), ("fill", 2, 3), ("out-of-line", 90, 1)]
+    assert followed.lost == [[8000, 900, 90]]
     assert order_broker(runs).decisions == [("restart", 3, 1), ("dropped", 1, 1), ("misplaced", 5, 3), ("misplaced", 90, 1)]
     assert irregular(runs) == [("repeat", 0, 3), ("gap", 2, 3), ("gap", 8, 82)]
 

@@ -9,7 +9,7 @@ from tests.reference.build import ReferenceBuild, reference_build
 from tests.reference.queue_order import Unit, judge, settle
 from tests.tools.make_log import LogWriter, Message
 
-APPEND, GENERATION, JUMP, OUT = "append", "generation", "jump", "out-of-line"
+APPEND, GENERATION, JUMP, OUT, PENDING = "append", "generation", "jump", "out-of-line", "pending"
 
 
 def _units(offsets: list[int]) -> list[Unit]:
@@ -22,9 +22,10 @@ def _units(offsets: list[int]) -> list[Unit]:
         ([5, 6, 7], [APPEND] * 3, [5, 6, 7], []),
         ([0, 1, 2, 0, 1], [APPEND] * 3 + [GENERATION, APPEND], [0, 1], []),
         ([0, 1, 2, 3, 1, 2, 3], [APPEND] * 4 + [GENERATION, APPEND, APPEND], [0, 1, 2, 3], []),
-        ([0, 1, 2, 3, 1, 2], [APPEND] * 4 + [OUT, OUT], [0, 1, 2, 3], []),
+        ([0, 1, 2, 3, 1, 2], [APPEND] * 4 + [PENDING, PENDING], [0, 1, 2, 3], []),
+        ([0, 1, 2, 3, 1, 2, 4], [APPEND] * 4 + [OUT, OUT, APPEND], [0, 1, 2, 3, 4], []),
         ([0, 1, 5, 6, 7], [APPEND] * 2 + [JUMP, APPEND, APPEND], [0, 1, 5, 6, 7], [2, 3, 4]),
-        ([0, 1, 5, 6], [APPEND] * 2 + [OUT, OUT], [0, 1], []),
+        ([0, 1, 5, 6], [APPEND] * 2 + [PENDING, PENDING], [0, 1], []),
         ([0, 1, 50, 2, 3], [APPEND] * 2 + [OUT, APPEND, APPEND], [0, 1, 2, 3], []),
         ([9, 4, 5, 6], [APPEND, GENERATION, APPEND, APPEND], [4, 5, 6], []),
         ([0, 9, 10, 11, 4, 5, 6], [APPEND, JUMP, APPEND, APPEND, GENERATION, APPEND, APPEND], [0, 4, 5, 6], [1, 2, 3]),
@@ -43,8 +44,8 @@ def test_verdicts(offsets: list[int], does: list[str], stands: list[int], filled
 def test_a_jump_over_damage_counts() -> None:
     units = _units([0, 1, 5])
     assert [v.does for v in judge(units, [(150, 200)])] == [APPEND, APPEND, JUMP]
-    assert [v.does for v in judge(units, [(50, 99)])] == [APPEND, APPEND, OUT]
-    assert [v.does for v in judge(units, [(250, 300)])] == [APPEND, APPEND, OUT]
+    assert [v.does for v in judge(units, [(50, 99)])] == [APPEND, APPEND, PENDING]
+    assert [v.does for v in judge(units, [(250, 300)])] == [APPEND, APPEND, PENDING]
 
 
 def _log(store: Path, offsets: list[int]) -> None:
