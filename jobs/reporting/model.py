@@ -24,6 +24,13 @@ class Queue:
     end: int
     units: int
     gaps: int = 0
+    filled: bool = False
+    """whether gaps are filled with units, which then repeat the next message's"""
+
+    @property
+    def messages(self) -> int:
+        """Units that stand for a message of their own."""
+        return max(0, self.units - self.gaps) if self.filled else self.units
 
     @property
     def light(self) -> bool:
@@ -70,7 +77,7 @@ class Model:
     @property
     def messages(self) -> int:
         """Messages that have a unit of their own; those of light queues are the same messages again."""
-        return sum(q.units - q.gaps for q in self.queues if not q.light) - self.gaps_elsewhere
+        return sum(q.messages for q in self.queues if not q.light) - self.gaps_elsewhere
 
     @property
     def topics(self) -> dict[str, list[Queue]]:
@@ -109,7 +116,7 @@ def of_build(manifest: dict[str, Any], name: str) -> Model:
             key = (str(decision["topic"]), int(decision["queue"]))
             gaps[key] = gaps.get(key, 0) + int(decision["count"])
     model.queues = [
-        Queue(topic, number, min(of), max(of), max(of) - min(of), gaps.get((_told(topic), number), 0))
+        Queue(topic, number, min(of), max(of), max(of) - min(of), gaps.get((_told(topic), number), 0), filled=True)
         for (topic, number), of in sorted(ends.items())
     ]
     model.gaps_elsewhere = gaps.get(("", -1), 0)

@@ -149,7 +149,8 @@ def _queues(page: Page) -> None:
     rows = []
     for name, of in shown:
         units, gaps = sum(q.units for q in of), sum(q.gaps for q in of)
-        rows.append(Bar(printable(name), units, f"{units:,}" + (f", {gaps:,} missing" if gaps else ""), gaps))
+        told = f"{units:,}" + (f", {gaps:,} missing" if gaps else "")
+        rows.append(Bar(printable(name), sum(q.messages for q in of) + gaps, told, gaps))
     caption = f"units by topic: {counted(len(topics), 'topic')} with {counted(len(page.model.queues), 'queue')}"
     if len(rows) < len(topics):
         caption += f"; the {len(rows)} largest topics are shown"
