@@ -85,6 +85,8 @@ def _inspect(path: str, asked: argparse.Namespace, apart: bool) -> int:
             print()
         show_summary({"file": redacted(path), "kind": kind, **summary}, asked.json)
         if asked.records:
+            if not asked.json:
+                print()
             show_rows(rows, asked.json)
         sys.stdout.flush()
     except UnreadableError as error:

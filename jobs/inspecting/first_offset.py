@@ -64,7 +64,7 @@ def by_records(path: str, size: int) -> Begin | None:
                 work += total
                 data = np.frombuffer(reader.read(at, total), np.uint8)
                 end = begin + size
-                found, _ = find_record(data, total, place, 0, 1, end, end, CRC_BODY, False, record, spans)
+                found, _ = find_record(data, total, place, 0, 1, end, end, CRC_BODY, record, spans)
                 if found == r.GOOD:
                     return Begin(begin, f"record at byte {at}")
             if work > _WORK_MAX:

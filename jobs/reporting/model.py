@@ -25,6 +25,13 @@ class Queue:
     end: int
     units: int
     gaps: int = 0
+    filled: bool = False
+    """whether gaps are filled with units, which then repeat the next message's"""
+
+    @property
+    def messages(self) -> int:
+        """Units that stand for a message of their own."""
+        return max(0, self.units - self.gaps) if self.filled else self.units
 
     @property
     def light(self) -> bool:
@@ -71,7 +78,7 @@ class Model:
     @property
     def messages(self) -> int:
         """Messages that have a unit of their own; those of light queues are the same messages again."""
-        return sum(q.units - q.gaps for q in self.queues if not q.light) - self.gaps_elsewhere
+        return sum(q.messages for q in self.queues if not q.light) - self.gaps_elsewhere
 
     @property
     def topics(self) -> dict[str, list[Queue]]:
@@ -110,7 +117,7 @@ def of_build(manifest: dict[str, Any], name: str) -> Model:
             key = (str(decision["topic"]), int(decision["queue"]))
             gaps[key] = gaps.get(key, 0) + int(decision["count"])
     model.queues = [
-        Queue(topic, number, min(of), max(of), max(of) - min(of), gaps.get((_told(topic), number), 0))
+        Queue(topic, number, min(of), max(of), max(of) - min(of), gaps.get((_told(topic), number), 0), filled=True)
         for (topic, number), of in sorted(ends.items())
     ]
     model.gaps_elsewhere = gaps.get(("", -1), 0)
@@ -137,7 +144,7 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
         model.seconds["verify"] = total
     model.sizes = {str(kind): int(size) for kind, size in summary["sizes"].items()}
     model.queues = [
-        Queue(q["topic"], q["queue"], q["first"], q["end"], q["end"] - q["first"], q["end"] - q["first"] - q["there"])
+        Queue(q["topic"], q["queue"], q["first"], q["end"], q["there"], q["end"] - q["first"] - q["there"])
         for q in summary["queue_list"]
         if q["units"]
     ]

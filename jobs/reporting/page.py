@@ -14,7 +14,7 @@ import numpy.typing as npt
 from jobs.reporting import plots
 from jobs.reporting.bars import Bar, bars, legend
 from jobs.reporting.differences import differences
-from jobs.reporting.model import Model, Queue
+from jobs.reporting.model import Model
 from jobs.reporting.style import STYLE
 from jobs.reporting.times import Times
 from storage_format.names import escape, printable
@@ -141,11 +141,6 @@ def _times(page: Page, times: Times, sampled: str) -> None:
         page.card("Messages over time", plot)
 
 
-def _units(page: Page, queue: Queue) -> int:
-    """What a build wrote is a unit wherever it stands; of a store that was verified, those that are there count."""
-    return queue.units - queue.gaps if page.model.command == "verify" else queue.units
-
-
 def _queues(page: Page) -> None:
     topics = page.model.topics
     if not topics:
@@ -154,14 +149,14 @@ def _queues(page: Page) -> None:
     rows = []
     for name, of in shown:
         units, gaps = sum(q.units for q in of), sum(q.gaps for q in of)
-        there = sum(_units(page, q) for q in of)
-        rows.append(Bar(printable(name), units, f"{there:,}" + (f", {gaps:,} missing" if gaps else ""), gaps))
+        told = f"{units:,}" + (f", {gaps:,} missing" if gaps else "")
+        rows.append(Bar(printable(name), sum(q.messages for q in of) + gaps, told, gaps))
     caption = f"units by topic: {counted(len(topics), 'topic')} with {counted(len(page.model.queues), 'queue')}"
     if len(rows) < len(topics):
         caption += f"; the {len(rows)} largest topics are shown"
     # Those with gaps first: they are what one looks for.
     queues = sorted(page.model.queues, key=lambda q: -q.gaps)
-    lines = [[printable(q.topic), q.number, q.first, q.end, _units(page, q), q.gaps] for q in queues]
+    lines = [[printable(q.topic), q.number, q.first, q.end, q.units, q.gaps] for q in queues]
     listing = table(("topic", "queue", "first offset", "end", "units", "missing offsets"), lines, QUEUES_SHOWN)
     every = f"<details><summary>every queue</summary>{listing}</details>"
     page.card("Queues", figure(bars(rows), caption=caption), every)

@@ -13,6 +13,8 @@ import pytest
 
 from jobs.cli import main
 from jobs.report import make_page
+from jobs.reporting.model import of_build, of_verify
+from jobs.reporting.page import render
 from tests.tools.browser import look
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build
@@ -84,6 +86,21 @@ def test_messages_are_counted_once(tmp_path: Path) -> None:
 def _position(k: int) -> int:
     """Of a record of one queue in which 4 and 5 are rolled back: those take no offset."""
     return k if k < 4 else max(4, k - 2)
+
+
+def test_units_that_are_missing(tmp_path: Path) -> None:
+    """A verify counts the units that are there; a build's gaps are filled, and count as units, too."""
+    queues = [{"topic": "T", "queue": k, "units": 30 * k, "first": 0, "end": 100, "files": 1} for k in (1, 2)]
+    model = of_verify(verified(queue_list=queues), "store")
+    assert [(q.units, q.gaps, q.messages) for q in model.queues] == [(30, 70, 30), (60, 40, 60)]
+    assert model.messages == 90
+    text = render(model, {}, "", [])
+    shares = re.findall(r"--share:([0-9.]+);background:var\(--(\w+)\)", text.split("<h2>Queues</h2>")[1].split("</section>")[0])
+    assert shares == [("0.45", "c0"), ("0.55", "bad")]
+    assert "<b>90, 110 missing</b>" in text
+    out, _ = built(tmp_path, [Message("T", queue_offset=k, properties={"KEYS": "k"}) for k in (0, 1, 5, 6, 7)])
+    (queue,) = of_build(json.loads(Path(out, "reindex.json").read_text()), out).queues
+    assert (queue.units, queue.gaps, queue.messages) == (8, 3, 5)
 
 
 def test_when_it_ran(tmp_path: Path) -> None:
