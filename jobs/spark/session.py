@@ -32,8 +32,6 @@ _DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # A table's state is a few rows here: not the 50 partitions of its default.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # Delta's catalog makes the default database's folder, which nothing is ever written to: one that is there already.
-    "spark.sql.warehouse.dir": tempfile.gettempdir(),
 }
 _SUBMITTED = {
     # For executors elsewhere, from Python 3.11 on: they do not import from their working folder.
@@ -92,7 +90,9 @@ def _own(master: str, delta: bool = False, hadoop_user: str = "") -> dict[str, s
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     choose_java()
     master = master or "local[*]"
-    return {"spark.master": master, **configuration(master, hadoop_user), **(_with_delta() if delta else {})}
+    # Spark's catalogs make the default database's folder, which nothing is ever written to: one that is there already.
+    own = {"spark.master": master, "spark.sql.warehouse.dir": tempfile.gettempdir()}
+    return own | configuration(master, hadoop_user) | (_with_delta() if delta else {})
 
 
 class _Start(threading.Thread):
