@@ -121,6 +121,10 @@ def test_few_files_are_looked_at(store: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(files, "listing", counted)
     assert "give --cq-file-size" in refusal(store)
     assert len(listed) <= 1 + 20 * 3 + 2
+    listed.clear()
+    monkeypatch.setattr(files, "is_remote", lambda place: "://" not in place)
+    assert "give --cq-file-size" in refusal(store)
+    assert len(listed) <= 1 + 4 * 2 + 2
 
 
 def test_a_store_without_keys_and_with_odd_sizes(tmp_path: Path) -> None:
