@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jobs.building import beside
 from jobs.building.beside import check_sizes
 from jobs.building.options import parse_settings
 from jobs.building.settings import BuildSettings
@@ -122,7 +123,7 @@ def test_few_files_are_looked_at(store: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "give --cq-file-size" in refusal(store)
     assert len(listed) <= 1 + 20 * 3 + 2
     listed.clear()
-    monkeypatch.setattr(files, "is_remote", lambda place: "://" not in place)
+    monkeypatch.setattr(beside, "LOOKED_AT", beside.LOOKED_AT_REMOTE)
     assert "give --cq-file-size" in refusal(store)
     assert len(listed) <= 1 + 4 * 2 + 2
 
