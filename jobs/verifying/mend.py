@@ -109,16 +109,17 @@ def advise(settings: VerifySettings, tally: Tally, log: LogFacts, orders: dict[s
             mend.keep((part,), f"{part} was not compared, so nothing tells what a build would lose: verify it, too")
     if settings.sample < 1 and QUEUES in settings.only:
         mend.keep((QUEUES,), "a sample does not tell what a build of consumequeue would lose: verify all of it")
-    store = _Records(settings)
     signs = newer_broker(settings)
-    if store.has_tag_items(tally):
-        signs.append("items of TAGS")
+    with contextlib.closing(_Records(settings)) as records:
+        if records.has_tag_items(tally):
+            signs.append("items of TAGS")
+        light = records.light_queue(tally)
     if signs:
         text = f"a broker of 5.4 or later wrote this store ({', '.join(signs)})"
         mend.keep((INDEX, CHECKPOINT), f"{text}: a build drops the items of TAGS and the checkpoint's sixth field")
     if not settings.sizes_known:
         mend.keep((INDEX,), "no file says how many slots and items an IndexFile has: give --hash-slots and --index-items")
-    if light := store.light_queue(tally):
+    if light:
         mend.keep((QUEUES,), f"{light} is a light queue, which a build drops without --lmq: verify with --lmq")
     batches = entries_of(files.join(build.store, "batchconsumequeue"))
     if (log.inner_batches or batches) and not build.batch_topics:
@@ -153,6 +154,11 @@ class _Records:
 
     def __init__(self, settings: VerifySettings) -> None:
         self._build = settings.build
+        self._log: StoreLog | None = None
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
 
     def has_tag_items(self, tally: Tally) -> bool:
         """Whether an item that no key explains has the hash of its record's TAGS."""
@@ -193,9 +199,6 @@ class _Records:
         return ""
 
     def _message(self, place: int) -> Message | None:
-        log = StoreLog(self._build.roots, Notes())
-        try:
-            found = log.message(place)
-        finally:
-            log.close()
+        self._log = self._log or StoreLog(self._build.roots, Notes())
+        found = self._log.message(place)
         return found if isinstance(found, Message) else None

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.serving.broker import Broker, write_topics
 from tests.serving.programs import Program, StepFailed
 from tests.serving.stores import ask, build_into, keys_of, lost, options, queues_of
 from tests.tools.local_verify import kinds, local_verify
@@ -220,3 +221,22 @@ def test_a_queue_whose_folder_is_gone_begins_at_0(version: str, tmp_path: Path) 
             place = int(program.step("put", name, "T", "new", 1))
             data = min((tmp_path / name / T).iterdir()).read_bytes()
             assert int.from_bytes(data[20 * position : 20 * position + 8], "big") == place, name
+
+
+def test_a_whole_broker_agrees(tmp_path: Path) -> None:
+    """It starts where the store loads, and only there. The message too many costs no reader a message: a pull that begins at
+    it is not answered until another message follows it."""
+    with Program("5.3.3", "Serve", tmp_path) as program:
+        for state in (STATES[1], STATES[2], next(state for state in STATES if state.name == "a core dump")):
+            store = tmp_path / f"store-{STATES.index(state)}"
+            puts = make(store, "5.3.3", state.tail)
+            write_topics(store, puts)
+            for change in state.changes:
+                change(store)
+            if "5.3.3" not in state.starts:
+                with pytest.raises(StepFailed, match="the broker does not load the store"):
+                    Broker(program, "b", store, tmp_path, segment_size=SEGMENT, **SIZES)
+                continue
+            with Broker(program, "b", store, tmp_path, segment_size=SEGMENT, **SIZES) as broker:
+                came = broker.consumed("lite", len(puts))
+                assert sorted(delivery.place for delivery in came) == [put.offset for put in puts]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jobs.building import beside
 from jobs.building.beside import check_sizes
 from jobs.building.options import parse_settings
 from jobs.building.settings import BuildSettings
@@ -121,6 +122,10 @@ def test_few_files_are_looked_at(store: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(files, "listing", counted)
     assert "give --cq-file-size" in refusal(store)
     assert len(listed) <= 1 + 20 * 3 + 2
+    listed.clear()
+    monkeypatch.setattr(beside, "LOOKED_AT", beside.LOOKED_AT_REMOTE)
+    assert "give --cq-file-size" in refusal(store)
+    assert len(listed) <= 1 + 4 * 2 + 2
 
 
 def test_a_store_without_keys_and_with_odd_sizes(tmp_path: Path) -> None:
