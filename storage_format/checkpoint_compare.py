@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import Final
 
-from storage_format.checkpoint import Checkpoint, read_checkpoint
+from storage_format.checkpoint import SIZE, Checkpoint, read_checkpoint
 from storage_format.differences import Tally
+from storage_format.findings import Finding
 
 WHERE: Final = "checkpoint"
+FIELDS: Final = ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp", "masterFlushedOffset", "confirmPhyOffset")
 A_DAY: Final = 86_400_000
 """A crash or a rollback of the log may leave one field later than the log by what was lost. No broker loses a whole day so."""
 FARTHEST: Final = 1 << 50
@@ -53,7 +56,7 @@ def compare_checkpoint(data: bytes, store: StoreTimes, index: list[IndexEnd]) ->
     tally = Tally()
     for finding in findings:
         kind = "checkpoint-size" if finding.code == "checkpoint-size" else "checkpoint-bytes"
-        tally.add(kind, finding.count, WHERE, finding.at, finding.text)
+        tally.add(kind, finding.count, WHERE, finding.at, _text(finding, data))
     _times(found, store, tally)
     if found.master_flushed > store.log_end + FARTHEST:
         text = f"masterFlushedOffset {found.master_flushed}, the log ends at {store.log_end}"
@@ -75,6 +78,15 @@ def compare_checkpoint(data: bytes, store: StoreTimes, index: list[IndexEnd]) ->
         tally.add("checkpoint-index", 1, WHERE, 16, text)
     _index_ahead(found, store, with_items, tally)
     return found, tally, usual
+
+
+def _text(finding: Finding, data: bytes) -> str:
+    if finding.code == "checkpoint-size":
+        return f"{len(data)} bytes instead of {SIZE}"
+    if finding.code == "checkpoint-negative":
+        (value,) = struct.unpack_from(">q", data.ljust(SIZE, b"\0"), finding.at)
+        return f"{FIELDS[finding.at // 8]} {value}: negative"
+    return f"byte {finding.at}: {data[finding.at]} instead of 0"
 
 
 def _index_ahead(found: Checkpoint, store: StoreTimes, index: list[IndexEnd], tally: Tally) -> None:
@@ -107,6 +119,7 @@ def _times(found: Checkpoint, store: StoreTimes, tally: Tally) -> None:
         return
     # One of them alone says nothing to a broker, which takes the lower, until the other is written, too.
     latest = max(newest, store.latest_time)
-    for at, name, value in ((0, "physicMsgTimestamp", found.physic), (8, "logicsMsgTimestamp", found.logics)):
+    for number, value in enumerate((found.physic, found.logics)):
         if value > latest + A_DAY:
-            tally.add("checkpoint-ahead", 1, WHERE, at, f"{name} {value}, the latest record is of {latest}")
+            text = f"{FIELDS[number]} {value}, the latest record is of {latest}"
+            tally.add("checkpoint-ahead", 1, WHERE, 8 * number, text)

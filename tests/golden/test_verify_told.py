@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from jobs.report import make_page
 from tests.golden.stores import GoldenStore
 from tests.tools.local_verify import kinds, local_verify
@@ -110,3 +112,23 @@ def test_one_of_each_is_no_plural(golden_store: Stores, tmp_path: Path) -> None:
     assert "\n1 of 20 queues differs\n" in text
     for words in (text, local_verify(store, only=("log",)).to_text()):
         assert not re.search(r"(?<![\d,.])1 \w+s\b(?! of)", words.replace("1 of", "")), words
+
+
+def test_queues_that_differ_are_told_before_large_ones(
+    golden_store: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lists are bounded, sums are not."""
+    store = copy_of(golden_store, tmp_path / "store")
+    retry = store / "consumequeue" / "%RETRY%group-3"
+    shutil.rmtree(retry)
+    monkeypatch.setattr("udfs.verify_queues.QUEUES_TOLD", 5)
+    monkeypatch.setattr("jobs.verifying.queues.QUEUES_TOLD", 5)
+    monkeypatch.setattr("jobs.verifying.summary.QUEUE_LINES", 3)
+    summary = local_verify(store)
+    told = [(entry["topic"], entry["differences"] > 0) for entry in summary.queue_list]
+    assert told == [*[("%RETRY%group-3", True)] * 4, (told[-1][0], False)]
+    assert (summary.queues, summary.queues_differing) == (20, 4)
+    text = summary.to_text()
+    assert "\n4 of 20 queues differ\n" in text
+    assert text.count("queue has no folder\n") == 3
+    assert "\n    and 1 more\n" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import struct
 from pathlib import Path
@@ -11,12 +12,12 @@ import pytest
 
 from storage_format.checkpoint import Checkpoint
 from tests.serving.programs import Program
-from tests.serving.stores import SEGMENT, SIZES, ask, build_into, lost, options
+from tests.serving.stores import SEGMENT, SIZES, ask, build_into, keyed_log, keys_of, lost, options
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter
 
-OLD, MORE = 40, 12
+OLD, MORE, RECORDS = 40, 12, 300
 END_PLACE = 24
 """endPhyOffset, in an IndexFile's header"""
 
@@ -48,3 +49,27 @@ def test_the_end_of_an_index_without_items(version: str, tmp_path: Path) -> None
     confirmed = Checkpoint.from_bytes((tmp_path / "sound" / "checkpoint").read_bytes()).confirm_offset
     assert confirmed == (puts[-1].offset if version == "5.3.3" else 0)
     assert kinds(local_verify(tmp_path / "sound", **settings)) == {}
+
+
+def test_a_torn_index_that_the_checkpoint_vouches_for(seed: int, tmp_path: Path) -> None:
+    """IndexService.load keeps what ends at or before indexMsgTimestamp: all is dispatched again, and passed over as indexed."""
+    keys = keys_of(keyed_log(tmp_path / "log", RECORDS, seed))
+    with Program("5.3.3", "Crash", tmp_path) as program:
+        shutil.copytree(tmp_path / "log", tmp_path / "own")
+        program.step("open", "own", tmp_path / "own", *options())
+        program.step("close", "own")
+        left = Checkpoint.from_bytes((tmp_path / "own" / "checkpoint").read_bytes())
+        assert (left.physic, left.index) == (0, 0)
+        for name, index in (("as-left", 0), ("ahead", 1 << 50)):
+            store = tmp_path / name
+            shutil.copytree(tmp_path / "own", store)
+            (store / "checkpoint").write_bytes(dataclasses.replace(left, index=index).to_bytes())
+            sizes: dict[str, Any] = dict(SIZES)
+            assert kinds(local_verify(store, **sizes)) == ({"checkpoint-index-ahead": 1} if index else {})
+            (path,) = (store / "index").iterdir()
+            kept = 40 + 4 * SIZES["hash_slots"] + 20 * RECORDS
+            path.write_bytes(path.read_bytes()[:kept].ljust(path.stat().st_size, b"\0"))
+            (store / "abort").touch()
+            program.step("open", name, store, *options())
+            missing = lost(keys, ask(program, name, keys, tmp_path))
+            assert len(missing) > len(keys) / 2 if index else missing == []

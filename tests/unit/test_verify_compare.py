@@ -269,3 +269,19 @@ def test_a_checkpoint(fields: tuple[int, ...], index: list[IndexEnd], found: dic
     """What a broker leaves while it fills its last IndexFile is no difference; a full one, or a sealed one, below it is."""
     _, tally, costs = compare_checkpoint(Checkpoint(*fields).to_bytes(), TIMES, index)
     assert (tally.counts, costs) == (found, usual)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (Checkpoint(500, 500, 300).to_bytes()[:17], "17 bytes instead of 4096"),
+        (Checkpoint(500, 500, 300, -7).to_bytes(), "masterFlushedOffset -7: negative"),
+        (Checkpoint(500, 500, 300).to_bytes()[:-1] + b"\x05", "byte 4095: 5 instead of 0"),
+        (Checkpoint(500, FAR, 300).to_bytes(), f"logicsMsgTimestamp {FAR}, the latest record is of 600"),
+        (Checkpoint(500, 500, 451).to_bytes(), "indexMsgTimestamp 451, b, which is not full, ends at 450"),
+        (Checkpoint(500, 500, 300, 0, 9001).to_bytes(), "confirmPhyOffset 9001, the log ends at 9000"),
+    ],
+)
+def test_a_checkpoint_is_told_by_its_fields(data: bytes, text: str) -> None:
+    _, tally, _ = compare_checkpoint(data, TIMES, [FULL, LAST])
+    assert text in [example.text for examples in tally.examples.values() for example in examples]
