@@ -76,7 +76,8 @@ def _chain_segment(
 
     def note(offset: int, length: int, why: int) -> None:
         last = loose.holes[-1] if loose.holes else None
-        if last and why == r.BAD_POSITION and (last.reason, last.offset + last.length) == (r.REASONS[why], offset):
+        before = (segment.name, offset, r.REASONS[why])
+        if last and why == r.BAD_POSITION and (last.segment, last.offset + last.length, last.reason) == before:
             # One place, wherever ranges are cut.
             loose.holes[-1] = replace(last, length=last.length + length)
         else:

@@ -134,6 +134,29 @@ def test_a_torn_tail_reaches_into_the_segments_behind() -> None:
     assert (chain.torn, chain.holes) == (Hole("0" * 20, 900, 401, "torn tail: bad magic code"), [])
 
 
+def test_records_that_tell_another_place() -> None:
+    """One place a segment, wherever ranges are cut; all of a segment at one distance: its right name."""
+    log = Log(segment(0), segment(1000), segment(2000, data=500))
+    for low, distance in ((1000, 4000), (1300, 4000), (2000, 70)):
+        high = {1000: 1300, 1300: 2000, 2000: 2500}[low]
+        more: dict[str, object] = {"last_good": -1, "last_sound": low + 200, "elsewhere": [distance]}
+        log.range(low, high, low, high, holes=[[low, high - low, r.BAD_POSITION]], known=True, **more)
+    log.range(0, 1000, 0, 1000, holes=[[600, 400, r.BAD_POSITION]], last_good=500, last_sound=600, elsewhere=[5])
+    told = "segment is misnamed: its records tell offsets from {0} on, so its name should be {0:020d}"
+    assert log.chain().holes == [
+        Hole("0" * 20, 600, 400, r.REASONS[r.BAD_POSITION]),
+        Hole(f"{1000:020d}", 1000, 1000, told.format(5000)),
+        Hole(f"{2000:020d}", 2000, 500, told.format(2070)),
+    ]
+
+
+def test_two_distances_are_no_name() -> None:
+    log = Log(segment(0))
+    holes = [[0, 400, r.BAD_POSITION], [400, 600, r.BAD_POSITION]]
+    log.range(0, 1000, 0, 1000, holes=holes, last_good=-1, last_sound=400, elsewhere=[7, 8])
+    assert log.chain().holes == [Hole("0" * 20, 0, 1000, r.REASONS[r.BAD_POSITION])]
+
+
 def test_missing_segments_are_one_hole() -> None:
     log = Log(segment(0), segment(4000))
     log.range(0, 1000, 0, 1000)

@@ -188,8 +188,6 @@ def test_an_evil_body_is_not_looked_into(tmp_path: Path, seed: int) -> None:
         Message(physical_offset=7),
         Message(topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "soon"}),
         Message(properties={"INNER_NUM": "1", "INNER_BASE": "x"}),
-        Message(lmq=("..",)),
-        Message(lmq=("ok", "a\x01b")),
     ],
 )
 def test_hostile_records_give_nothing(tmp_path: Path, message: Message) -> None:
@@ -201,6 +199,15 @@ def test_hostile_records_give_nothing(tmp_path: Path, message: Message) -> None:
     assert log.merged(built.summary.damage) == [(bad.offset, bad.offset + bad.size)]
     assert (built.summary.exit, built.summary.units) == (3, 2)
     assert sorted(built.files) == ["checkpoint", f"consumequeue/Other/0/{0:020d}", f"index/{0:017d}"]
+
+
+@pytest.mark.parametrize(("lmq", "queues"), [(("..",), []), (("ok", "a\x01b"), ["ok"])])
+def test_hostile_light_queues_cost_themselves(tmp_path: Path, lmq: tuple[str, ...], queues: list[str]) -> None:
+    with LogWriter(tmp_path / "commitlog") as writer:
+        writer.append(Message(lmq=lmq))
+    built = _build(tmp_path, lmq=True)
+    assert (built.summary.exit, built.summary.units, len(built.summary.warnings)) == (0, 1 + len(queues), 1)
+    assert {name.split("/")[1] for name in built.files if name.startswith("consumequeue/")} == {"TopicA", *queues}
 
 
 def test_prepared_records_may_carry_any_queue(tmp_path: Path) -> None:
