@@ -42,11 +42,16 @@ class Before:
             return
         count = sum(self.last.summary["files"].values())
         self.folder = standing.folder
-        self._files = StandingFiles(standing, not settings.keep_zeros, settings.recheck, settings.hash_slots, count)
+        self._files = self.files_of(self.folder, count)
         if self.last.fingerprint != self._fingerprint:
             self._reporter.line(
                 "incremental: other settings than in the build before, or another version: all of the log is scanned"
             )
+
+    def files_of(self, folder: str, count: int) -> StandingFiles:
+        """The files of a build, of about so many, in its folder."""
+        settings = self._settings
+        return StandingFiles(folder, not settings.keep_zeros, settings.recheck, settings.hash_slots, count)
 
     @property
     def follows(self) -> LastBuild | None:

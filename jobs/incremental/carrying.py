@@ -12,9 +12,11 @@ from typing import Any, Final
 import numpy as np
 
 from jobs.building.decisions import Order
+from jobs.building.manifest import path_of
 from jobs.building.scanning import Scan
 from jobs.incremental.last_build import LastBuild
 from jobs.publishing.parts import joined
+from jobs.publishing.standing import StandingFiles
 from jobs.spark.session import TASKS_PER_CORE
 from udfs import files, write_batches, write_queues
 from udfs.scan_store import ScanStore
@@ -28,7 +30,7 @@ _CARRIED_BYTES: Final = 1 << 30
 """of one task, which may have to copy them"""
 _CHUNK: Final = 10_000
 Line = tuple[dict[str, Any], bytes]
-"""(entry of the manifest, the line that it was read from)"""
+"""(entry of the manifest with its file's time, the line of a part that it was read from)"""
 Damaged = Callable[[list[dict[str, Any]]], list[bool]]
 """Of entries whether their files are no longer what they were"""
 
@@ -36,8 +38,21 @@ Damaged = Callable[[list[dict[str, Any]]], list[bool]]
 def queue_files(store: ScanStore, last: LastBuild) -> Iterator[list[Line]]:
     """The ConsumeQueue files of a build, in the order of paths, some at a time."""
     lines = files.lines(files.join(store.builds, f"{last.digest}.files"))
-    while some := [(json.loads(line.partition(b"\t")[0]), line) for line in islice(lines, _CHUNK)]:
+    while some := [_kept(line) for line in islice(lines, _CHUNK)]:
         yield some
+
+
+def _kept(kept: bytes) -> Line:
+    line, _, modified = kept.rpartition(b"\t")
+    return json.loads(line.partition(b"\t")[0]) | {"modified": int(modified)}, line
+
+
+def timed_lines(lines: Iterable[bytes], built: StandingFiles) -> Iterator[bytes]:
+    """Lines of parts, in the order of paths, as the store keeps them: each with the time of its file."""
+    lines = iter(lines)
+    while some := list(islice(lines, _CHUNK)):
+        times = built.times([{"path": path_of(line)} for line in some])
+        yield from (b"%b\t%d" % pair for pair in zip(some, times, strict=True))
 
 
 def _queue_of(entry: dict[str, Any]) -> tuple[bytes, int, int, bool]:

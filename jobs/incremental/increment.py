@@ -173,14 +173,19 @@ class Increment:
     ) -> bool:  # fmt: skip
         """Leave in the store what this build is made of. Returns whether it is the one that stands in DIR already."""
         self._tell(summary, self.memory.known, self.kept, nothing_new=False)
-        store, digest = self.store, file_digest(files.join(stage.tree, MANIFEST))
-        same = self.before.last is not None and digest == self.before.last.digest
+        store, digest, last = self.store, file_digest(files.join(stage.tree, MANIFEST)), self.before.last
+        count = written.all.queue_files + len(written.all.index)
+        same = last is not None and digest == last.digest
+        stands = same and self.kept == count and self._stands()
+        # The times of what stays, or of what is to be published: a rename leaves them alone.
+        built = self.before.files_of(self.before.folder if stands else stage.tree, count)
+        own = [entry | {"modified": time} for entry, time in zip(own, built.times(own), strict=True)]
         paths = [entry for entry in own if entry["path"].startswith("index/")]
         names = [[found, entry["path"], word | entry] for found, entry, word in zip(
             written.fingerprints, paths, written.all.index, strict=True)] if paths else []  # fmt: skip
         build = LastBuild(
             digest=digest,
-            before="" if self.before.last is None else self.before.last.before if same else self.before.last.digest,
+            before="" if last is None else last.before if same else last.digest,
             fingerprint=self.fingerprint,
             settings=self.settings.for_manifest(),
             version=__version__,
@@ -194,14 +199,18 @@ class Increment:
             summary={name: getattr(summary, name) for name in _TOLD} | {"exit": 3 if summary.lost else 0},
             messages=self.settings.messages_table,
         )
-        self._lines(f"{digest}.files", (line for _, line in heapq.merge(*(entries(part, path_of) for part in parts))))
+        lines = (line for _, line in heapq.merge(*(entries(part, path_of) for part in parts)))
+        self._lines(f"{digest}.files", carrying.timed_lines(lines, built))
         self._lines(f"{digest}.odd", carrying.odd_lines(order))
         build.save(store)
         files.sync(store.root)
         self.built = build
-        whole = self.before.last is not None and not any(self.before.damaged(self.before.last.checkpoint))
-        kept = self.kept == written.all.queue_files + len(written.all.index)
-        return same and whole and kept and not self.before.has_strangers(build)
+        return stands
+
+    def _stands(self) -> bool:
+        """Whether of the build before the driver's own files are whole, and nothing else lies in DIR."""
+        last = self.before.last
+        return last is not None and not any(self.before.damaged(last.checkpoint)) and not self.before.has_strangers(last)
 
     def owe_rows(self) -> None:
         """The build that was saved is to be told in --tables: until it is, no later run finds nothing to do."""

@@ -1,7 +1,7 @@
 """What the scan store knows of a build: ranges, settings, files. Found again by the digest of the manifest that stands in DIR.
 
 builds/DIGEST           sealed JSON, the fields of ``LastBuild``
-builds/DIGEST.files     each ConsumeQueue file, in the order of paths: a line of the manifest, a tab, its units
+builds/DIGEST.files     each ConsumeQueue file, in the order of paths: a line of the manifest, its units, its time (ns), by tabs
 builds/DIGEST.owed      there while rows of the build are missing in the Delta tables
 builds/DIGEST.odd       each queue out of order, in their order: [topic, queue id, batch, digest of where its units went]
 """
@@ -17,9 +17,11 @@ from typing import Any, Final
 
 from storage_format.index_plan import Begun
 from udfs import files
-from udfs.scan_store import FORMAT, ScanEntry, ScanStore, file_digest, sealed, unsealed
+from udfs.scan_store import ScanEntry, ScanStore, file_digest, sealed, unsealed
 from udfs.segments import Commitlog
 
+FORMAT: Final = 2
+"""Goes up when builds have other fields or lines. Ranges that were scanned stay known then."""
 LINES: Final = (".files", ".odd")
 _OWED: Final = ".owed"
 KEPT_BUILDS: Final = 2
@@ -50,7 +52,7 @@ class LastBuild:
     begun: Begun = field(default_factory=Begun)
     index: list[list[Any]] = field(default_factory=list)
     checkpoint: list[Any] = field(default_factory=list)
-    """entries of the manifest that the driver wrote itself: checkpoint, topics"""
+    """entries of the manifest that the driver wrote itself: checkpoint, topics; like ``index`` with their files' times"""
     summary: dict[str, Any] = field(default_factory=dict)
     """what the run said"""
     lines: list[str] = field(default_factory=list)

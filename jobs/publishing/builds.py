@@ -36,15 +36,15 @@ DEAD_NANOSECONDS: Final = 3600 * 10**9
 
 
 def standing(out: str) -> Standing | None:
-    """The build that counts, if its manifest is the one that was published; its pointer was written last."""
+    """The build that counts, if its manifest is the one that was published."""
     published = pointers(out)
     if published:
         newest = published[-1]
-        folder, pointer = build_folder(out, newest.build), files.join(out, POINTERS, newest.name)
+        folder = build_folder(out, newest.build)
         # Builds that were published since may have removed it.
         with contextlib.suppress(FileNotFoundError):
             if file_digest(files.join(folder, MANIFEST)) == newest.digest:
-                return Standing(folder, newest.digest, files.modified(pointer))
+                return Standing(folder, newest.digest)
     return None
 
 

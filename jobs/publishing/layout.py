@@ -16,11 +16,7 @@ PUBLISHED: Final = ("consumequeue", "batchconsumequeue", "index", "checkpoint", 
 
 @dataclass(frozen=True)
 class Standing:
-    """The build that counts in DIR: ``digest`` is that of the manifest in ``folder``.
-
-    ``published``: when all was there, by the clock of its store (ns).
-    """
+    """The build that counts in DIR: ``digest`` is that of the manifest in ``folder``."""
 
     folder: str
     digest: str
-    published: int

@@ -210,8 +210,7 @@ def publish(stage: Stage, target: str, overwrite: bool) -> None:
 def standing(target: str) -> Standing | None:
     """The build in DIR; its manifest was written last."""
     manifest = files.join(target, MANIFEST)
-    found = files.look(manifest)
-    return Standing(target, file_digest(manifest), found.modified) if found.kind == files.FILE else None
+    return Standing(target, file_digest(manifest)) if files.look(manifest).kind == files.FILE else None
 
 
 def identity(folder: str) -> tuple[int, int] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from jobs.publishing.layout import CONFIG, Standing
+from jobs.publishing.layout import CONFIG
 from storage_format import index_file as ix
 from storage_format.digest import new_digest
 from udfs import files
@@ -20,44 +20,51 @@ _READS_AT_ONCE: Final = 4
 _READ_BYTES: Final = 16 << 20
 _SECOND: Final = 10**9
 Entry = dict[str, Any]
-"""of a manifest"""
+"""of a manifest, with the time (``modified``) that its file had when the build was made"""
 _Found = tuple[int, int]
 """size in bytes and modification time (ns) of a file; (-1, 0) for none"""
 
 
 class StandingFiles:
-    """The files of a build as this run would leave them: one that is stored in another size is none of them.
+    """The files of a build in ``folder`` as this run would leave them: one that is stored in another size is none of them.
 
     ``trim``: behind a URI files end with their last byte used. ``recheck``: bytes are compared with the manifest's digests;
     ``hash_slots`` are those of its IndexFiles. ``count``: about how many files there are.
     """
 
-    def __init__(self, standing: Standing, trim: bool, recheck: bool, hash_slots: int, count: int) -> None:
-        self._standing, self._recheck, self._slots = standing, recheck, hash_slots
-        self._behind_uri = files.no_rename(standing.folder)
+    def __init__(self, folder: str, trim: bool, recheck: bool, hash_slots: int, count: int) -> None:
+        self._folder, self._recheck, self._slots = folder, recheck, hash_slots
+        self._behind_uri = files.no_rename(folder)
         self._trim = trim and self._behind_uri
         self._depth = 1 if count <= LISTED_AT_ONCE else 2
         self._listed: dict[str, dict[str, _Found]] = {}
 
     def damaged(self, entries: list[Entry]) -> list[bool]:
         """Of each entry whether its file is another by now, or gone. Cheapest in the order of paths."""
-        found = self._list(entries) if self._behind_uri else [_look(self._path(entry)) for entry in entries]
+        found = self._find(entries)
         if not self._recheck:
             return [not self._seems_whole(*pair) for pair in zip(entries, found, strict=True)]
         with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="recheck") as pool:
             return list(pool.map(lambda *pair: not (self._seems_whole(*pair) and self._has_digest(*pair)), entries, found))
 
+    def times(self, entries: list[Entry]) -> list[int]:
+        """When the file of each entry was written, by the clock of where it lies (ns). Cheapest in the order of paths."""
+        return [modified for _, modified in self._find(entries)]
+
+    def _find(self, entries: list[Entry]) -> list[_Found]:
+        return self._list(entries) if self._behind_uri else [_look(self._path(entry)) for entry in entries]
+
     def _path(self, entry: Entry) -> str:
-        return files.join(self._standing.folder, _place(entry))
+        return files.join(self._folder, _place(entry))
 
     def _seems_whole(self, entry: Entry, found: _Found) -> bool:
-        """In its size, and not written since all was published.
+        """In its size and of its own time: whether one time is before another says nothing where a clock was set.
 
         A bucket tells times in seconds in one answer and in milliseconds in another.
         """
         size, modified = found
         grain = _SECOND if self._behind_uri else 1
-        return size == self._stored(entry) and modified // grain <= self._standing.published // grain
+        return size == self._stored(entry) and modified // grain == entry["modified"] // grain
 
     def _stored(self, entry: Entry) -> int:
         always_whole = _place(entry).partition("/")[0] in (CHECKPOINT, CONFIG)
@@ -80,7 +87,7 @@ class StandingFiles:
         return found
 
     def _listing(self, group: str) -> dict[str, _Found]:
-        there = files.below(files.join(self._standing.folder, group))
+        there = files.below(files.join(self._folder, group))
         return {f"{group}/{entry.name}": (entry.size, entry.modified) for entry in there}
 
     # -- bytes ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import pytest
 
 from jobs.building.settings import BuildSettings
 from jobs.incremental.ahead import needs_spark
+from jobs.publishing import pointers
 from jobs.store.segments import list_segments
 from tests.fault.disk import tree
 from tests.incremental.machine import live
@@ -182,6 +183,55 @@ def test_full_files_are_linked_and_others_copied(world: World) -> None:
             file.write(b"a broker at work")
         file.close()
     assert tree(world.out) == after
+
+
+@pytest.mark.parametrize("by", [-(10**9), 1])
+def test_a_clock_that_ran_ahead_hides_no_change(by: int, world: World) -> None:
+    """A file of the same size and of any other time than its own is another, also of one before the manifest's."""
+    world.build()
+    whole = tree(world.out)
+    for part in ("consumequeue", "index", "checkpoint"):
+        path = next(path for path in (world.out / part, *sorted((world.out / part).rglob("*"))) if path.is_file())
+        found = path.stat()
+        path.write_bytes(bytes(found.st_size))
+        os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns + by))
+        assert not world.incremental()["incremental"]["nothing_new"], part
+        assert tree(world.out) == whole
+    assert world.incremental()["incremental"]["nothing_new"]
+
+
+def test_times_behind_a_uri(world: World) -> None:
+    """Each build's files are copies with times of their own."""
+    out, tables = (world.store.parent / "published").as_uri(), str(world.store.parent / "tables-of-uri")
+
+    def build() -> dict[str, Any]:
+        told = local_build(world.store, out, None, incremental=True, tables=tables, cq_file_size=400, hash_slots=7)  # type: ignore[arg-type]
+        assert (told.exit, told.incremental is None) == (0, False), told.error
+        return told.incremental or {}
+
+    build()
+    first = Path(pointers.build_folder(out, pointers.pointers(out)[-1].build).removeprefix("file://"))
+    assert build()["nothing_new"]
+    path = next(path for path in sorted((first / "consumequeue").rglob("*")) if path.is_file())
+    data, found = path.read_bytes(), path.stat()
+    path.write_bytes(bytes(len(data)))
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns - 10**10))
+    assert not build()["nothing_new"]
+    second = Path(pointers.build_folder(out, pointers.pointers(out)[-1].build).removeprefix("file://"))
+    assert (second != first, (second / path.relative_to(first)).read_bytes()) == (True, data)
+    assert build()["nothing_new"]
+
+
+def test_times_are_kept_of_what_stands_there(world: World) -> None:
+    """Also by a run that reads all anew and finds the same: it publishes nothing, and what it wrote aside has other times."""
+    world.build()
+    before = kept(world.out)
+    for words in (("--recheck",), ("--recheck", "--range-size", str(SEGMENT))):
+        world.build(*words)
+        assert kept(world.out) == before
+    assert world.incremental()["incremental"]["nothing_new"]
+    manifest = (world.out / "reindex.json").read_bytes()
+    assert b"modified" not in manifest
 
 
 def test_changed_results_are_written_again(world: World) -> None:

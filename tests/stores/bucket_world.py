@@ -103,7 +103,7 @@ class BucketWorld(World):
             self.bring()
 
     def spoil_result(self, rng: random.Random) -> None:
-        """Somebody removes or changes a file of the build that counts, in a later second than it was published in."""
+        """Somebody removes or changes a file of the build that counts, in a later second than it was written in."""
         if not self.pointers():
             return
         folder = self.newest()
@@ -114,8 +114,8 @@ class BucketWorld(World):
             return
         data = bytearray(files.read_bytes(path) or b"\0")
         data[rng.randrange(len(data))] ^= 1
-        published = max(entry.modified for entry in files.listing(files.join(self.builds, "published")))
-        while files.modified(path) // 10**9 <= published // 10**9:
+        written = files.modified(path)
+        while files.modified(path) // 10**9 == written // 10**9:
             time.sleep(0.05)
             files.write_bytes(self.place("aside"), path, [data])
 
