@@ -49,7 +49,8 @@ def compare_checkpoint(data: bytes, store: StoreTimes, index: list[IndexEnd]) ->
     """The checkpoint, its differences, and the items of the IndexFile that the next crash deletes as with any broker.
 
     ``index`` in the order of the log. What is no difference, as brokers leave it: physic 0, after a rebuild to which nothing
-    was added (``CommitLog`` sets it as it flushes new records): a crash then dispatches all again. confirmPhyOffset before the
+    was added (``CommitLog`` sets it as it flushes new records): a crash then dispatches all again. physic alone behind the
+    last record: the flush of a clean stop does not set it (``CommitLog.FlushRealTimeService``). confirmPhyOffset before the
     log's first byte: only a start sets it (``CommitLog.recoverNormally``), and segments expire after that.
     """
     found, findings = read_checkpoint(data)
@@ -108,7 +109,7 @@ def _times(found: Checkpoint, store: StoreTimes, tally: Tally) -> None:
     """physic and logics. The broker's own rebuild leaves physic 0; what it dispatches again from counts both."""
     # Where the clock jumps back the last record may be older than the last one with a unit.
     wanted = min(store.last_time, store.last_unit_time) if store.unit_records else 0
-    if 0 < found.physic < wanted:
+    if 0 < found.physic < wanted and found.logics < wanted:
         tally.add("checkpoint-stale", 1, WHERE, 0, f"physicMsgTimestamp {found.physic}, the log ends at {wanted}")
     if found.logics < wanted:
         tally.add("checkpoint-stale", 1, WHERE, 8, f"logicsMsgTimestamp {found.logics}, the log ends at {wanted}")

@@ -112,13 +112,12 @@ def spread(examples: Iterable[Example], most: int = EXAMPLES_MAX) -> list[Exampl
 
 def _is_behind(example: Example, held: list[Example]) -> bool:
     """Whether it comes behind all of a full list: most do, where there are very many."""
-    return len(held) == EXAMPLES_MAX and (_rank(example, held), example) >= (_rank(held[-1], held), held[-1])
-
-
-def _rank(example: Example, held: list[Example]) -> int:
-    """How many of its queue or file come before it."""
-    among = example.among
-    return sum(other < example and other.among == among for other in held)
+    if len(held) < EXAMPLES_MAX:
+        return False
+    among, last = example.among, held[-1]
+    rank = sum(other <= example and other.among == among for other in held)
+    last_rank = sum(other.among == last.among for other in held) - 1
+    return (rank, example) >= (last_rank, last)
 
 
 @dataclass

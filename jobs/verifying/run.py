@@ -218,6 +218,11 @@ class Verify:
                 f"the next crash deletes the last IndexFile ({counted(usual, 'item')}), as with any broker: "
                 "a build seals it, then no crash does"
             )
+        if 0 < found.physic < min(times.last_time, times.last_unit_time) and "checkpoint-stale" not in differences.counts:
+            self.summary.notes.append(
+                "the checkpoint's physicMsgTimestamp is older than the last record, as a clean stop right after it leaves it: "
+                "the next crash dispatches more again"
+            )
         if times.log_end < found.master_flushed and "checkpoint-master" not in differences.counts:
             behind = found.master_flushed - times.log_end
             self.summary.notes.append(

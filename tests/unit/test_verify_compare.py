@@ -247,7 +247,8 @@ LAST = IndexEnd("b", 450, 20, False, False)
         ((500, 500, 0), [FULL, IndexEnd("b", 300, 0, False, False)], {"checkpoint-index": 1}, 0),
         ((500, 500, 299), [FULL, LAST], {"checkpoint-index": 1}, 20),
         ((500, 399, 300), [FULL, LAST], {"checkpoint-stale": 1}, 20),
-        ((399, 500, 300), [FULL, LAST], {"checkpoint-stale": 1}, 20),
+        ((399, 500, 300), [FULL, LAST], {}, 20),  # the flush of a clean stop does not set physic
+        ((399, 399, 300), [FULL, LAST], {"checkpoint-stale": 2}, 20),
         ((501, 501, 300), [FULL, LAST], {"checkpoint-ahead": 1}, 20),
         ((500, 501, 300), [FULL, LAST], {}, 20),
         ((500, 500, 300, 0, 9001), [FULL, LAST], {"checkpoint-confirm": 1}, 20),
