@@ -102,6 +102,10 @@ def test_damaged_last_record_is_a_torn_tail(tmp_path: Path, seed: int, kind: str
     path.write_bytes(data)
     spoil.RECORD_KINDS[kind](tmp_path, -1, seed)
     found = _walk(tmp_path)
+    if kind == "flip-header" and found.damage:
+        # Frame and CRC are right all the same: its place or its queue is not, and no crash leaves that.
+        assert [(d.offset, d.length, d.sound) for d in found.damage] == [(offset, last.size, True)]
+        return
     if kind == "zeros":
         assert found.torn_tail is None
     else:
