@@ -90,7 +90,7 @@ def _position(k: int) -> int:
 
 def test_units_that_are_missing(tmp_path: Path) -> None:
     """A verify counts the units that are there; a build's gaps are filled, and count as units, too."""
-    queues = [{"topic": "T", "queue": k, "units": 30 * k, "first": 0, "end": 100, "files": 1} for k in (1, 2)]
+    queues = [{"topic": "T", "queue": k, "units": 100, "there": 30 * k, "first": 0, "end": 100, "files": 1} for k in (1, 2)]
     model = of_verify(verified(queue_list=queues), "store")
     assert [(q.units, q.gaps, q.messages) for q in model.queues] == [(30, 70, 30), (60, 40, 60)]
     assert model.messages == 90

@@ -31,8 +31,10 @@ def test_words(given: list[str], expected: list[str]) -> None:
 def test_what_is_not_done_does_not_return(
     golden_store: Callable[[str], GoldenStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = str(golden_store("trimmed-head").path)
-    plan = ["build", store, f"--out={tmp_path / 'out'}", "--dry-run"]
+    golden = golden_store("trimmed-head")
+    store = str(golden.path)
+    sizes = [f"--{name.replace('_', '-')}={size}" for name, size in golden.sizes().items()]
+    plan = ["build", store, f"--out={tmp_path / 'out'}", "--dry-run", *sizes]
     for given, status in ((plan, None), ([*plan, "options=--no-such"], 2), (["build", store, "--out="], 2), (["no-such"], 2)):
         monkeypatch.setattr(sys, "argv", ["task", *given])
         if status is None:

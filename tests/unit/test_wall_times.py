@@ -38,7 +38,9 @@ def watch() -> Watch:
 
 def test_a_build(watch: Watch, golden_store: Stores, tmp_path_factory: pytest.TempPathFactory) -> None:
     out = tmp_path_factory.mktemp("place") / "out"
-    job = Build(BuildSettings(str(golden_store("trimmed-head").path), str(out)).check(), watch.reporter(), slow_to_stop)
+    golden = golden_store("trimmed-head")
+    settings = BuildSettings(str(golden.path), str(out), **golden.sizes()).check()  # type: ignore[arg-type]
+    job = Build(settings, watch.reporter(), slow_to_stop)
     job.run()
     watch.over(job.summary)
     seconds = job.summary.seconds
