@@ -142,7 +142,7 @@ class Build:
         try:
             if self.increment:
                 self.increment.staged(stage)
-            self._build(Scan(engine, stage, task, self.reporter, memory), log)
+            self._build(Scan(engine, stage, task, self.reporter, memory, store=settings.store), log)
         except Exception:
             # What looked like damage, and would be refused for good, may be a broker at work; and a segment that
             # is cut while it is mapped ends the worker.

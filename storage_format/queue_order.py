@@ -91,12 +91,15 @@ def _keep(placement: Placement, parts: list[Run]) -> None:
     placement.kept.append([parts[0][0], sum(run[1] for run in parts), parts[0][2], parts[-1][3], 0])
 
 
-def order_logical(runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 1) -> Placement:
+def order_logical(
+    runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 1, rolled_back: tuple[int, int] | None = None
+) -> Placement:
     """A unit stands at its QUEUEOFFSET; ``holes`` are the offsets of damage in the log, ascending.
 
     A record below the queue's end opens a new generation, which drops what stood at or above it, if its QUEUEOFFSET is 0 or
     it is continued; one above the end counts if it is continued or damage lies between. All others are out of line. What lies
-    at or behind the offset ``cut`` of the log may continue what lies before it, and counts for nothing else.
+    at or behind the offset ``cut`` of the log may continue what lies before it, and counts for nothing else. In the stretch
+    ``rolled_back`` [low, high) of the log records are older than those before it: there a generation begins at 0 alone.
     """
     out = Placement()
     end, last_place = -1, -1
@@ -108,7 +111,8 @@ def order_logical(runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 
             if some[0][2] >= cut:
                 break
             if end >= 0 and first < end:
-                if first != 0 and rows < CONTINUED:
+                older = rolled_back is not None and rolled_back[0] <= some[0][2] < rolled_back[1]
+                if first != 0 and (rows < CONTINUED or older):
                     out.lost.append([some[0][2], some[0][3] - some[0][2], first])
                     continue
                 out.decisions.append(("generation", first, _drop_from(out, first)))

@@ -17,16 +17,46 @@ from storage_format.java_string import key_hash
 from storage_format.names import escape
 from storage_format.range_scan import Block, RangeScanner, ScanSettings
 from storage_format.range_summary import RangeSpec, RangeSummary
+from storage_format.stale_tail import StaleTail
 from udfs import files
+from udfs.stale_tails import framed, has_data, judge_segment
+from udfs.stale_tails import reason as stale_reason
 
 
 def scan_log(log: StoreLog, names: list[str] | None, key: str, notes: Notes) -> set[int]:
     """Physical offsets of records that may have the key: its hash is theirs. ``names`` None: of any topic."""
     scanner = RangeScanner(ScanSettings(crc_mode=CRC_NONE, want_units=False))
     found: set[int] = set()
-    for segment in log.segments:
-        _scan(scanner, segment, segment_end(log.segments, segment), names, key, found, notes)
+    for number, segment in enumerate(log.segments):
+        end = segment_end(log.segments, segment)
+        if _scan(scanner, segment, end, names, key, found, notes):
+            _without_stale(segment, end, log.segments[number + 1 :], scanner.summary, found, notes)
     return found
+
+
+def _without_stale(
+    segment: SegmentFile, end: int, later: list[SegmentFile], summary: RangeSummary, found: set[int], notes: Notes
+) -> None:
+    """Forget old records behind the log's end, and tell of the segment's damage."""
+    broken = damage(summary)
+    try:
+        tail = stale_tail(segment, end, later, summary)
+    except (OSError, InputError):
+        tail = None  # as the scan has told
+    if tail is not None:
+        found -= {place for place in found if tail.offset <= place < end}
+        notes.add("stale tail", f"{escape(segment.path)}: offset {tail.offset}: {stale_reason(tail)}", lost=False)
+        broken = [place for place in broken if place[0] < tail.offset]
+    for offset, length, why in broken:
+        notes.add("damage", f"{escape(segment.path)}: offset {offset}, {length} bytes: {why}: no record found in it")
+
+
+def stale_tail(segment: SegmentFile, end: int, later: list[SegmentFile], summary: RangeSummary) -> StaleTail | None:
+    """The old records behind the log's end, where they lie in a scanned segment. Raises OSError, InputError."""
+    if not summary.holes or any(has_data(other.path, other.size) for other in later):
+        return None
+    tail = judge_segment(segment.path, (segment.start, segment.start + segment.size, end), framed(summary.holes))
+    return tail if isinstance(tail, StaleTail) else None
 
 
 def segment_end(segments: list[SegmentFile], segment: SegmentFile) -> int:
@@ -58,7 +88,8 @@ def _scan(
     key: str,
     found: set[int],
     notes: Notes,
-) -> None:
+) -> bool:
+    """Whether all of the segment could be read."""
     try:
         for block in scan_segment(scanner, segment, end):
             # Every topic of the block's records is in the table by now.
@@ -67,9 +98,8 @@ def _scan(
             found.update(block.items.place[hit].tolist())
     except (OSError, InputError) as error:
         notes.add("unreadable segment", f"{escape(segment.path)}: {reason(error)}")
-        return
-    for offset, length, why in damage(scanner.summary):
-        notes.add("damage", f"{escape(segment.path)}: offset {offset}, {length} bytes: {why}: no record found in it")
+        return False
+    return True
 
 
 def damage(summary: RangeSummary) -> list[tuple[int, int, str]]:

@@ -81,7 +81,7 @@ class Verify:
         self._tell_plan(log, chosen)
         keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES))
         task = VerifyScan(stage, "", 0, self._scan_settings(), ANY_FILE, keys)
-        scan = Scan(engine, stage, task, self.reporter)
+        scan = Scan(engine, stage, task, self.reporter, store=build.store)
         queues = Queues(scan, settings, tuple(log.segments), unread)
         index = Index(scan, settings)
 
@@ -109,6 +109,9 @@ class Verify:
         self._count(chosen, accepted)
         if LOG in settings.only:
             self._judge_log(log, chain, unread)
+        queues.rolled_back = chain.rolled_back
+        if chain.stale:
+            queues.stale = chain.stale.offset, chain.stale.offset + chain.stale.length
         holes = tuple(hole.offset for hole in chain.holes if not _between(hole.offset, unread))
         with ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
             both: list[Future[Any]] = []
@@ -163,7 +166,9 @@ class Verify:
             if len(summary.damage) < DAMAGE_TOLD:
                 entry = {"segment": hole.segment, "offset": hole.offset, "length": hole.length, "reason": hole.reason}
                 summary.damage.append(entry)
-        if chain.torn:
+        if chain.stale:
+            summary.notes.append(f"offset {chain.stale.offset}, {chain.stale.length} bytes: {chain.stale.reason}")
+        elif chain.torn:
             torn = chain.torn
             summary.notes.append(f"torn tail at offset {torn.offset}, {torn.length} bytes: a crash leaves it, a broker cuts it")
         last = log.segments[-1] if log.segments else None
