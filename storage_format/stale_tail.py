@@ -27,37 +27,31 @@ import numpy.typing as npt
 
 from storage_format import record as r
 from storage_format import walk_state as w
-from storage_format.frame import (
-    CRC_BODY,
-    CRC_NONE,
-    QUEUE_ID,
-    QUEUE_OFFSET,
-    REC_SIZE,
-    SPANS_SIZE,
-    STORE_TIME,
-    SYS_FLAG,
-    TOPIC_END,
-    TOPIC_START,
-    TOTAL,
-    check_record,
-    int32_at,
-    int64_at,
+from storage_format.frame import REC_SIZE, SPANS_SIZE, TOTAL
+from storage_format.name_table import NameTable
+from storage_format.stale_passes import (
+    COVERED,
+    FIRST,
+    HEAD,
+    LIVE_TIME,
+    LONGEST,
+    NAME_END,
+    NAME_START,
+    NEXT,
+    RECORDS,
+    STATE_SIZE,
+    TIME,
+    note_queues,
+    note_times,
 )
-from storage_format.jit import jit
-from storage_format.name_table import NameArrays, NameTable, find_name
 from storage_format.window import ReadInto, View, Window
 
 Int64s = npt.NDArray[np.int64]
 
 CHUNK: Final = 32 << 20
-LONGEST: Final = 16 << 20
-"""A longer record behind the gap is no proof of anything; and so much of a stale tail, at most, is no record."""
-_HEAD: Final = r.AT_STORE_TIMESTAMP + r.IPV6_EXTRA + 8
-"""bytes of a record up to its store time"""
 _LOOKS: Final = 8
 """damaged places of which it is asked whether queue offsets repeat behind them"""
 _NO_TIME: Final = -(2**63)
-_NEXT, _TIME, _HOLE, _NAME_START, _NAME_END, _RECORDS, _FIRST, _COVERED, _LIVE_TIME, _SUMMED = range(10)
 
 
 class Damage(NamedTuple):
@@ -88,139 +82,6 @@ class Doubt:
     offset: int
     why: str
     contradicts: bool = False
-
-
-@jit
-def _is_head(data: npt.NDArray[np.uint8], base: int, at: int) -> bool:
-    """Whether what stands there says to be a record at this very place."""
-    if data[at + 4] != 0xDA or data[at + 5] != 0xA3:
-        return False
-    magic = int32_at(data, at + 4)
-    return (magic == r.MAGIC_V1 or magic == r.MAGIC_V2) and int64_at(data, at + r.AT_PHYSICAL_OFFSET) == base + at
-
-
-@jit
-def _time_of(data: npt.NDArray[np.uint8], at: int) -> int:
-    v6 = int32_at(data, at + r.AT_SYS_FLAG) & r.FLAG_BORN_HOST_V6
-    return int(int64_at(data, at + r.AT_STORE_TIMESTAMP + (r.IPV6_EXTRA if v6 else 0)))
-
-
-@jit
-def _note_times(
-    data: npt.NDArray[np.uint8],
-    base: int,
-    start: int,
-    limit: int,
-    holes: Int64s,
-    ends: Int64s,
-    before: Int64s,
-    after: Int64s,
-    behind: Int64s,
-    state: Int64s,
-) -> int:
-    """Note, for each hole, the times of the good records in front of it and behind it, and the latest up to the next hole.
-
-    Good records are walked up to the first hole; behind it every byte is looked at. Returns where to go on, or -1 where a
-    good record should stand in front of the first hole and does not.
-    """
-    at = start
-    while at < limit:
-        place = base + at
-        hole = state[_HOLE]
-        if hole < len(holes) and place >= holes[hole]:
-            before[hole] = state[_TIME]
-            state[_NEXT] = ends[hole]
-            hole += 1
-            state[_HOLE] = hole
-        if _is_head(data, base, at):
-            time = _time_of(data, at)
-            if place == state[_NEXT]:
-                total = np.int64(int32_at(data, at))
-                state[_TIME] = time
-                state[_NEXT] = place + total
-                if hole > 0 and place == ends[hole - 1]:
-                    after[hole - 1] = time
-                if hole == 0:
-                    if total <= 0:
-                        return -1
-                    at += total
-                    continue
-            if hole > 0 and place != holes[hole - 1]:
-                behind[hole - 1] = max(behind[hole - 1], time)
-        elif hole == 0:
-            return -1
-        at += 1
-    return at
-
-
-@jit
-def _note_queues(
-    data: npt.NDArray[np.uint8],
-    filled: int,
-    base: int,
-    start: int,
-    limit: int,
-    segment_end: int,
-    data_end: int,
-    end: int,
-    names: NameArrays,
-    queues: w.QueueArrays,
-    last: Int64s,
-    first: Int64s,
-    queue_state: Int64s,
-    state: Int64s,
-    rec: Int64s,
-    spans: Int64s,
-) -> tuple[int, int]:
-    """Walk good records in front of ``end``, and look for sound ones behind it: the queue offsets of both.
-
-    Returns a code of ``record`` and the place, as ``walk`` does.
-    """
-    at = start
-    while at < limit:
-        ahead = base + at < end
-        if not ahead and not _is_head(data, base, at):
-            at += 1
-            continue
-        found = check_record(data, filled, base, at, segment_end, data_end, CRC_NONE if ahead else CRC_BODY, rec, spans)
-        if found == r.MORE and (ahead or rec[TOTAL] <= LONGEST):
-            return r.MORE, at
-        if found != r.GOOD:
-            if found == r.BAD_BODY_CRC:
-                # Bodies full of heads, each said to be long, would be summed up again for each of them.
-                state[_SUMMED] += rec[TOTAL]
-            if ahead or state[_SUMMED] > 8 * LONGEST + data_end - end:
-                return r.NOT_FOUND, at
-            at += 1
-            continue
-        flags = rec[SYS_FLAG]
-        kind = flags & r.FLAG_TRANSACTION_MASK
-        has_unit = kind == r.TRANSACTION_NONE or kind == r.TRANSACTION_COMMIT
-        # The offsets of a batch queue do not rise by one. What is not older proves nothing.
-        if has_unit and not flags & r.FLAG_INNER_BATCH and (ahead or rec[STORE_TIME] < state[_LIVE_TIME]):
-            name = find_name(names, data, rec[TOPIC_START], rec[TOPIC_END])
-            if name < 0:
-                state[_NAME_START] = rec[TOPIC_START]
-                state[_NAME_END] = rec[TOPIC_END]
-                return r.NEW_NAME, at
-            if 2 * (queue_state[w.QUEUES] + 1) > len(queues.slots):
-                return r.QUEUES_FULL, at
-            known = queue_state[w.QUEUES]
-            queue = w.enter_queue(queues, queue_state, np.int64(names.canonical[name]), rec[QUEUE_ID])
-            if queue == known:
-                last[queue] = -1
-                first[queue] = -1
-            if ahead:
-                last[queue] = rec[QUEUE_OFFSET]
-            elif first[queue] < 0:
-                first[queue] = rec[QUEUE_OFFSET]
-        if not ahead:
-            if state[_FIRST] < 0:
-                state[_FIRST] = base + at
-            state[_RECORDS] += 1
-            state[_COVERED] += rec[TOTAL]
-        at += rec[TOTAL]
-    return r.LIMIT, at
 
 
 @dataclass(frozen=True)
@@ -316,14 +177,14 @@ class StaleTailJudge:
         """For each hole the times of the good records before it and behind it, and the latest up to the segment's end."""
         at_, ends = (np.array(column, np.int64) for column in zip(*((at, at + length) for at, length in holes), strict=True))
         before, after, behind = (np.full(len(holes), _NO_TIME) for _ in range(3))
-        state = np.zeros(10, np.int64)
-        state[_NEXT], state[_TIME] = self._start, _NO_TIME
+        state = np.zeros(STATE_SIZE, np.int64)
+        state[NEXT], state[TIME] = self._start, _NO_TIME
         window, at = self._window(self._start), 0
-        while (place := window.base + at) + _HEAD <= self._data_end:
-            if at + _HEAD > window.filled:
-                at = window.more(at, _HEAD, self._data_end)
-            limit = window.filled - _HEAD + 1
-            at = int(_note_times(window.data, window.base, at, limit, at_, ends, before, after, behind, state))
+        while (place := window.base + at) + HEAD <= self._data_end:
+            if at + HEAD > window.filled:
+                at = window.more(at, HEAD, self._data_end)
+            limit = window.filled - HEAD + 1
+            at = int(note_times(window.data, window.base, at, limit, at_, ends, before, after, behind, state))
             if at < 0:
                 window.close()
                 return None
@@ -338,8 +199,8 @@ class StaleTailJudge:
     def _queues(self, holes: list[tuple[int, int]], live: int) -> _Queues | None:
         """What stands in front of the last of these holes, and behind it, stored before ``live``. None: other damage."""
         names, rec, spans = NameTable("5.3", (), ()), np.zeros(REC_SIZE, np.int64), np.zeros(SPANS_SIZE, np.int64)
-        state, queue_state = np.zeros(10, np.int64), np.zeros(w.STATE_SIZE, np.int64)
-        state[_FIRST], state[_LIVE_TIME] = -1, live
+        state, queue_state = np.zeros(STATE_SIZE, np.int64), np.zeros(w.STATE_SIZE, np.int64)
+        state[FIRST], state[LIVE_TIME] = -1, live
         table = _QueueTable(1 << 12)
         end = holes[-1][0]
         starts = [self._start, *(at + length for at, length in holes[:-1]), end]
@@ -351,15 +212,15 @@ class StaleTailJudge:
             at = window.more(at, 1, limit)
             while True:
                 # A head is looked at where all of it is there.
-                stop = min(limit - window.base, window.filled - (_HEAD - 1 if start == end else 0))
-                code, at = _note_queues(
+                stop = min(limit - window.base, window.filled - (HEAD - 1 if start == end else 0))
+                code, at = note_queues(
                     window.data, window.filled, window.base, at, stop, self._segment_end, self._data_end, end,
                     names.arrays, table.queues, table.last, table.first, queue_state, state, rec, spans,
                 )  # fmt: skip
                 code, at = int(code), int(at)
                 place = window.base + at
                 if code == r.NEW_NAME:
-                    names.add(window.data[state[_NAME_START] : state[_NAME_END]].tobytes())
+                    names.add(window.data[state[NAME_START] : state[NAME_END]].tobytes())
                 elif code == r.QUEUES_FULL:
                     table = table.grown(queue_state)
                 elif code == r.MORE:
@@ -370,20 +231,20 @@ class StaleTailJudge:
                 elif place >= limit or (start == end and place + r.RECORD_MIN > self._data_end):
                     break
                 else:
-                    at = window.more(at, min(_HEAD, self._data_end - place), limit)
+                    at = window.more(at, min(HEAD, self._data_end - place), limit)
             window.close()
-        if state[_FIRST] == end:
+        if state[FIRST] == end:
             # A sound record that the walk refuses for what it says: no rest of an old one.
             return None
         count = int(queue_state[w.QUEUES])
         last, first = table.last[:count], table.first[:count]
         both = (last >= 0) & (first >= 0)
-        most = (int(state[_FIRST]) - end) // r.RECORD_MIN
+        most = (int(state[FIRST]) - end) // r.RECORD_MIN
         # A topic made anew in the gap would begin again at 0, and no more of it is lost than the gap can hold.
         repeats = int(np.count_nonzero(both & (first <= last) & (first > most)))
         going_on = int(np.count_nonzero(both & (first == last + 1)))
         gaps = np.minimum((first - last - 1)[both & (first > last + 1)], 1 << 40)
-        counts = int(state[_FIRST]), int(state[_RECORDS]), int(state[_COVERED])
+        counts = int(state[FIRST]), int(state[RECORDS]), int(state[COVERED])
         return _Queues(*counts, repeats, going_on, len(gaps), int(gaps.sum()))
 
     def _last_byte(self, low: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.tools.encode import EPOCH, Message
@@ -51,21 +51,27 @@ def stale_log(
     for _ in range(records):
         now += rng.randrange(1, 2_000)
         messages.append(message(rng, now, body[0] + rng.randrange(20), queues))
+    # In turn, so that each queue has as many on both sides of the gap.
+    messages = [replace(one, queue_id=number % queues) for number, one in enumerate(messages)]
     messages += [old] if old else []
-    later = []
+    later: list[Message] = []
     for _ in range(new):
         now += rng.randrange(1, 2_000)
-        later.append(message(rng, now + down, body[1] + rng.randrange(20), queues))
+        one = message(rng, now + down, body[1] + rng.randrange(20), queues)
+        later.append(replace(one, queue_id=(kept + len(later)) % queues))
     bare = store.with_name(f"{store.name}-bare")
     with LogWriter(store / "commitlog", SEGMENT) as before:
         for one in messages:
             before.append(one)
-    with LogWriter(bare / "commitlog", SEGMENT) as after:
-        for one in [*messages[:kept], *later]:
-            after.append(one)
+    for more in (b"", b"x"):
+        with LogWriter(bare / "commitlog", SEGMENT) as after:
+            for one in [*messages[:kept], *later[:-1], replace(later[-1], body=later[-1].body + more)]:
+                after.append(one)
+        # Where an old record begins the broker itself would go on.
+        if after.end not in {put.offset for put in before.puts}:
+            break
     end = after.end
     assert end < before.end < SEGMENT
-    assert end not in {put.offset for put in before.puts}, "the broker itself would go on there"
     path = store / "commitlog" / f"{0:020d}"
     live = (bare / "commitlog" / path.name).read_bytes()[:end]
     kept_whole = copy_log(store, store.with_name(f"{store.name}-before"))
