@@ -177,7 +177,7 @@ class _Fetch:
             )
         if there and not build.segments:
             raise InputError(
-                f"{escape(log)}: has {counted(len(there), 'segment')}, and the build was made from none: build again, from this log"
+                f"{escape(log)}: has {counted(len(there), 'segment')}, the build was made from none: build again, from this log"
             )
         free = files.free_bytes(self._store)
         if free is not None and size > free + held:

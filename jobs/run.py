@@ -141,7 +141,8 @@ class Build:
         try:
             if self.increment:
                 self.increment.staged(stage)
-            self._build(Scan(engine, stage, task, self.reporter, memory), log, target)
+            scan = Scan(engine, stage, task, self.reporter, memory, store=settings.store)
+            self._build(scan, log, target)
         except Exception:
             # What looked like damage, and would be refused for good, may be a broker at work; and a segment that
             # is cut while it is mapped ends the worker.

@@ -13,6 +13,7 @@ from storage_format import record as r
 from storage_format.file_names import FIRST_BYTE_MAX
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.record import INT64_MAX
+from storage_format.stale_tail import Doubt
 
 TORN_TAIL_MAX: Final = 16 << 20
 """Damage with no good record after it, at most so far before the last byte that is not zero, is a torn tail."""
@@ -53,6 +54,12 @@ class Chain:
     """the part that was read ends in damage, and there is more: only that tells whether it is a torn tail"""
     later: int = -1
     """first record above --until-time, if it was met"""
+    stale: Hole | None = None
+    """old records behind the log's end (``storage_format.stale_tail``); nothing from there on is of the log"""
+    doubt: Doubt | None = None
+    """damage that may be such a stale tail"""
+    rolled_back: tuple[int, int] | None = None
+    """there records claim queue offsets that newer ones before it have: they begin no queue again"""
 
 
 @dataclass

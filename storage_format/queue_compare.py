@@ -50,7 +50,7 @@ class QueueView:
     its first slot and behind its last. ``data_from(position)``: the first position from there on that may not be zeros.
     ``look(place)``: queue offset of the good record there if it is the queue's, -1 if it is another's, None if there is none.
     ``path(position)``: the slot's file. ``log``: offsets of the log's first byte and its end. ``unread``: stretches
-    [low, high) of the log that were not read.
+    [low, high) of the log that were not read. ``stale``: the stretch [low, high) of old records behind the log's end.
     """
 
     read: Callable[[int, int], Int64s]
@@ -61,6 +61,7 @@ class QueueView:
     log: tuple[int, int]
     unread: tuple[tuple[int, int], ...] = ()
     batch: bool = False
+    stale: tuple[int, int] | None = None
 
 
 class UnitChecker:
@@ -68,8 +69,8 @@ class UnitChecker:
 
     def __init__(self, view: QueueView) -> None:
         self.tally = Tally()
-        self.units = self.there = 0
-        """units that the log gives, and how many of their slots hold one, right or wrong"""
+        self.units = self.there = self.stale = 0
+        """units that the log gives, how many of their slots hold one, right or wrong, and those behind the log's end"""
         self.first = self.first_bad = self.next = -1
         self._view = view
         self._looks = 0
@@ -189,7 +190,10 @@ class UnitChecker:
                 self._judge_rest(position, found, ~(pre | self._is_gone(found)), before=True)
 
     def _behind(self, start: int) -> None:
-        """Behind the last expected unit: zeros. A queue of which nothing is expected may be expired as a whole."""
+        """Behind the last expected unit: zeros. A queue of which nothing is expected may be expired as a whole.
+
+        From the first unit on that points behind the log's end a broker drops all (``ConsumeQueue.truncateDirtyLogicFiles``).
+        """
         high = self._view.spans[-1][1] if self._view.spans else 0
         alone = self.first < 0
         blank, filled = alone, False
@@ -205,12 +209,24 @@ class UnitChecker:
                 lead = count if pre.all() else int(np.argmin(pre))
                 odd[:lead] = False
                 blank = lead == count
+            odd = self._without_stale(found, odd)
             if odd.any() and not filled:
                 filled = True
                 self._end_run(self._run is not None and self._run[1] < 0)
             self._judge_rest(position, found, odd, before=False)
             position += count
         self._end_run()
+
+    def _without_stale(self, found: Int64s, odd: Mask) -> Mask:
+        if self._view.stale is None:
+            return odd
+        first = 0
+        if not self.stale:
+            low, high = self._view.stale
+            hits = odd & (found[0] >= low) & (found[0] < high)
+            first = int(np.argmax(hits)) if hits.any() else len(odd)
+        self.stale += int(np.count_nonzero(odd[first:]))
+        return odd & (np.arange(len(odd)) < first)
 
     def _is_gone(self, found: Int64s) -> Mask:
         """Units of records before the log's first byte, or where it was not read."""

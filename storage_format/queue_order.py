@@ -127,12 +127,15 @@ def _record_by_record(parts: list[Run]) -> list[list[Run]]:
     return found
 
 
-def order_logical(runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 1) -> Placement:
+def order_logical(
+    runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 1, rolled_back: tuple[int, int] | None = None
+) -> Placement:
     """A unit stands at its QUEUEOFFSET; ``holes`` are the offsets of damage in the log, ascending.
 
     A record below the queue's end opens a new generation, which drops what stood at or above it, if its QUEUEOFFSET is 0 or
     it is continued; one above the end counts if it is continued or damage lies between. All others are out of line. What lies
-    at or behind the offset ``cut`` of the log may continue what lies before it, and counts for nothing else.
+    at or behind the offset ``cut`` of the log may continue what lies before it, and counts for nothing else. In the stretch
+    ``rolled_back`` [low, high) of the log records are older than those before it: there a generation begins at 0 alone.
 
     The last records of a queue, too few yet to be continued, are pending: they get no unit before more follow. A build every
     hour must not stand still for them, and one stray record must not drop what consumers have been given.
@@ -152,8 +155,10 @@ def order_logical(runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 
             back = behind if behind and some[0][0] - behind >= end else 0
             first = some[0][0] - back
             if end >= 0 and first < end:
-                if first != 0 and rows < CONTINUED:
-                    refused.append([some[0][2], some[0][3] - some[0][2], first])
+                older = rolled_back is not None and rolled_back[0] <= some[0][2] < rolled_back[1]
+                if first != 0 and (rows < CONTINUED or older):
+                    # What contradicts an older unit never gets its place, whatever follows.
+                    (out.lost if older else refused).append([some[0][2], some[0][3] - some[0][2], first])
                     continue
                 out.decisions.append(("generation", first, _drop_from(out, first)))
             elif end >= 0 and first > end and rows < CONTINUED:

@@ -79,7 +79,7 @@ class Judge:
 
     Records from the offset ``cut`` on are seen, but nothing is decided of them. ``opens``: tell of empty last files
     (``Placement.opened``). ``batch``: the queues are batch ConsumeQueues, whose runs span as many queue offsets as their
-    records have messages.
+    records have messages. ``rolled_back``: where records are older than those before them (``order_logical``).
     """
 
     stage: Stage
@@ -89,6 +89,7 @@ class Judge:
     cut: int = INT64_MAX
     opens: bool = False
     batch: bool = False
+    rolled_back: tuple[int, int] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         path = files.join(self.stage.plans, f"placements-{uuid.uuid4().hex}")
@@ -121,7 +122,7 @@ class Judge:
             return order_appended(runs)
         if self.policy == "broker":
             return order_broker(runs, self.units_per_file if self.opens else 0)
-        return order_logical(runs, self.holes, self.cut)
+        return order_logical(runs, self.holes, self.cut, self.rolled_back)
 
     def _words(self, queues: QueueRuns, placements: PlacementWriter) -> Iterator[tuple[Queue, str]]:
         for queue, columns in queues.odd():

@@ -17,15 +17,17 @@ from storage_format import record as r
 from storage_format.chain import TORN_TAIL_MAX, Hole, cut_ranges
 from storage_format.frame import CRC_NONE
 from storage_format.plurals import counted
-from storage_format.range_scan import RangeScanner, ScanSettings
+from storage_format.range_scan import Block, RangeScanner, ScanSettings
 from storage_format.range_summary import RangeSpec, RangeSummary
-from storage_format.walk_state import INT64_MAX
+from storage_format.stale_tail import Damage, StaleTail
+from storage_format.walk_state import INT64_MAX, MessageArrays
 from udfs import files
 from udfs.message_batches import MessageBatches, fields
 from udfs.segments import list_segments
 from udfs.source_base import INT32_MAX, Pushing, Reader, Source, inner_folder
 from udfs.source_filters import narrow_bounds, narrow_topics
 from udfs.source_options import FAIL, RANGE_SIZE, ROWS, UNPACKED_MAX, Bounds, Topics, Words
+from udfs.stale_tails import STALE, framed, judge_segment, reason
 
 BLOCK_ROWS: Final = 1 << 15
 
@@ -148,15 +150,18 @@ class CommitlogReader(Reader):
             if before.end >= 0:
                 spec = dataclasses.replace(spec, low=before.end, known=True)
             scanner = RangeScanner(self._settings(self.topics))
-            for block in scanner.scan(spec, read, view):
-                yield from batches.of_block(block)
-        yield from self._tell(holes + _holes(partition, before, scanner.summary, self.bounds))
+            end = _LogEnd(partition, before)
+            if end.before(spec.low):
+                for block in scanner.scan(spec, read, view):
+                    yield from batches.of_block(end.cut(block, scanner.summary))
+                holes += end.told(_holes(partition, before, scanner.summary, self.bounds))
+        yield from self._tell(holes)
 
     def _tell(self, holes: list[Hole]) -> Iterator[pa.RecordBatch]:
         """Damage of one range, as the policy wants it."""
         if not holes:
             return
-        lost = [hole for hole in holes if not hole.reason.startswith("torn tail")]
+        lost = [hole for hole in holes if not hole.reason.startswith(("torn tail", STALE))]
         first = (lost or holes)[0]
         text = f"offset {first.offset}, {counted(first.length, 'byte')}: {first.reason}"
         if self.on_damage == FAIL and lost:
@@ -167,6 +172,49 @@ class CommitlogReader(Reader):
             )
         else:
             self.skipped(f"segment {first.segment}", len(holes), text)
+
+
+class _LogEnd:
+    """Where the log ends in a range of its last segment with data, if old records lie behind its end."""
+
+    def __init__(self, partition: LogRange, before: RangeSummary) -> None:
+        self._partition, self._before = partition, before
+        self._asked = 0
+        self._stale: StaleTail | None = None
+        if before.holes:
+            self._ask(framed(before.holes))
+
+    def _ask(self, holes: list[Damage]) -> None:
+        spec = self._partition.spec
+        if self._stale is None and not self._partition.followed and len(holes) > self._asked:
+            found = judge_segment(spec.path, (spec.segment_start, spec.data_end, spec.segment_end), holes)
+            self._stale = found if isinstance(found, StaleTail) else None
+        self._asked = len(holes)
+
+    def before(self, low: int) -> bool:
+        """Whether anything from there on is of the log, as far as that is known yet."""
+        return self._stale is None or low < self._stale.offset
+
+    def cut(self, block: Block, summary: RangeSummary) -> Block:
+        """A block without old records; all damage in front of its last record is in the summary by now."""
+        holes = framed(self._before.holes)
+        if self._before.tail >= 0 and summary.first > self._before.tail:
+            holes.append(Damage(self._before.tail, summary.first - self._before.tail, framed=False))
+        self._ask(holes + framed(summary.holes))
+        if self._stale is None:
+            return block
+        count = int(np.searchsorted(block.messages.place, self._stale.offset))
+        kept = MessageArrays(*(column[:count] for column in block.messages))  # type: ignore[arg-type]  # of two dtypes
+        return dataclasses.replace(block, messages=kept)
+
+    def told(self, holes: list[Hole]) -> list[Hole]:
+        """The damage of the range; of old records it is told where the first of them lies."""
+        if self._stale is None:
+            return holes
+        kept = [hole for hole in holes if hole.offset < self._stale.offset]
+        if len(kept) < len(holes):
+            kept.append(Hole(self._partition.segment, self._stale.offset, self._stale.length, reason(self._stale)))
+        return kept
 
 
 class PushingCommitlogReader(Pushing, CommitlogReader):

@@ -165,7 +165,7 @@ QUARANTINE: Final = Table(
         Column("path", "STRING", "where it was read; null for a missing one", required=False),
         Column("offset", "BIGINT", "of the commitlog"),
         Column("length", "BIGINT", "bytes"),
-        Column("reason", "STRING", "what is wrong; torn tails are listed, too"),
+        Column("reason", "STRING", "what is wrong; torn and stale tails are listed, too"),
         Column("firstBytes", "STRING", f"up to {FIRST_BYTES} bytes from offset on, in hex", required=False),
     ),
     {

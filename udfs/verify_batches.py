@@ -88,7 +88,8 @@ class VerifyBatches:
             return None if look.record(place) is None else -1
 
         spans = tuple((max(low, queue.start), high) for low, high in found.spans if high > queue.start)
-        view = QueueView(found.read, spans, found.data_from, seen, found.path, task.log, task.unread, batch=True)
+        view = QueueView(found.read, spans, found.data_from, seen, found.path, task.log, task.unread, batch=True,
+                         stale=task.stale)  # fmt: skip
         placement = odd.get(key)
         # A broker also writes units without a message.
         queue.checks = [(LOGICAL if placement else IN_ORDER, UnitChecker(view), placement), (BROKER, UnitChecker(view), None)]

@@ -51,6 +51,10 @@ class QueueTask:
     unread: tuple[tuple[int, int], ...] = ()
     max_fill: int = 100_000
     old_broker: bool = False
+    rolled_back: tuple[int, int] | None = None
+    """where records are older than those before them"""
+    stale: tuple[int, int] | None = None
+    """old records behind the log's end"""
 
 
 class QueueFiles:
@@ -196,6 +200,7 @@ class QueueWord:
         self.counts[order] += 1
         self.counts["units"] += checked.units
         self.counts["there"] += checked.there
+        self.counts["stale"] += checked.stale
         self.counts[IDLE] += found.is_idle(checked.units, task)
         self.tally.merge(tally)
         entry = {
@@ -260,7 +265,7 @@ class VerifyQueues:
                 return None
             return record.queue_offset if (record.topic, record.queue_id) == (name, key[1]) else -1
 
-        view = QueueView(found.read, found.spans, found.data_from, seen, found.path, task.log, task.unread)
+        view = QueueView(found.read, found.spans, found.data_from, seen, found.path, task.log, task.unread, stale=task.stale)
         queue.checks = []
         for order, placement in self._orders(queue.runs, found):
             # Where a broker appends in the wrong place, a unit does not stand at its record's offset.
@@ -284,7 +289,7 @@ class VerifyQueues:
             return [(IN_ORDER, None)] if fine.all() else [(SKIPPED, None)]
         runs = [tuple(run) for run in columns.T.tolist()]
         orders: list[tuple[str, Placement | None]] = [(BROKER, order_broker(runs, 0))]
-        logical = order_logical(runs, self.task.holes)
+        logical = order_logical(runs, self.task.holes, rolled_back=self.task.rolled_back)
         if logical.filled <= self.task.max_fill and len(join_runs(runs)) > 1:
             orders.insert(0, (LOGICAL, logical))
         # Topics are deleted with their queues' files: what a broker dispatched since then is all that is there.

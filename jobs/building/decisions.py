@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NoReturn
 
-from jobs.building import notices
+from jobs.building import notices, stale_tails
 from jobs.building.odd_queues import Lowest, OddQueues
 from jobs.building.scanning import Scan
 from jobs.building.settings import BuildSettings
@@ -47,10 +47,10 @@ def decide(
 
     Raises RefusedError as the policies say.
     """
-    stop, accepted, holes, torn = settings.on_damage == "stop", chain.accepted, chain.holes, chain.torn
+    stop, accepted, holes, tail = settings.on_damage == "stop", chain.accepted, chain.holes, chain.stale or chain.torn
     offsets = [hole.offset for hole in holes]
     if holes and stop:
-        holes, torn = holes[:1], None
+        holes, tail = holes[:1], None
         accepted = scan.cut(accepted, holes[0].offset)
     notices.unmarked_batches(settings, accepted, summary)
     if len(holes) > HOLES_MAX:
@@ -61,26 +61,29 @@ def decide(
             f" (more than {HOLES_MAX:,} in all): is this a commitlog? Choose --on-damage stop"
         )
     if holes and settings.on_damage == "fail":
-        _report(summary, holes, Lowest(), torn)
+        _report(summary, holes, Lowest(), tail)
         # A wrong name tells of more than the gap that it leaves.
         first = next((hole for hole in holes if hole.reason.startswith(MISNAMED)), holes[0])
-        advice = "rename it" if first.reason.startswith(MISNAMED) else "choose --on-damage stop or salvage"
+        advice = "rename it" if first.reason.startswith(MISNAMED) else stale_tails.advice(chain)
         raise RefusedError(
             f"segment {first.segment}: damage at offset {first.offset}: {first.reason} ({len(holes)} in all): {advice}"
         )
-    odd = _judge(scan, settings, accepted, offsets, INT64_MAX)
+    if chain.doubt and not stop:
+        summary.warnings.append(stale_tails.doubts(chain.doubt))
+    back = chain.rolled_back
+    odd = _judge(scan, settings, accepted, offsets, INT64_MAX, back)
     if settings.queue_order == "fail" and any(True for _ in odd.decisions()):
-        _report(summary, holes, Lowest(), torn)
+        _report(summary, holes, Lowest(), tail)
         _refuse_order(summary, odd)
     verdict = odd.verdict(segments, "all")
     if verdict.lost.first and stop:
         # What the whole log says of the records below the cut stays true; what lies behind it is not built.
-        holes, torn = verdict.lost.first[:1], None
-        odd = _judge(scan, settings, accepted, offsets, holes[0].offset)
+        holes, tail = verdict.lost.first[:1], None
+        odd = _judge(scan, settings, accepted, offsets, holes[0].offset, back)
         verdict = odd.verdict(segments, "cut")
         accepted, verdict.lost = scan.cut(accepted, holes[0].offset), Lowest()
     lost = verdict.lost
-    _report(summary, holes, lost, torn)
+    _report(summary, holes, lost, tail)
     if holes and stop:
         summary.warnings.append(f"built up to offset {holes[0].offset}; what follows is left out")
     summary.take_order(verdict.told)
@@ -108,16 +111,19 @@ def _ask(scan: Scan, accepted: list[RangeSummary], kind: int, judge: Judge) -> l
     ]
 
 
-def _judge(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], holes: list[int], cut: int) -> OddQueues:
-    """What reducers say of queues out of order, below the offset ``cut``."""
+def _judge(
+    scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], holes: list[int], cut: int, back: tuple[int, int] | None
+) -> OddQueues:
+    """What reducers say of queues out of order, below the offset ``cut``; ``back`` is where old records came back."""
     said: list[str] = []
     if any(summary.units for summary in accepted):
         # 5.3 opens such files just the same, and then fails to load: ConsumeQueue.correctMinOffset reads before their start.
         opens = settings.broker_version == "4.9"
-        judge = Judge(scan.stage, settings.queue_order, scan.task.units_per_file, tuple(holes), cut, opens)
+        judge = Judge(scan.stage, settings.queue_order, scan.task.units_per_file, tuple(holes), cut, opens, rolled_back=back)
         said += _ask(scan, accepted, schemas.RUNS, judge)
     if any(summary.batch_units for summary in accepted):
-        judge = Judge(scan.stage, settings.queue_order, scan.task.units_per_file, tuple(holes), cut, batch=True)
+        units_per_file = scan.task.units_per_file
+        judge = Judge(scan.stage, settings.queue_order, units_per_file, tuple(holes), cut, batch=True, rolled_back=back)
         said += _ask(scan, accepted, schemas.BATCH_RUNS, judge)
     return OddQueues(scan.stage, said)
 
@@ -131,7 +137,7 @@ def _refuse_order(summary: Summary, odd: OddQueues) -> NoReturn:
     )
 
 
-def _report(summary: Summary, holes: list[Hole], lost: Lowest, torn: Hole | None) -> None:
+def _report(summary: Summary, holes: list[Hole], lost: Lowest, tail: Hole | None) -> None:
     ordered = sorted([*holes, *lost.first], key=lambda hole: (hole.offset, hole.reason))
     for hole in ordered[:DAMAGE_MAX]:
         summary.add_damage(hole.segment, hole.offset, hole.length, hole.reason)
@@ -140,5 +146,5 @@ def _report(summary: Summary, holes: list[Hole], lost: Lowest, torn: Hole | None
         end = max(lost.more_end, *(hole.offset + hole.length for hole in rest))
         reason = f"{counted(len(rest) + lost.more, 'more damaged place')}, up to offset {end}"
         summary.add_damage(rest[0].segment, rest[0].offset, size, reason)
-    if torn:
-        summary.add_damage(torn.segment, torn.offset, torn.length, torn.reason, lost=False)
+    if tail:
+        summary.add_damage(tail.segment, tail.offset, tail.length, tail.reason, lost=False)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 
+from jobs.building import stale_tails
 from jobs.building.scan_memory import ScanMemory
 from jobs.spark.engine import Engine
 from jobs.spark.session import TASKS_PER_CORE
@@ -40,6 +41,8 @@ class Scan:
     until_read: int = INT64_MAX
     """what is built ends there, when more was scanned"""
     range_size: int = 1
+    store: str = ""
+    """whose checkpoint may tell where the log ends"""
 
     def _round(self, specs: list[RangeSpec]) -> None:
         if not specs:
@@ -91,7 +94,7 @@ class Scan:
                 self._read_on(segments)
                 continue
             if not chain.rescans:
-                return self._below(chain)
+                return self._below(segments, chain)
             again: list[RangeSpec] = [
                 dataclasses.replace(spec, number=len(self.summaries) + k) for k, spec in enumerate(chain.rescans)
             ]
@@ -114,13 +117,16 @@ class Scan:
             self.ranges[spec.segment_start].append(spec)
         self._round(again)
 
-    def _below(self, chain: Chain) -> Chain:
-        """The chain without what was read behind --until-offset."""
-        until = self.until_read
+    def _below(self, segments: list[Segment], chain: Chain) -> Chain:
+        """The chain without what was read behind --until-offset, and without old records behind the log's end."""
+        stale_tails.judge(segments, chain, self.store)
+        until = min(self.until_read, chain.stale.offset) if chain.stale else self.until_read
         chain.accepted = self.cut(chain.accepted, until)
         chain.holes = [hole for hole in chain.holes if hole.offset < until]
         if chain.torn and chain.torn.offset >= until:
             chain.torn = None
+        if chain.stale and chain.stale.offset >= self.until_read:
+            chain.stale = None
         return chain
 
     def cut(self, accepted: list[RangeSummary], at: int) -> list[RangeSummary]:

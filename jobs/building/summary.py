@@ -54,11 +54,11 @@ class Summary:
 
     @property
     def lost(self) -> bool:
-        """Whether damage is missing from the result; a torn tail, which every crash leaves, is none."""
-        return any(not entry["reason"].startswith("torn tail") for entry in self.damage)
+        """Whether damage is missing from the result; a torn or stale tail, which crashes leave, is none."""
+        return any(not entry["reason"].startswith(("torn tail", "stale tail")) for entry in self.damage)
 
     def add_damage(self, segment: str, offset: int, length: int, reason: str, *, lost: bool = True) -> None:
-        """One damaged place, with its warning; ``lost`` False for a torn tail, which every crash leaves."""
+        """One damaged place, with its warning; ``lost`` False for a torn or stale tail, which crashes leave."""
         entry = {"segment": segment, "offset": offset, "length": length, "reason": reason}
         self.damage.append(entry)
         what = "damage" if lost else "cut"

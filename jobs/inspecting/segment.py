@@ -10,7 +10,7 @@ from typing import Any, Final
 from jobs.command.times import show_time
 from jobs.inspecting.first_offset import Begin, begin_of, by_records
 from jobs.inspecting.show import Row
-from jobs.querying.scan import damage, scan_segment
+from jobs.querying.scan import damage, scan_segment, stale_tail
 from jobs.querying.show import fields
 from jobs.store.log import SegmentFile
 from storage_format import record as r
@@ -19,8 +19,10 @@ from storage_format.java_string import java_text
 from storage_format.message import FLAG_COMPRESSED, Message, glance, read_message
 from storage_format.range_scan import RangeScanner, ScanSettings
 from storage_format.range_summary import RangeSummary
+from storage_format.stale_tail import StaleTail
 from udfs import files
 from udfs.pages import Pages
+from udfs.stale_tails import reason
 
 _TOPICS: Final = 1000
 _CHUNK: Final = 8 << 20
@@ -42,7 +44,14 @@ def segment(path: str, whole: int | None, first: int | None = None) -> tuple[dic
     for _ in scan_segment(scanner, one, end):
         pass
     summary = scanner.summary
-    return _summary(one, begin, end, summary), (fields(message) for message in _messages(one, summary))
+    tail = stale_tail(one, end, _later(path, one), summary)
+    return _summary(one, begin, end, summary, tail), (fields(message) for message in _messages(one, summary))
+
+
+def _later(path: str, one: SegmentFile) -> list[SegmentFile]:
+    """The segments behind it in its folder."""
+    beside = ((entry, first_byte(entry.name)) for entry in files.listing(files.parent(path)))
+    return [SegmentFile(entry.path, start, entry.size) for entry, start in beside if start is not None and start > one.start]
 
 
 def _beside(path: str, size: int) -> int:
@@ -108,7 +117,7 @@ def _glances(one: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, int
                 place += size
 
 
-def _summary(one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary) -> dict[str, Any]:
+def _summary(one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, tail: StaleTail | None) -> dict[str, Any]:
     kinds: Counter[tuple[int, int]] = Counter()
     raw: dict[bytes, list[int]] = {}
     used = body = 0
@@ -133,6 +142,9 @@ def _summary(one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary) ->
         topics[java_text(name)] = [before[0] + count, before[1] + size, min(before[2], low), max(before[3], high)]
     ordered = sorted(topics.items(), key=lambda item: (-item[1][1], item[0]))
     broken = damage(scanned)
+    if tail is not None:
+        # The old records themselves are listed as what they are: records.
+        broken = [(at, size, reason(tail) if at == tail.offset else why) for at, size, why in broken]
     return {
         "bytes": one.size,
         "firstOffset": one.start,

@@ -22,22 +22,26 @@ from storage_format.frame import CRC_NONE
 from storage_format.java_string import key_hash
 from storage_format.message import Message
 from storage_format.names import LMQ_PREFIX, escape
-from storage_format.plurals import form
+from storage_format.plurals import counted
 from storage_format.range_scan import Block, RangeScanner, ScanSettings
 from storage_format.range_summary import RangeSpec, RangeSummary
+from storage_format.stale_tail import StaleTail
 from udfs import files
+from udfs.stale_tails import framed, has_data, judge_segment
+from udfs.stale_tails import reason as stale_reason
 
 
 def scan_log(log: StoreLog, names: list[str] | None, key: str, notes: Notes) -> set[int]:
     """Physical offsets of records that may have the key: its hash is theirs. ``names`` None: of any topic."""
     scanner = RangeScanner(ScanSettings(crc_mode=CRC_NONE, want_units=False))
     found: set[int] = set()
-    for block in _blocks(scanner, log, notes):
+    stale: list[StaleTail] = []
+    for block in _blocks(scanner, log, stale, notes):
         # Every topic of the block's records is in the table by now.
         hashes = {key_hash(name, key) for name in (scanner.names.texts if names is None else names)}
         hit = np.isin(block.items.key_hash, np.array(sorted(hashes), dtype=np.int64))
         found.update(block.items.place[hit].tolist())
-    return found
+    return {place for place in found if not _is_stale(place, stale)}
 
 
 def scan_queue(
@@ -71,13 +75,14 @@ def _units(log: StoreLog, topic: str, queue: int, notes: Notes) -> list[tuple[in
     """(queue offset, physical offset) of each record that is dispatched to a queue, in the order of the log."""
     scanner = RangeScanner(ScanSettings(crc_mode=CRC_NONE, lmq=topic.startswith(LMQ_PREFIX), want_items=False))
     found: list[tuple[int, int]] = []
-    for block in _blocks(scanner, log, notes):
+    stale: list[StaleTail] = []
+    for block in _blocks(scanner, log, stale, notes):
         names = np.array([k for k, text in enumerate(scanner.names.texts) if text == topic], dtype=np.int32)
         count = scanner.queue_count
         queues = np.flatnonzero(np.isin(scanner.queues.name[:count], names) & (scanner.queues.queue_id[:count] == queue))
         hit = np.isin(block.units.queue, queues)
         found += zip(block.units.offset[hit].tolist(), block.units.place[hit].tolist(), strict=True)
-    return found
+    return [unit for unit in found if not _is_stale(unit[1], stale)]
 
 
 def _messages(log: StoreLog, units: list[tuple[int, int]], notes: Notes) -> Iterator[tuple[int, Message]]:
@@ -89,17 +94,39 @@ def _messages(log: StoreLog, units: list[tuple[int, int]], notes: Notes) -> Iter
             yield base, message
 
 
-def _blocks(scanner: RangeScanner, log: StoreLog, notes: Notes) -> Iterator[Block]:
-    """The blocks of all segments; what of them cannot be read, or is damaged, is a note."""
-    for segment in log.segments:
+def _blocks(scanner: RangeScanner, log: StoreLog, stale: list[StaleTail], notes: Notes) -> Iterator[Block]:
+    """The blocks of all segments; what of them cannot be read, or is damaged, is a note.
+
+    Old records behind the log's end are among them: known once their segment has been read, they are put into ``stale``.
+    """
+    for number, segment in enumerate(log.segments):
+        end = segment_end(log.segments, segment)
         try:
-            yield from scan_segment(scanner, segment, segment_end(log.segments, segment))
+            yield from scan_segment(scanner, segment, end)
+            tail = stale_tail(segment, end, log.segments[number + 1 :], scanner.summary)
         except (OSError, InputError) as error:
             notes.add("unreadable segment", f"{escape(segment.path)}: {reason(error)}")
             continue
-        for offset, length, why in damage(scanner.summary):
-            size = f"{length} {form(length, 'byte', 'bytes')}"
+        broken = damage(scanner.summary)
+        if tail is not None:
+            stale.append(tail)
+            notes.add("stale tail", f"{escape(segment.path)}: offset {tail.offset}: {stale_reason(tail)}", lost=False)
+            broken = [place for place in broken if place[0] < tail.offset]
+        for offset, length, why in broken:
+            size = counted(length, "byte")
             notes.add("damage", f"{escape(segment.path)}: offset {offset}, {size}: {why}: no record found in it")
+
+
+def _is_stale(place: int, tails: list[StaleTail]) -> bool:
+    return any(tail.offset <= place < tail.offset + tail.length for tail in tails)
+
+
+def stale_tail(segment: SegmentFile, end: int, later: list[SegmentFile], summary: RangeSummary) -> StaleTail | None:
+    """The old records behind the log's end, where they lie in a scanned segment. Raises OSError, InputError."""
+    if not summary.holes or any(has_data(other.path, other.size) for other in later):
+        return None
+    tail = judge_segment(segment.path, (segment.start, segment.start + segment.size, end), framed(summary.holes))
+    return tail if isinstance(tail, StaleTail) else None
 
 
 def segment_end(segments: list[SegmentFile], segment: SegmentFile) -> int:

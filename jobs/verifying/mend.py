@@ -90,11 +90,15 @@ class Mend:
 
 @dataclass
 class LogFacts:
-    """What the log says that matters to a build: records that are inner batches, damage, and where a broker cuts it, or -1."""
+    """What the log says that matters to a build: records that are inner batches, damage, and where a broker cuts it, or -1.
+
+    ``undecided``: why nobody but the operator can say what a build shall do with the damage; "" where that is plain.
+    """
 
     inner_batches: int = 0
     damaged: bool = False
     cut: int = -1
+    undecided: str = ""
 
 
 def advise(settings: VerifySettings, tally: Tally, log: LogFacts, orders: dict[str, int], idle_queues: int) -> Mend:
@@ -104,6 +108,8 @@ def advise(settings: VerifySettings, tally: Tally, log: LogFacts, orders: dict[s
     mend = Mend(build, settings.topics_config, damaged=damaged, cut=log.cut)
     if not tally.counts:
         return mend
+    if log.undecided:
+        mend.keep((QUEUES, INDEX, CHECKPOINT), log.undecided)
     for part in (QUEUES, INDEX):
         if part not in settings.only:
             mend.keep((part,), f"{part} was not compared, so nothing tells what a build would lose: verify it, too")

@@ -59,6 +59,9 @@ class QueueResult:
                 "but may count one message too many in such a queue"
             )
         summary.queues_differing += self.counts.pop("differing", 0)
+        if stale := self.counts.pop("stale", 0):
+            note = f"{stale} units at the ends of queues point behind the log's end: a broker drops them when it starts"
+            summary.notes.append(note)
         summary.orders = dict(sorted(self.counts.items()))
         summary.queue_list = sorted(self.queues, key=lambda q: (q["topic"], q["queue"]))
         for order, text in (
@@ -73,12 +76,14 @@ class QueueResult:
 
 @dataclass
 class Queues:
-    """``segments`` of the whole log; ``unread`` what a sample leaves out."""
+    """``segments`` of the whole log; ``unread`` what a sample leaves out; ``stale`` and ``rolled_back`` as in ``QueueTask``."""
 
     scan: Scan
     settings: VerifySettings
     segments: tuple[Segment, ...]
     unread: tuple[tuple[int, int], ...]
+    stale: tuple[int, int] | None = None
+    rolled_back: tuple[int, int] | None = None
 
     def list_files(self, summary: VerifySummary) -> Tally:
         """Rows of all files go where the units of their queues will go."""
@@ -110,7 +115,8 @@ class Queues:
         build = self.settings.build
         log = (self.segments[0].start, self.segments[-1].segment_end) if self.segments else (0, 0)
         folder = files.join(build.store, kind)
-        return QueueTask(folder, file_size, self.segments, log, holes, self.unread, build.max_fill, _is_old(build))
+        known = self.rolled_back, self.stale
+        return QueueTask(folder, file_size, self.segments, log, holes, self.unread, build.max_fill, _is_old(build), *known)
 
     def compare(self, accepted: list[RangeSummary], holes: tuple[int, ...]) -> QueueResult:
         """Compare every queue of the log and of the store; ``holes`` are offsets of damage."""
@@ -119,7 +125,7 @@ class Queues:
         task = self._task(FOLDER, build.cq_file_size, holes)
         result.take(scan.engine.reduce(schemas.UNITS, left_out, None, VerifyQueues(task)))
         if build.batch_topics and not self.unread:
-            judge = Judge(scan.stage, "logical", 1, holes, batch=True)
+            judge = Judge(scan.stage, "logical", 1, holes, batch=True, rolled_back=self.rolled_back)
             odd = OddQueues(scan.stage, scan.engine.reduce(schemas.BATCH_RUNS, left_out, None, judge))
             plan = PlanWriter(scan.stage.temporary, files.join(scan.stage.plans, "batch-placements"))
             for word in odd.words():

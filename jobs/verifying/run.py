@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from jobs.building import preflight
+from jobs.building import preflight, stale_tails
 from jobs.building.notices import first_cut
 from jobs.building.planning import BUCKET_BYTES, range_size, scan_settings
 from jobs.building.scanning import Scan
@@ -91,7 +91,7 @@ class Verify:
         self._tell_plan(log, chosen)
         keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES))
         task = VerifyScan(stage, "", 0, self._scan_settings(), ANY_FILE, keys)
-        scan = Scan(engine, stage, task, self.reporter)
+        scan = Scan(engine, stage, task, self.reporter, store=build.store)
         queues = Queues(scan, settings, tuple(log.segments), unread)
         index = Index(scan, settings)
 
@@ -118,8 +118,12 @@ class Verify:
         self._count(chosen, accepted)
         if LOG in settings.only:
             self._judge_log(log, chain, unread)
+        queues.rolled_back = chain.rolled_back
+        if chain.stale:
+            queues.stale = chain.stale.offset, chain.stale.offset + chain.stale.length
         holes = tuple(hole.offset for hole in chain.holes if not _between(hole.offset, unread))
         self.log_facts.damaged = bool(holes)
+        self.log_facts.undecided = stale_tails.undecided(chain)
         self.log_facts.cut = first_cut(self.settings.build.broker_version, log.segments, holes)
         with self._timed("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
             both: list[Future[Any]] = []
@@ -175,7 +179,9 @@ class Verify:
             if len(summary.damage) < DAMAGE_TOLD:
                 entry = {"segment": hole.segment, "offset": hole.offset, "length": hole.length, "reason": hole.reason}
                 summary.damage.append(entry)
-        if chain.torn:
+        if chain.stale:
+            summary.notes.append(f"offset {chain.stale.offset}, {chain.stale.length} bytes: {chain.stale.reason}")
+        elif chain.torn:
             torn = chain.torn
             summary.notes.append(
                 f"torn tail at offset {torn.offset}, {counted(torn.length, 'byte')}: a crash leaves it, a broker cuts it"

@@ -65,7 +65,7 @@ def write_metrics(
 
 
 _TEXTS: Final = {
-    "damaged_places": "Damaged places of the commitlog, a torn tail included.",
+    "damaged_places": "Damaged places of the commitlog, torn and stale tails included.",
     "decisions": "What was done to the order of queues.",
     "warnings": "Warnings of the last run.",
     "differences": "Differences that the last verify found.",

@@ -19,6 +19,8 @@ QUEUES_ALONE = "5.5.0"
 """Since 5.4 TAGS are indexed, too (``topic#T#tag``), and 5.5 has a sixth checkpoint field: queues alone are compared."""
 UNLOADABLE = "oracle.Main$Failure: the store does not load"
 """Of a log that RocketMQ 5.3.3 writes and then cannot load: a record below its queue's end left an empty last file."""
+UNCLEAN = "oracle.Main$Failure: the store did not shut down cleanly"
+"""Of a truncated store of 4.9.8 now and then: it takes itself for behind with dispatching, and keeps its abort file."""
 _OPTIONS = ("segment_size", "cq_file_size", "hash_slots", "index_items", "delay_levels", "lmq")
 
 
@@ -62,12 +64,14 @@ def java_home() -> dict[str, str]:
     return {**os.environ, **({"JAVA_HOME": chosen.read_text().strip()} if chosen.exists() else {})}
 
 
-def make(version: str, seed: int, count: int, out: Path, threads: int = 4) -> list[Scenario]:
+def make(version: str, seed: int, count: int, out: Path, threads: int = 4, *, stale: bool = False) -> list[Scenario]:
     """The scenarios ``seed`` to ``seed + count - 1`` of one version, below ``out`` (new or empty).
+
+    ``stale``: of stores that were truncated, left as the broker left them.
 
     Raises RuntimeError with what the JVM said, if it fails as a whole.
     """
-    words = ["--seed", seed, "--count", count, "--threads", threads, "--out", out]
+    words = ["--seed", seed, "--count", count, "--threads", threads, "--out", out, *(["--stale"] if stale else [])]
     done = subprocess.run(
         [FOLDER / "run", version, "Scenario", *(str(word) for word in words)],
         env=java_home(), capture_output=True, text=True, check=False,

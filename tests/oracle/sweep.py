@@ -17,9 +17,12 @@ from collections import Counter
 from pathlib import Path
 
 from tests.oracle.judge import judge
-from tests.oracle.scenarios import UNLOADABLE, VERSIONS, make
+from tests.oracle.scenarios import UNCLEAN, UNLOADABLE, VERSIONS, make
+from tests.oracle.stale import judge_stale
 
 BATCH = 50
+TRUNCATED = 5
+"""One truncated store comes to so many others."""
 
 
 def main(words: list[str] | None = None) -> int:
@@ -30,24 +33,28 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, help="a folder for the stores that differ")
     args = parser.parse_args(words)
     print(f"SEED={args.seed} N={args.count}", flush=True)
-    wrong = sum(sweep(version, args.seed, args.count, args.keep) for version in args.versions.split(","))
+    wrong = sum(
+        sweep(version, args.seed, count, args.keep, stale=stale)
+        for version in args.versions.split(",")
+        for stale, count in ((False, args.count), (True, -(-args.count // TRUNCATED)))
+    )
     return 1 if wrong else 0
 
 
-def sweep(version: str, seed: int, count: int, keep: Path | None) -> int:
-    """How many scenarios of one version differ; tells each."""
+def sweep(version: str, seed: int, count: int, keep: Path | None, *, stale: bool = False) -> int:
+    """How many scenarios of one version differ; tells each. ``stale``: of truncated stores."""
     began, wrong, seen, unloadable = time.monotonic(), 0, 0, 0
     features: Counter[str] = Counter()
     for first in range(seed, seed + count, BATCH):
         with tempfile.TemporaryDirectory(prefix="oracle-") as folder:
-            for scenario in make(version, first, min(BATCH, seed + count - first), Path(folder) / "stores"):
+            for scenario in make(version, first, min(BATCH, seed + count - first), Path(folder) / "stores", stale=stale):
                 seen += 1
                 features.update(scenario.settings["features"])
                 # A bug of 5.3 alone (scenarios.UNLOADABLE).
-                if version != "4.9.8" and scenario.failure == UNLOADABLE:
+                if (version != "4.9.8" and scenario.failure == UNLOADABLE) or scenario.failure == UNCLEAN:
                     unloadable += 1
                     continue
-                found = judge(scenario, Path(folder) / "out")
+                found = (judge_stale if stale else judge)(scenario, Path(folder) / "out")
                 wrong += bool(found)
                 for line in found:
                     print(line, flush=True)
@@ -55,7 +62,8 @@ def sweep(version: str, seed: int, count: int, keep: Path | None) -> int:
                     shutil.copytree(scenario.path, keep / version / scenario.path.name, dirs_exist_ok=True)
         seconds = time.monotonic() - began
         print(
-            f"{version}: {seen} scenarios, {wrong} differ, {unloadable} the real store itself does not load, {seconds:.0f} s",
+            f"{version}{' truncated' if stale else ''}: {seen} scenarios, {wrong} differ, "
+            f"{unloadable} the real store itself does not load or close, {seconds:.0f} s",
             flush=True,
         )
     print(f"{version}: {dict(sorted(features.items()))}", flush=True)

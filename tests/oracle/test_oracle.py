@@ -14,11 +14,14 @@ from jobs.spark.engine import SparkEngines
 from tests.golden.guard import guarded
 from tests.golden.stores import read_files
 from tests.oracle.judge import different, judge
-from tests.oracle.scenarios import QUEUES_ALONE, VERSIONS, Scenario, make
+from tests.oracle.scenarios import QUEUES_ALONE, UNCLEAN, UNLOADABLE, VERSIONS, Scenario, make
+from tests.oracle.stale import judge_stale, stale_tails
 from tests.tools.local_engine import run_build
 
 SEED = 5_000
 COUNT = {"5.3.3": 50, "4.9.8": 50, "5.5.0": 8}
+STALE = 10
+"""Truncated stores of each version: each is opened some times."""
 THROUGH_SPARK = 5
 """Of each version, from the first on."""
 
@@ -53,6 +56,16 @@ def test_the_scenarios_are_of_all_kinds(version: str, scenarios: Stores) -> None
     assert len(everything) == (24 if version.startswith("5.") else 22)
     assert frozenset[str]().union(*(everything - kind for kind in kinds)) == everything
     assert len(set(kinds)) == len(kinds) == COUNT[version]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_truncated_stores(version: str, tmp_path: Path) -> None:
+    """Old records behind the log's end are none of its own: as the real store has it, under every policy."""
+    stores = make(version, SEED, STALE, tmp_path / "stores", stale=True)
+    left = [scenario for scenario in stores if scenario.failure not in (UNCLEAN, UNLOADABLE)]
+    assert len(left) >= STALE - 2
+    assert stale_tails(left) >= STALE // 2
+    assert [words for scenario in left for words in judge_stale(scenario, tmp_path / "out")] == []
 
 
 def test_through_spark(scenarios: Stores, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ final class Crash {
                 "open", words -> crash.open(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
                 "put", words -> crash.put(words.get(0), words.get(1), words.get(2), Integer.parseInt(words.get(3))),
                 "flush", words -> crash.flush(words.get(0)),
+                "end", words -> crash.end(words.get(0), words.get(1)),
                 "find", words -> crash.find(words.get(0), Path.of(words.get(1)), Path.of(words.get(2))),
                 "serve", words -> crash.serve(words.get(0), words.subList(1, words.size())),
                 "close", crash::close,
@@ -135,6 +136,11 @@ final class Crash {
         await("told the checkpoint", () -> store.getStoreCheckpoint().getPhysicMsgTimestamp() >= newest.getOrDefault(name, 0L));
         store.getStoreCheckpoint().flush();
         return String.valueOf(end);
+    }
+
+    /** Behind which offset queue 0 of a topic ends, for those who read it. */
+    private String end(String name, String topic) throws Exception {
+        return String.valueOf(stores.get(name).getMaxOffsetInQueue(topic, 0));
     }
 
     /** Asks for each key of a file (lines: topic, tab, key); the answers are lines of physical offsets, in that order. */

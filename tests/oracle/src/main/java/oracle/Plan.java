@@ -1,5 +1,6 @@
 package oracle;
 
+import java.util.EnumSet;
 import java.util.Locale;
 import java.util.Set;
 import java.util.SplittableRandom;
@@ -37,6 +38,13 @@ record Plan(long seed, String version, Set<Feature> features, int segmentSize, i
         return from[random.nextInt(from.length)];
     }
 
+    /** The same without some features. */
+    Plan without(Set<Feature> leftOut) {
+        Set<Feature> rest = EnumSet.copyOf(features);
+        rest.removeAll(leftOut);
+        return new Plan(seed, version, rest, segmentSize, cqFileSize, hashSlots, indexItems, delayLevels, messages, topics, queues);
+    }
+
     boolean has(Feature feature) {
         return features.contains(feature);
     }
@@ -58,14 +66,15 @@ record Plan(long seed, String version, Set<Feature> features, int segmentSize, i
         }
     }
 
-    /** What whoever rebuilds the store elsewhere needs to know. */
-    String json(String failure) {
+    /** What whoever rebuilds the store elsewhere needs to know; {@code ends}: of the log, and before it was truncated, or -1. */
+    String json(String failure, long[] ends) {
         String names = features.stream().map(f -> "\"" + f.name().toLowerCase(Locale.ROOT) + "\"").collect(Collectors.joining(", "));
         return String.format(Locale.ROOT, """
             {"seed": %d, "version": "%s", "features": [%s],
              "segment_size": %d, "cq_file_size": %d, "hash_slots": %d, "index_items": %d,
-             "delay_levels": "%s", "lmq": %b, "failure": %s}
+             "delay_levels": "%s", "lmq": %b, "failure": %s,
+             "end": %d, "old_end": %d}
             """, seed, version, names, segmentSize, cqFileSize, hashSlots, indexItems, delayLevels, has(Feature.LMQ),
-            failure == null ? "null" : "\"" + failure.replaceAll("[^ -~]|[\"\\\\]", "?") + "\"");
+            failure == null ? "null" : "\"" + failure.replaceAll("[^ -~]|[\"\\\\]", "?") + "\"", ends[0], ends[1]);
     }
 }

@@ -12,13 +12,13 @@ import org.apache.rocketmq.common.MQVersion;
 
 /** Random stores by seed, each with the real store's own rebuild of its bare commitlog: many in one JVM. */
 final class Scenario {
-    private static final String USAGE = "usage: Scenario --seed S --out DIR [--count N] [--threads N]";
+    private static final String USAGE = "usage: Scenario --seed S --out DIR [--count N] [--threads N] [--stale]";
 
     private Scenario() {
     }
 
     public static void main(String[] argv) {
-        Main.run(USAGE, () -> run(new Args(argv, Set.of("seed", "count", "out", "threads"), Set.of())));
+        Main.run(USAGE, () -> run(new Args(argv, Set.of("seed", "count", "out", "threads"), Set.of("stale"))));
     }
 
     private static void run(Args args) throws Exception {
@@ -34,8 +34,8 @@ final class Scenario {
         ExecutorService pool = Executors.newFixedThreadPool(args.count("threads", 4),
             task -> new Thread(new ThreadGroup("scenarios-" + group.incrementAndGet()), task));
         for (int i = 0; i < count; i++) {
-            Plan plan = Plan.of(seed + i, version());
-            pool.execute(() -> one(plan, out.resolve(Long.toString(plan.seed())), failed));
+            Plan plan = args.has("stale") ? StaleRun.plan(Plan.of(seed + i, version())) : Plan.of(seed + i, version());
+            pool.execute(() -> one(plan, args.has("stale"), out.resolve(Long.toString(plan.seed())), failed));
         }
         pool.shutdown();
         if (!pool.awaitTermination(1, TimeUnit.DAYS)) {
@@ -46,11 +46,16 @@ final class Scenario {
     }
 
     /** One scenario. What goes wrong with it is written down, and the next one comes. */
-    private static void one(Plan plan, Path root, AtomicInteger failed) {
+    private static void one(Plan plan, boolean stale, Path root, AtomicInteger failed) {
         String failure = null;
+        long[] ends = {-1, -1};
         try {
             Files.createDirectories(root);
-            ScenarioRun.run(plan, root);
+            if (stale) {
+                ends = StaleRun.run(plan, root);
+            } else {
+                ScenarioRun.run(plan, root);
+            }
         } catch (Throwable e) {
             failure = e.toString();
             failed.incrementAndGet();
@@ -58,7 +63,7 @@ final class Scenario {
             e.printStackTrace();
         }
         try {
-            Files.writeString(root.resolve("settings.json"), plan.json(failure));
+            Files.writeString(root.resolve("settings.json"), plan.json(failure, ends));
         } catch (Exception e) {
             e.printStackTrace();
         }

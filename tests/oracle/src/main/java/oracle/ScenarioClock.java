@@ -28,6 +28,10 @@ final class ScenarioClock extends SystemClock {
         now = Math.max(0, next);
     }
 
+    void pass(int milliseconds) {
+        now += milliseconds;
+    }
+
     @Override
     public long now() {
         return now;

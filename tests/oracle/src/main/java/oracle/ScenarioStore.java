@@ -15,15 +15,22 @@ final class ScenarioStore {
     private final Plan plan;
     private final Path root;
     private final ScenarioClock clock;
+    private final boolean index;
     private OracleStore store;
     /** The last record (or batch) put, and the log's end. */
     private long last = -1;
     private long end;
 
     ScenarioStore(Plan plan, Path root, ScenarioClock clock) {
+        this(plan, root, clock, false);
+    }
+
+    /** With {@code index} its IndexFiles are made, too. */
+    ScenarioStore(Plan plan, Path root, ScenarioClock clock, boolean index) {
         this.plan = plan;
         this.root = root;
         this.clock = clock;
+        this.index = index;
     }
 
     long lastRecord() {
@@ -37,13 +44,16 @@ final class ScenarioStore {
     void open() throws Exception {
         MessageStoreConfig config = Settings.of(root);
         plan.configure(config);
-        config.setMessageIndexEnable(false);
+        config.setMessageIndexEnable(index);
         // It is the real time that this is held against, by a clock that jumps.
         config.setOsPageCacheBusyTimeOutMills(Long.MAX_VALUE);
         if (plan.has(Feature.RECORD_CRC)) {
             OracleStore.withRecordCrc(config);
         }
         store = make(config, clock);
+        if (index) {
+            IndexPatience.of(store, root);
+        }
         if (!store.load()) {
             throw new Main.Failure("the store does not load");
         }
@@ -64,6 +74,22 @@ final class ScenarioStore {
         if (Files.exists(root.resolve("abort"))) {
             throw new Main.Failure("the store did not shut down cleanly");
         }
+    }
+
+    /** Where the store says that its log ends. */
+    long logEnd() {
+        return store.getMaxPhyOffset();
+    }
+
+    /** Whether this version can cut its log while it runs. */
+    boolean canTruncate() {
+        return store.canTruncate();
+    }
+
+    /** As a slave cuts what its master does not have. */
+    void truncate(long offset) throws Exception {
+        dispatched();
+        store.truncateLog(offset);
     }
 
     /** Whether it was taken: the store refuses what is too long. */

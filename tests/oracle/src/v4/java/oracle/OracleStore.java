@@ -36,6 +36,14 @@ final class OracleStore extends DefaultMessageStore {
         getCommitLog().getTopicQueueTable().computeIfPresent(topic + "-" + queue, (key, next) -> Math.max(0, next + by));
     }
 
+    boolean canTruncate() {
+        return false;
+    }
+
+    void truncateLog(long offset) {
+        throw new UnsupportedOperationException("4.x cuts its log at a start alone");
+    }
+
     @Override
     public SystemClock getSystemClock() {
         return clock == null ? super.getSystemClock() : clock;

@@ -48,6 +48,15 @@ final class OracleStore extends DefaultMessageStore {
         }
     }
 
+    boolean canTruncate() {
+        return true;
+    }
+
+    /** As AutoSwitchHAService calls it. */
+    void truncateLog(long offset) throws Exception {
+        truncateDirtyFiles(offset);
+    }
+
     @Override
     public SystemClock getSystemClock() {
         return clock == null ? super.getSystemClock() : clock;

@@ -1,0 +1,73 @@
+"""Old records behind the log's end: asked for where the last segment with data has damage, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from storage_format import record as r
+from storage_format.chain import MISNAMED, Chain, Hole, Segment
+from storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
+from storage_format.checkpoint import read_checkpoint
+from storage_format.range_scan import HOLES_MAX
+from storage_format.stale_tail import Damage, Doubt, StaleTail
+from udfs import files
+from udfs.stale_tails import has_data, judge_segment, reason
+
+_FRAMED: Final = frozenset(text for code, text in r.REASONS.items() if code >= r.FIRST_FRAMED)
+
+
+def judge(segments: list[Segment], chain: Chain, store: str = "") -> None:
+    """Tell in the chain whether its damage is a stale tail, or may be one. Reads the segment again where it has any.
+
+    The checkpoint of ``store``, where there is one, is a hint.
+    """
+    holes = [hole for hole in chain.holes if hole.reason != r.MISSING_SEGMENT]
+    if not holes or len(holes) > HOLES_MAX:
+        return
+    last = max(hole.offset for hole in holes)
+    segment = next((segment for segment in segments if segment.start <= last < segment.segment_end), None)
+    if segment is None:
+        return
+    # A truncation deletes all files behind the one that it cuts.
+    later = [other for other in segments if other.start > segment.start]
+    if any(has_data(other.path, other.data_end - other.start) for other in later):
+        return
+    mine = [Damage(hole.offset, hole.length, hole.reason in _FRAMED) for hole in holes if hole.offset >= segment.start]
+    bounds = segment.start, segment.data_end, segment.segment_end
+    found = judge_segment(segment.path, bounds, mine, _checkpoint(store))
+    if isinstance(found, StaleTail):
+        chain.stale = Hole(segment.name, found.offset, found.length, reason(found))
+    if isinstance(found, Doubt):
+        chain.doubt = found
+        chain.rolled_back = (found.offset, segment.segment_end) if found.contradicts else None
+
+
+def doubts(doubt: Doubt) -> str:
+    """What an operator must know of it."""
+    return f"at offset {doubt.offset} old records may begin that a truncation left behind the log's end, but: {doubt.why}"
+
+
+def advice(chain: Chain) -> str:
+    """What to choose where damage is refused."""
+    if chain.doubt is None:
+        return "choose --on-damage stop or salvage"
+    return f"{doubts(chain.doubt)}: choose --on-damage stop if the broker cut its log there, salvage if the disk is damaged"
+
+
+def undecided(chain: Chain) -> str:
+    """Why a build shall not be advised before somebody has looked: a wrong name, or old records; "" where there is neither."""
+    wrong = next((hole for hole in chain.holes if hole.reason.startswith(MISNAMED)), None)
+    if wrong is not None:
+        return f"{wrong.segment}: {wrong.reason}: rename it first"
+    return advice(chain) if chain.doubt else ""
+
+
+def _checkpoint(store: str) -> tuple[int, int]:
+    """physicMsgTimestamp and logicsMsgTimestamp, 0 where the store has no checkpoint."""
+    path = files.join(store, "checkpoint") if store else ""
+    if not path or files.look(path).kind != files.FILE:
+        return 0, 0
+    with files.Reader(path) as reader:
+        data = reader.read(0, min(reader.size(), CHECKPOINT_SIZE))
+    found, _ = read_checkpoint(data)
+    return found.physic, found.logics
