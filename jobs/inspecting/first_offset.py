@@ -41,7 +41,7 @@ def begin_of(path: str, size: int, given: int | None) -> Begin:
         told = by_records(path, size)
         if told is None:
             raise UnreadableError(
-                "its name is not 20 digits, the offset of its first byte, and no good record in it tells that offset: "
+                "its name is not the offset of its first byte, in 20 digits, and no good record in it tells that offset: "
                 f"give it as {OPTION}"
             )
         found = told

@@ -22,7 +22,7 @@ def _start(path: str, given: int | None) -> int:
     """The first logical byte, as it is given or by the name. Raises UnreadableError."""
     start = first_byte(files.base(path)) if given is None else given
     if start is None:
-        raise UnreadableError(f"its name is not 20 digits, the first logical byte of the file: give it as {OPTION}")
+        raise UnreadableError(f"its name is not the first logical byte of the file, in 20 digits: give it as {OPTION}")
     return start
 
 

@@ -28,8 +28,16 @@ from udfs.daemon import FOLDER
 
 _NO_NEWS: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
 """Spark's launcher asks for the module, so each JVM of Spark's says it first of all (``ModuleBootstrap``)."""
-_PATHS: Final = ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "JAVA_HOME", "TMPDIR")
+_PATHS: Final = (
+    "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "JAVA_HOME", "TMPDIR",
+    cache_folder.VARIABLE,
+)  # fmt: skip
 _LISTS: Final = ("SPARK_LOCAL_DIRS", "LOCAL_DIRS")
+_CREDENTIALS: Final = (
+    "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CA_BUNDLE",
+    "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_FEDERATED_TOKEN_FILE", "SSL_CERT_FILE", "SSL_CERT_DIR", "KRB5_CONFIG",
+)  # fmt: skip
+"""files that a worker reads for a bucket or an HDFS; some libraries know ``~`` there"""
 
 
 class JvmWords(threading.Thread):
@@ -75,19 +83,26 @@ def absolute_paths() -> None:
         if not environment["SPARK_HOME"]:
             del environment["SPARK_HOME"]
             raise InputError("Spark does not start: beside pyspark there is no bin/spark-submit: set SPARK_HOME")
-    for name in _PATHS:
-        if environment.get(name):
-            environment[name] = os.path.abspath(environment[name])
+    environment.update(_elsewhere(environment))
+
+
+def _elsewhere(environment: Mapping[str, str]) -> dict[str, str]:
+    """Those variables with paths, as a process that works elsewhere must have them."""
+    found = {name: os.path.abspath(environment[name]) for name in _PATHS if environment.get(name)}
+    for name in _CREDENTIALS:
+        if environment.get(name, "~")[:1] not in ("", "~"):
+            found[name] = os.path.abspath(environment[name])
     for name in _LISTS:
         if environment.get(name):
-            environment[name] = ",".join(os.path.abspath(path) for path in environment[name].split(",") if path)
+            found[name] = ",".join(os.path.abspath(path) for path in environment[name].split(",") if path)
     if "PYTHONPATH" in environment:
         paths = [os.path.abspath(path) for path in environment["PYTHONPATH"].split(os.pathsep) if path]
-        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        found["PYTHONPATH"] = os.pathsep.join(paths)
     python = environment.get("PYSPARK_PYTHON", "")
     if os.sep in python:
         # Links are kept: a virtual environment's python is one.
-        environment["PYSPARK_PYTHON"] = os.path.abspath(python)
+        found["PYSPARK_PYTHON"] = os.path.abspath(python)
+    return found
 
 
 def launch(settings: Mapping[str, str]) -> None:
@@ -143,6 +158,6 @@ def wrap_python(context: Any) -> None:
         folder = os.path.dirname(context._temp_dir)
         raise InputError(f"{escape(folder)}: Spark's folder is mounted noexec: name another one, spark.local.dir")
     context.pythonExec = path
-    if folder := os.environ.get(cache_folder.VARIABLE):
-        # Of the driver, which may have made it for this run.
-        context.environment.setdefault(cache_folder.VARIABLE, folder)
+    # The folder of compiled code, too, that the driver may have made for this run.
+    for name, value in _elsewhere(os.environ).items():
+        context.environment.setdefault(name, value)

@@ -103,15 +103,19 @@ class _Start(threading.Thread):
         self._own = own
         self._spark: SparkSession | None = None
         self._error: Exception | None = None
+        # Not join(): before Python 3.13 one that a signal cuts short takes the thread for ended (bpo-45274).
+        self._over = threading.Event()
 
     def run(self) -> None:
         try:
             self._spark = _new(self._own, own=True)
         except Exception as error:  # noqa: BLE001  raised again where the session is asked for
             self._error = error
+        finally:
+            self._over.set()
 
     def session(self) -> SparkSession:
-        self.join()
+        self._over.wait()
         if self._error is not None:
             raise self._error
         assert self._spark is not None
@@ -119,7 +123,8 @@ class _Start(threading.Thread):
 
     def give_up(self) -> None:
         """Stop what nobody asked for. A JVM killed in the middle of its start would leave its temporary folder."""
-        self.join()
+        if self.is_alive():
+            self._over.wait()
         if self._spark is not None:
             stop(self._spark)
 
@@ -170,7 +175,10 @@ def _new(settings: Mapping[str, str], own: bool) -> SparkSession:
 def get_session(master: str, delta: bool = False, hadoop_user: str = "") -> tuple[SparkSession, bool]:
     """The session to work in, and whether it is our own to stop: then with Delta Lake, and as that user of an HDFS."""
     if _starts:
-        return _starts.pop().session(), True
+        spark = _starts[-1].session()
+        # Not before: a signal while it starts has to find it, to be stopped.
+        _starts.clear()
+        return spark, True
     if _is_there():
         return SparkSession.builder.getOrCreate(), False
     if "PYSPARK_GATEWAY_PORT" not in os.environ:

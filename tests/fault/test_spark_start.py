@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pyspark
 import pytest
@@ -127,3 +128,27 @@ def test_which_spark_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert os.environ["SPARK_HOME"] == str(Path(pyspark.__file__).parent)
     assert os.environ["PYTHONPATH"] == f"{tmp_path}/here/one:{tmp_path}"
     assert os.environ["SPARK_LOCAL_DIRS"] == f"{tmp_path}/here/two,/three"
+
+
+def test_relative_paths_count_from_where_the_command_was_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Workers work elsewhere: a relative folder of compiled code would be made in the root folder."""
+    relative = {"NUMBA_CACHE_DIR": "kept", "AWS_CONFIG_FILE": "aws", "PYTHONPATH": ":lib"}
+    given = relative | {"KRB5_CONFIG": "~/krb5", "SSL_CERT_FILE": ""}
+    meant = given | {name: f"{tmp_path}/{value.lstrip(':')}" for name, value in relative.items()}
+    monkeypatch.chdir(tmp_path)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+
+    class Submitted:
+        """The JVM that spark-submit started stays where it was started, its workers do not."""
+
+        master, pythonExec = "local[2]", sys.executable
+        _temp_dir = str(tmp_path)
+        environment: ClassVar = {"AWS_CONFIG_FILE": "/of/executors"}
+
+    gateway.wrap_python(Submitted)
+    assert Submitted.environment["AWS_CONFIG_FILE"] == "/of/executors"
+    for name in ("NUMBA_CACHE_DIR", "PYTHONPATH"):
+        assert Submitted.environment[name] == meant[name]
+    gateway.absolute_paths()
+    assert {name: os.environ[name] for name in given} == meant

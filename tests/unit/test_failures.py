@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from jobs.command.failures import JVM_GONE, Interrupts, outcome
+from jobs.spark import session
 from storage_format.errors import RefusedError, UsageError
 
 MORE = ": nothing was published"
@@ -79,3 +82,30 @@ def test_an_interrupt_is_told_whatever_py4j_made_of_it() -> None:
     interrupts = Interrupts()
     interrupts.seen = True
     assert outcome(RefusedError("damage"), interrupts, "input") == (1, "interrupted")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_spark_starts(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run waits for its session. What comes up then is stopped: it would leave its temporary folders."""
+    waited, stopped, spark = threading.Event(), list[object](), object()
+
+    usual = session._Start.session
+
+    def asked(self: session._Start) -> object:
+        waited.set()
+        return usual(self)
+
+    def start(*_words: object, **_more: object) -> object:
+        waited.wait()
+        os.kill(os.getpid(), number)
+        return spark
+
+    monkeypatch.setattr(session, "_is_there", lambda: False)
+    monkeypatch.setattr(session, "_own", lambda *_: {})
+    monkeypatch.setattr(session, "_new", start)
+    monkeypatch.setattr(session._Start, "session", asked)
+    monkeypatch.setattr(session, "stop", stopped.append)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    with pytest.raises(KeyboardInterrupt), Interrupts(), session.starting("local[1]"):
+        session.get_session("local[1]")
+    assert (stopped, session._starts) == ([spark], [])
