@@ -76,12 +76,12 @@ class StaleTail:
 class Doubt:
     """Damage at ``offset`` that may be a stale tail; ``why`` says what is against it.
 
-    ``contradicts``: a record behind it is older, and claims a queue offset that a record in front of it has.
+    ``all_older``: every record behind it is older than what lies in front of it, not only some.
     """
 
     offset: int
     why: str
-    contradicts: bool = False
+    all_older: bool = True
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class StaleTailJudge:
             found = self._queues(holes[: number + 1], int(before[number]))
             if found is not None and found.repeats:
                 why = "not all records behind it are older" if number < known else "there is damage before it"
-                return Doubt(holes[number][0], f"{why}, and queue offsets repeat", contradicts=True)
+                return Doubt(holes[number][0], f"{why}, and queue offsets repeat", all_older=False)
         return None
 
     def _prove(self, holes: list[tuple[int, int]], live: int) -> StaleTail | Doubt | None:
@@ -150,10 +150,10 @@ class StaleTailJudge:
         gap = found.first - offset
         most = gap // r.RECORD_MIN
         if end - offset - found.covered > LONGEST:
-            return Doubt(offset, f"more than {LONGEST:,} bytes behind it are no records", contradicts=found.repeats > 0)
+            return Doubt(offset, f"more than {LONGEST:,} bytes behind it are no records")
         if self._told[0] > live:
             why = f"the checkpoint tells of a record stored at {self._told[0]}, the last one before it is of {live}"
-            return Doubt(offset, why, contradicts=found.repeats > 0)
+            return Doubt(offset, why)
         if gap < r.HEADER_SIZE:
             proof = f"older than what lies before them, and {gap} bytes between are less than a record"
         elif found.repeats > found.going_on:
@@ -163,7 +163,7 @@ class StaleTailJudge:
         elif live in self._told:
             proof = "older than what lies before them, which the checkpoint knows as the log's last record"
         else:
-            return Doubt(offset, "all records behind it are older, but their queue offsets do not tell", found.repeats > 0)
+            return Doubt(offset, "all records behind it are older, but their queue offsets do not tell")
         return StaleTail(offset, end - offset, found.records, proof)
 
     # -- passes over the segment --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from storage_format import record as r
 from storage_format.chain import MISNAMED, Chain, Hole, Segment
 from storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from storage_format.checkpoint import read_checkpoint
+from storage_format.queue_order import RolledBack
 from storage_format.range_scan import HOLES_MAX
 from storage_format.stale_tail import Damage, Doubt, StaleTail
 from udfs import files
@@ -39,7 +40,7 @@ def judge(segments: list[Segment], chain: Chain, store: str = "") -> None:
         chain.stale = Hole(segment.name, found.offset, found.length, reason(found))
     if isinstance(found, Doubt):
         chain.doubt = found
-        chain.rolled_back = (found.offset, segment.segment_end) if found.contradicts else None
+        chain.rolled_back = RolledBack(found.offset, segment.segment_end, found.all_older)
 
 
 def doubts(doubt: Doubt) -> str:

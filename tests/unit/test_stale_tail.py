@@ -213,6 +213,34 @@ def test_a_record_that_came_later_makes_it_damage(seed: int, tmp_path: Path) -> 
     }, "no old record takes the place of an acknowledged one"
 
 
+def test_a_topic_that_was_new_when_the_log_was_cut(seed: int, tmp_path: Path) -> None:
+    """Its old records begin at 0 as well: they look like the topic made anew, and take no acknowledged one's place."""
+    rng, store, bare, now = random.Random(seed), tmp_path / "store", tmp_path / "bare", EPOCH
+    kept = [message(rng, EPOCH + 100 * number, 150, 1) for number in range(30)]
+    old = [replace(message(rng, EPOCH + 5_000, 600, 1), topic="gone", queue_id=number) for number in range(3)]
+    old += [replace(message(rng, EPOCH + 6_000, 150, 1), topic="new") for _ in range(6)]
+    live = [replace(message(rng, EPOCH + 90_000, 400, 1), topic="new") for _ in range(3)]
+    with LogWriter(store / "commitlog", SEGMENT) as before:
+        for one in (*kept, *old):
+            before.append(one)
+    with LogWriter(bare / "commitlog", SEGMENT) as after:
+        for one in (*kept, *live):
+            after.append(one)
+    last = before.puts[32]
+    assert last.offset + 100 < after.end < last.offset + last.size, "only old records of the new topic lie whole behind it"
+    write_at(store, 0, (bare / "commitlog" / f"{0:020d}").read_bytes()[: after.end])
+    _, wanted = built(bare, tmp_path / "bare-out")
+    assert "old records may begin" in refused(store, tmp_path / "out")
+    summary, files = built(store, tmp_path / "salvaged", on_damage="salvage")
+    assert summary.exit == 3
+    told = [entry["offset"] for entry in summary.damage if "out of line (queue new/0)" in entry["reason"]]
+    assert told == [before.puts[33].offset], summary.damage
+    queues = {path: data for path, data in files.items() if path.startswith("consumequeue/")}
+    assert queues == {path: data for path, data in wanted.items() if path.startswith("consumequeue/")}
+    verified = local_verify(tmp_path / "salvaged", commitlogs=(str(store / "commitlog"),), **FILES)
+    assert not [kind for kind in kinds(verified) if kind.startswith("queue")], kinds(verified)
+
+
 def test_a_segment_behind_it_makes_it_damage(seed: int, tmp_path: Path) -> None:
     """A truncation deletes what lies behind; zeros that were allocated ahead are nothing."""
     store = tmp_path / "store"
