@@ -55,11 +55,21 @@ _NO_TIME: Final = -(2**63)
 
 
 class Damage(NamedTuple):
-    """A stretch that is no good record. ``framed``: a record's own length, which holds, gives its end."""
+    """A stretch that is no good record. ``framed``: a record's own length, which holds, gives its end.
+
+    ``sound``: it is one whose CRC holds, too, refused for what it says. The log goes on behind it: it begins no stale tail.
+    """
 
     offset: int
     length: int
     framed: bool
+    sound: bool = False
+
+    @classmethod
+    def of(cls, offset: int, length: int, code: int) -> Damage:
+        """``code``: of ``record``, why it was refused."""
+        framed = code >= r.FIRST_FRAMED
+        return cls(offset, length, framed, framed and code not in (r.BAD_BODY_CRC, r.BAD_PROPERTY_CRC))
 
 
 @dataclass(frozen=True)
@@ -119,20 +129,21 @@ class StaleTailJudge:
         None: it is damage, and nothing speaks for a stale tail.
         """
         known = next((number for number, hole in enumerate(holes) if not hole.framed), len(holes) - 1)
-        return self._judge([(hole.offset, hole.length) for hole in holes], known + 1)
+        sound = np.array([hole.sound for hole in holes], bool)
+        return self._judge([(hole.offset, hole.length) for hole in holes], known + 1, sound)
 
-    def _judge(self, holes: list[tuple[int, int]], known: int) -> StaleTail | Doubt | None:
+    def _judge(self, holes: list[tuple[int, int]], known: int, sound: npt.NDArray[np.bool_]) -> StaleTail | Doubt | None:
         """Only what lies in front of the first ``known`` holes is known to be of the log."""
         times = self._times(holes)
         if times is None:
             return None
         before, after, newest = times
-        stale = np.flatnonzero((before != _NO_TIME) & (newest != _NO_TIME) & (newest < before))
+        stale = np.flatnonzero(~sound & (before != _NO_TIME) & (newest != _NO_TIME) & (newest < before))
         if len(stale) and stale[0] < known:
             number = int(stale[0])
             return self._prove(holes[: number + 1], int(before[number]))
         # Older ones follow, but not only such; or what they are older than may be an image.
-        older = np.flatnonzero((before != _NO_TIME) & (after != _NO_TIME) & (after < before))
+        older = np.flatnonzero(~sound & (before != _NO_TIME) & (after != _NO_TIME) & (after < before))
         for number in older[:_LOOKS].tolist():
             found = self._queues(holes[: number + 1], int(before[number]))
             if found is not None and found.repeats:
@@ -233,9 +244,6 @@ class StaleTailJudge:
                 else:
                     at = window.more(at, min(HEAD, self._data_end - place), limit)
             window.close()
-        if state[FIRST] == end:
-            # A sound record that the walk refuses for what it says: no rest of an old one.
-            return None
         count = int(queue_state[w.QUEUES])
         last, first = table.last[:count], table.first[:count]
         both = (last >= 0) & (first >= 0)

@@ -14,7 +14,7 @@ from storage_format.stale_tail import Damage, Doubt, StaleTail
 from udfs import files
 from udfs.stale_tails import has_data, judge_segment, reason
 
-_FRAMED: Final = frozenset(text for code, text in r.REASONS.items() if code >= r.FIRST_FRAMED)
+_CODES: Final = {text: code for code, text in r.REASONS.items()}
 
 
 def judge(segments: list[Segment], chain: Chain, store: str = "") -> None:
@@ -33,7 +33,7 @@ def judge(segments: list[Segment], chain: Chain, store: str = "") -> None:
     later = [other for other in segments if other.start > segment.start]
     if any(has_data(other.path, other.data_end - other.start) for other in later):
         return
-    mine = [Damage(hole.offset, hole.length, hole.reason in _FRAMED) for hole in holes if hole.offset >= segment.start]
+    mine = [Damage.of(hole.offset, hole.length, _CODES.get(hole.reason, 0)) for hole in holes if hole.offset >= segment.start]
     bounds = segment.start, segment.data_end, segment.segment_end
     found = judge_segment(segment.path, bounds, mine, _checkpoint(store))
     if isinstance(found, StaleTail):

@@ -241,6 +241,46 @@ def test_a_topic_that_was_new_when_the_log_was_cut(seed: int, tmp_path: Path) ->
     assert not [kind for kind in kinds(verified) if kind.startswith("queue")], kinds(verified)
 
 
+@pytest.mark.parametrize("kind", ["topic", "position"])
+def test_a_sound_record_that_is_refused_in_front_of_it(kind: str, seed: int, tmp_path: Path) -> None:
+    """The last live one: it is damage with its reason, and what lies behind it is a stale tail all the same."""
+    store = tmp_path / "store"
+    log = stale_log(store, seed)
+    last = log.live[-1]
+    if kind == "topic":
+        data = (store / "commitlog" / f"{0:020d}").read_bytes()
+        write_at(store, data.index(b"orders", last.offset), b"or\ters")
+    else:
+        write_at(store, last.offset + 28, struct.pack(">q", last.offset + 7))
+    assert f"damage at offset {last.offset}" in refused(store, tmp_path / "out")
+    for policy in ("stop", "salvage"):
+        for ranges in (0, 500):
+            summary, files = built(store, tmp_path / f"{policy}-{ranges}", on_damage=policy, range_size=ranges)
+            assert (summary.exit, summary.records) == (3, len(log.live) - 1), summary.damage
+            told = [(entry["offset"], entry["reason"][:10]) for entry in summary.damage]
+            assert told[0][0] == last.offset
+            assert told[1:] == ([(log.end, "stale tail")] if policy == "salvage" else [])
+    rows = read_rows(CommitlogSource, store, onDamage="rows", rangeSize=500)
+    assert [row["commitLogOffset"] for row in rows if not row["damage"]] == [put.offset for put in log.live[:-1]]
+
+
+@pytest.mark.parametrize("crc", ["none", "body", "all"])
+def test_a_record_that_a_crash_tore_in_front_of_it(crc: str, seed: int, tmp_path: Path) -> None:
+    """The broker crashed again, over old records: what it wrote last is cut away with them."""
+    store = tmp_path / "store"
+    log = stale_log(store, seed)
+    last = log.live[-1]
+    for number, (at, size) in enumerate(((100, 20), (0, 50), (0, last.size - 1))):
+        write_at(store, last.offset + at, bytes(size))
+        for policy in POLICIES:
+            summary, _ = built(store, tmp_path / f"{number}-{policy}", on_damage=policy, crc=crc, range_size=3_000)
+            # A body alone is not looked at without its CRC.
+            whole = crc == "none" and number == 0
+            end = log.end if whole else last.offset
+            assert (summary.exit, summary.records) == (0, len(log.live) - (not whole)), summary.error
+            assert [(entry["offset"], entry["reason"][:10]) for entry in summary.damage] == [(end, "stale tail")]
+
+
 def test_a_segment_behind_it_makes_it_damage(seed: int, tmp_path: Path) -> None:
     """A truncation deletes what lies behind; zeros that were allocated ahead are nothing."""
     store = tmp_path / "store"
