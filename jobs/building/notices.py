@@ -16,8 +16,8 @@ from storage_format.range_summary import RangeSummary
 NAMES_TOLD = 20
 LAST_SEGMENTS = {"5.3": 1, "4.9": 3}
 """how many segments a broker reads again when it starts after a clean stop"""
-_NO_CUT: Final = tuple(r.REASONS[code] for code in (r.BAD_TOPIC, r.BAD_QUEUE, r.BAD_POSITION)) + (MISNAMED,)
-"""how reasons begin that a broker does not look for (``CommitLog.checkMessageAndReturnSize``): it reads on behind such records"""
+_NO_CUT: Final = (r.REASONS[r.BAD_TOPIC], r.REASONS[r.BAD_QUEUE], r.REASONS[r.BAD_POSITION], MISNAMED)
+"""how reasons begin that a broker does not ask for (``CommitLog.checkMessageAndReturnSize``): it reads on behind them"""
 
 
 def unmarked_batches(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> None:

@@ -215,7 +215,7 @@ def test_a_record_that_came_later_makes_it_damage(seed: int, tmp_path: Path) -> 
 
 def test_a_topic_that_was_new_when_the_log_was_cut(seed: int, tmp_path: Path) -> None:
     """Its old records begin at 0 as well: they look like the topic made anew, and take no acknowledged one's place."""
-    rng, store, bare, now = random.Random(seed), tmp_path / "store", tmp_path / "bare", EPOCH
+    rng, store, bare = random.Random(seed), tmp_path / "store", tmp_path / "bare"
     kept = [message(rng, EPOCH + 100 * number, 150, 1) for number in range(30)]
     old = [replace(message(rng, EPOCH + 5_000, 600, 1), topic="gone", queue_id=number) for number in range(3)]
     old += [replace(message(rng, EPOCH + 6_000, 150, 1), topic="new") for _ in range(6)]
@@ -255,7 +255,7 @@ def test_a_sound_record_that_is_refused_in_front_of_it(kind: str, seed: int, tmp
     assert f"damage at offset {last.offset}" in refused(store, tmp_path / "out")
     for policy in ("stop", "salvage"):
         for ranges in (0, 500):
-            summary, files = built(store, tmp_path / f"{policy}-{ranges}", on_damage=policy, range_size=ranges)
+            summary, _ = built(store, tmp_path / f"{policy}-{ranges}", on_damage=policy, range_size=ranges)
             assert (summary.exit, summary.records) == (3, len(log.live) - 1), summary.damage
             told = [(entry["offset"], entry["reason"][:10]) for entry in summary.damage]
             assert told[0][0] == last.offset
@@ -279,6 +279,22 @@ def test_a_record_that_a_crash_tore_in_front_of_it(crc: str, seed: int, tmp_path
             end = log.end if whole else last.offset
             assert (summary.exit, summary.records) == (0, len(log.live) - (not whole)), summary.error
             assert [(entry["offset"], entry["reason"][:10]) for entry in summary.damage] == [(end, "stale tail")]
+
+
+def test_only_the_crc_of_all_tells_that_the_last_record_is_torn(seed: int, tmp_path: Path) -> None:
+    """Its frame and its body are whole: it is no proof that the log goes on."""
+    store = tmp_path / "store"
+    log = stale_log(store, seed)
+    last = log.live[-1]
+    shorter = (replace(last.message, body=last.message.body[:-cut], crc_property=True) for cut in range(20, 30))
+    data = next(one for one in (encode(some, last.offset, last.queue_offset) for some in shorter) if len(one) == last.size)
+    write_at(store, last.offset, data)
+    for byte, records in ((data[48:49], len(log.live)), (bytes([data[48] ^ 1]), len(log.live) - 1)):
+        write_at(store, last.offset + 48, byte)
+        for policy in POLICIES:
+            summary, _ = built(store, tmp_path / f"{records}-{policy}", on_damage=policy, crc="all")
+            assert (summary.exit, summary.records) == (0, records), summary.error
+            assert [entry["reason"][:10] for entry in summary.damage] == ["stale tail"]
 
 
 def test_a_segment_behind_it_makes_it_damage(seed: int, tmp_path: Path) -> None:
