@@ -11,6 +11,7 @@ from typing import Final
 
 from storage_format import record as r
 from storage_format.file_names import FIRST_BYTE_MAX
+from storage_format.queue_order import RolledBack
 from storage_format.range_summary import RangeSpec, RangeSummary
 from storage_format.record import INT64_MAX
 from storage_format.stale_tail import Doubt
@@ -58,8 +59,8 @@ class Chain:
     """old records behind the log's end (``storage_format.stale_tail``); nothing from there on is of the log"""
     doubt: Doubt | None = None
     """damage that may be such a stale tail"""
-    rolled_back: tuple[int, int] | None = None
-    """there records claim queue offsets that newer ones before it have: they begin no queue again"""
+    rolled_back: RolledBack | None = None
+    """where old records may lie: those that claim queue offsets of records before them take no place from these"""
 
 
 @dataclass

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,14 @@ CONTINUED: Final = 3
 """A record is continued when the queue's next two records follow on it: a run of three."""
 BREAKS_MAX: Final = 250_000
 """More than damage can explain, of which there are fewer places, in one queue: such a log is refused."""
+
+
+class RolledBack(NamedTuple):
+    """A stretch [low, high) of the log with records that are older than those before it. ``whole``: all of them are."""
+
+    low: int
+    high: int
+    whole: bool
 
 
 @dataclass
@@ -128,14 +136,14 @@ def _record_by_record(parts: list[Run]) -> list[list[Run]]:
 
 
 def order_logical(
-    runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 1, rolled_back: tuple[int, int] | None = None
+    runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 1, rolled_back: RolledBack | None = None
 ) -> Placement:
     """A unit stands at its QUEUEOFFSET; ``holes`` are the offsets of damage in the log, ascending.
 
     A record below the queue's end opens a new generation, which drops what stood at or above it, if its QUEUEOFFSET is 0 or
     it is continued; one above the end counts if it is continued or damage lies between. All others are out of line. What lies
     at or behind the offset ``cut`` of the log may continue what lies before it, and counts for nothing else. In the stretch
-    ``rolled_back`` [low, high) of the log records are older than those before it: there a generation begins at 0 alone.
+    ``rolled_back`` a generation begins at 0 alone, and where all of it is older none begins.
 
     The last records of a queue, too few yet to be continued, are pending: they get no unit before more follow. A build every
     hour must not stand still for them, and one stray record must not drop what consumers have been given.
@@ -155,8 +163,9 @@ def order_logical(
             back = behind if behind and some[0][0] - behind >= end else 0
             first = some[0][0] - back
             if end >= 0 and first < end:
-                older = rolled_back is not None and rolled_back[0] <= some[0][2] < rolled_back[1]
-                if first != 0 and (rows < CONTINUED or older):
+                older = rolled_back is not None and rolled_back.low <= some[0][2] < rolled_back.high
+                begins = first == 0 and not (older and rolled_back is not None and rolled_back.whole)
+                if not begins and (rows < CONTINUED or older):
                     # What contradicts an older unit never gets its place, whatever follows.
                     (out.lost if older else refused).append([some[0][2], some[0][3] - some[0][2], first])
                     continue

@@ -11,27 +11,23 @@ import numpy.typing as npt
 
 from storage_format import record as r
 from storage_format import walk_state as w
-from storage_format.chain import TORN_TAIL_MAX, may_lie_elsewhere
+from storage_format.chain import may_lie_elsewhere
 from storage_format.digest import ChunkDigests
-from storage_format.file_names import FIRST_BYTE_MAX
 from storage_format.frame import (
     CRC_BODY,
     REC_SIZE,
     SPANS_SIZE,
     TOTAL,
     addresses_extra,
-    find_elsewhere,
     find_record,
-    has_sound_body,
     int16_at,
     int32_at,
-    int64_at,
-    pass_records,
 )
 from storage_format.lmq import new_lmqs
 from storage_format.name_table import NameTable
 from storage_format.names import SEEN, TOPIC
 from storage_format.range_summary import RangeSpec, RangeSummary
+from storage_format.refused_records import RefusedRecords
 from storage_format.walk import WalkOptions, walk
 from storage_format.window import ReadInto, View, Window
 
@@ -202,6 +198,7 @@ class RangeScanner:
         self.summary = out = RangeSummary(spec.number, spec.low, spec.high, spec.known)
         self._window_seen: int | None = None
         state, rec, spans = self._state, self._rec, self._spans
+        refused = RefusedRecords(spec, out, window, self._search_crc, rec, spans, self._more, self._is_sane)
         searching = not spec.known
         hole, hole_code = (-1, r.NOT_FOUND) if spec.known else (spec.low, r.NOT_FOUND)
         hole_length = 0
@@ -280,7 +277,7 @@ class RangeScanner:
                     yield self._flush()
                 if code >= r.FIRST_FRAMED:
                     # What follows a record of known extent is looked at behind it, not inside it.
-                    at, code = self._pass_refused(at, code)
+                    at, code = refused.pass_over(at, code)
                     length = window.base + at - place
                     if not settings.stop_at_damage:
                         self._note_hole(place, length, code)
@@ -295,75 +292,9 @@ class RangeScanner:
         yield self._flush()
         self._finish()
         if spec.low == spec.segment_start and may_lie_elsewhere([out], spec.low):
-            self._look_elsewhere()
+            refused.look_elsewhere(read)
 
-    # -- records that are refused --------------------------------------------------------------------------------------
-
-    def _pass_refused(self, at: int, code: int) -> tuple[int, int]:
-        """Where the framed record at ``at`` ends, and all that follow on it at the same distance from where they say to lie;
-        and what is wrong with it.
-
-        Notes those whose frame and CRC are right: no crash leaves such a record, so it is never part of a torn tail.
-        """
-        window, size, place = self._window, int(self._rec[TOTAL]), self._window.base + at
-        if code in (r.BAD_BODY_CRC, r.BAD_PROPERTY_CRC):
-            return at + size, code
-        if not has_sound_body(window.data, at):
-            return at + size, r.BAD_BODY_CRC
-        self.summary.last_sound = place
-        if code != r.BAD_POSITION:
-            return at + size, code
-        distance = int(int64_at(window.data, at + r.AT_PHYSICAL_OFFSET)) - place
-        self._note_elsewhere(distance)
-        return self._pass_elsewhere(at + size, distance), code
-
-    def _note_elsewhere(self, distance: int) -> None:
-        if distance not in self.summary.elsewhere and len(self.summary.elsewhere) < 2:
-            self.summary.elsewhere.append(distance)
-
-    def _pass_elsewhere(self, at: int, distance: int) -> int:
-        """Where the records end that follow on each other at ``at`` and are good but for that distance."""
-        spec, window = self._spec, self._window
-        if not 0 <= spec.segment_start + distance <= FIRST_BYTE_MAX:
-            return at
-        while True:
-            start, before = window.base + at, at
-            code, at = pass_records(
-                window.data, window.filled, window.base + distance, at, spec.high - window.base, spec.segment_end + distance,
-                spec.data_end + distance, self._search_crc, self._rec, self._spans,
-            )  # fmt: skip
-            code, at = int(code), int(at)
-            if at > before:
-                self.summary.last_sound = start
-            if code != r.MORE or not self._is_sane(at):
-                return at
-            at = self._more(at, spec.high)
-
-    def _look_elsewhere(self) -> None:
-        """Are there two records, one behind the other, that lie at one distance from where they say?
-
-        Then it is a segment under a wrong name whose first record is damaged, and no torn tail. A body may well hold one
-        such record: of a log that is carried in messages.
-        """
-        spec, window = self._spec, self._window
-        window.open(spec.low, spec.data_end, self._read, None, _pass_over)
-        window.more(0, min(spec.high - spec.low, TORN_TAIL_MAX), spec.low)
-        at = int(
-            find_elsewhere(
-                window.data,
-                window.filled,
-                window.base,
-                spec.segment_end,
-                spec.data_end,
-                8 * window.filled,
-                self._rec,
-                self._spans,
-            )
-        )
-        if at >= 0:
-            self.summary.last_sound = spec.low + at
-            self._note_elsewhere(int(int64_at(window.data, at + r.AT_PHYSICAL_OFFSET)) - (spec.low + at))
-        window.close()
+    # -- damage and names ---------------------------------------------------------------------------------------------
 
     def _note_hole(self, place: int, length: int, code: int) -> None:
         if len(self.summary.holes) <= HOLES_MAX:

@@ -121,12 +121,14 @@ def note_queues(
 ) -> tuple[int, int]:
     """Walk good records in front of ``end``, and look for sound ones behind it: the queue offsets of both.
 
+    What stands at ``end`` itself is damaged, as far as it was asked for: of a torn record only the CRC of all may tell.
+
     Returns a code of ``record`` and the place, as ``walk`` does.
     """
     at = start
     while at < limit:
         ahead = base + at < end
-        if not ahead and not _is_head(data, base, at):
+        if not ahead and (base + at == end or not _is_head(data, base, at)):
             at += 1
             continue
         found = check_record(data, filled, base, at, segment_end, data_end, CRC_NONE if ahead else CRC_BODY, rec, spans)

@@ -55,11 +55,21 @@ _NO_TIME: Final = -(2**63)
 
 
 class Damage(NamedTuple):
-    """A stretch that is no good record. ``framed``: a record's own length, which holds, gives its end."""
+    """A stretch that is no good record. ``framed``: a record's own length, which holds, gives its end.
+
+    ``sound``: it is one whose CRC holds, too, refused for what it says. The log goes on behind it: it begins no stale tail.
+    """
 
     offset: int
     length: int
     framed: bool
+    sound: bool = False
+
+    @classmethod
+    def of(cls, offset: int, length: int, code: int) -> Damage:
+        """``code``: of ``record``, why it was refused."""
+        framed = code >= r.FIRST_FRAMED
+        return cls(offset, length, framed, framed and code not in (r.BAD_BODY_CRC, r.BAD_PROPERTY_CRC))
 
 
 @dataclass(frozen=True)
@@ -76,12 +86,12 @@ class StaleTail:
 class Doubt:
     """Damage at ``offset`` that may be a stale tail; ``why`` says what is against it.
 
-    ``contradicts``: a record behind it is older, and claims a queue offset that a record in front of it has.
+    ``all_older``: every record behind it is older than what lies in front of it, not only some.
     """
 
     offset: int
     why: str
-    contradicts: bool = False
+    all_older: bool = True
 
 
 @dataclass(frozen=True)
@@ -119,25 +129,26 @@ class StaleTailJudge:
         None: it is damage, and nothing speaks for a stale tail.
         """
         known = next((number for number, hole in enumerate(holes) if not hole.framed), len(holes) - 1)
-        return self._judge([(hole.offset, hole.length) for hole in holes], known + 1)
+        sound = np.array([hole.sound for hole in holes], bool)
+        return self._judge([(hole.offset, hole.length) for hole in holes], known + 1, sound)
 
-    def _judge(self, holes: list[tuple[int, int]], known: int) -> StaleTail | Doubt | None:
+    def _judge(self, holes: list[tuple[int, int]], known: int, sound: npt.NDArray[np.bool_]) -> StaleTail | Doubt | None:
         """Only what lies in front of the first ``known`` holes is known to be of the log."""
         times = self._times(holes)
         if times is None:
             return None
         before, after, newest = times
-        stale = np.flatnonzero((before != _NO_TIME) & (newest != _NO_TIME) & (newest < before))
+        stale = np.flatnonzero(~sound & (before != _NO_TIME) & (newest != _NO_TIME) & (newest < before))
         if len(stale) and stale[0] < known:
             number = int(stale[0])
             return self._prove(holes[: number + 1], int(before[number]))
         # Older ones follow, but not only such; or what they are older than may be an image.
-        older = np.flatnonzero((before != _NO_TIME) & (after != _NO_TIME) & (after < before))
+        older = np.flatnonzero(~sound & (before != _NO_TIME) & (after != _NO_TIME) & (after < before))
         for number in older[:_LOOKS].tolist():
             found = self._queues(holes[: number + 1], int(before[number]))
             if found is not None and found.repeats:
                 why = "not all records behind it are older" if number < known else "there is damage before it"
-                return Doubt(holes[number][0], f"{why}, and queue offsets repeat", contradicts=True)
+                return Doubt(holes[number][0], f"{why}, and queue offsets repeat", all_older=False)
         return None
 
     def _prove(self, holes: list[tuple[int, int]], live: int) -> StaleTail | Doubt | None:
@@ -150,10 +161,10 @@ class StaleTailJudge:
         gap = found.first - offset
         most = gap // r.RECORD_MIN
         if end - offset - found.covered > LONGEST:
-            return Doubt(offset, f"more than {LONGEST:,} bytes behind it are no records", contradicts=found.repeats > 0)
+            return Doubt(offset, f"more than {LONGEST:,} bytes behind it are no records")
         if self._told[0] > live:
             why = f"the checkpoint tells of a record stored at {self._told[0]}, the last one before it is of {live}"
-            return Doubt(offset, why, contradicts=found.repeats > 0)
+            return Doubt(offset, why)
         if gap < r.HEADER_SIZE:
             proof = f"older than what lies before them, and {gap} bytes between are less than a record"
         elif found.repeats > found.going_on:
@@ -163,7 +174,7 @@ class StaleTailJudge:
         elif live in self._told:
             proof = "older than what lies before them, which the checkpoint knows as the log's last record"
         else:
-            return Doubt(offset, "all records behind it are older, but their queue offsets do not tell", found.repeats > 0)
+            return Doubt(offset, "all records behind it are older, but their queue offsets do not tell")
         return StaleTail(offset, end - offset, found.records, proof)
 
     # -- passes over the segment --------------------------------------------------------------------------------------
@@ -233,9 +244,6 @@ class StaleTailJudge:
                 else:
                     at = window.more(at, min(HEAD, self._data_end - place), limit)
             window.close()
-        if state[FIRST] == end:
-            # A sound record that the walk refuses for what it says: no rest of an old one.
-            return None
         count = int(queue_state[w.QUEUES])
         last, first = table.last[:count], table.first[:count]
         both = (last >= 0) & (first >= 0)

@@ -19,6 +19,7 @@ from storage_format.digest import new_digest
 from storage_format.queue_order import (
     BREAKS_MAX,
     Placement,
+    RolledBack,
     Run,
     broken_at,
     fewer_runs,
@@ -89,7 +90,7 @@ class Judge:
     cut: int = INT64_MAX
     opens: bool = False
     batch: bool = False
-    rolled_back: tuple[int, int] | None = None
+    rolled_back: RolledBack | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         path = files.join(self.stage.plans, f"placements-{uuid.uuid4().hex}")

@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage_format.record import FIRST_FRAMED
 from storage_format.stale_tail import Damage, Doubt, StaleTail, StaleTailJudge
 from udfs import files
 
@@ -39,7 +38,7 @@ def judge_segment(
 
 def framed(holes: Iterable[Sequence[int]]) -> list[Damage]:
     """The holes of a range's summary."""
-    return [Damage(offset, length, code >= FIRST_FRAMED) for offset, length, code in holes]
+    return [Damage.of(offset, length, code) for offset, length, code in holes]
 
 
 def reason(tail: StaleTail) -> str:

@@ -22,7 +22,7 @@ from storage_format.differences import Example, Tally
 from storage_format.names import SCHEDULE_TOPIC, escape
 from storage_format.plurals import counted
 from storage_format.queue_compare import QueueView, UnitChecker
-from storage_format.queue_order import Placement, PlacementTable, join_runs, order_broker, order_logical
+from storage_format.queue_order import Placement, PlacementTable, RolledBack, join_runs, order_broker, order_logical
 from udfs import files, schemas
 from udfs.verify_look import LogLook
 from udfs.verify_scan import AT_FILES, AT_RUNS
@@ -51,8 +51,8 @@ class QueueTask:
     unread: tuple[tuple[int, int], ...] = ()
     max_fill: int = 100_000
     old_broker: bool = False
-    rolled_back: tuple[int, int] | None = None
-    """where records are older than those before them"""
+    rolled_back: RolledBack | None = None
+    """where old records may lie (``order_logical``)"""
     stale: tuple[int, int] | None = None
     """old records behind the log's end"""
 

@@ -15,6 +15,7 @@ from storage_format.chain import MISNAMED, Chain, Hole, Segment
 from storage_format.errors import RefusedError
 from storage_format.names import escape
 from storage_format.plurals import counted
+from storage_format.queue_order import RolledBack
 from storage_format.range_scan import HOLES_MAX
 from storage_format.range_summary import RangeSummary
 from storage_format.walk_state import INT64_MAX
@@ -112,7 +113,7 @@ def _ask(scan: Scan, accepted: list[RangeSummary], kind: int, judge: Judge) -> l
 
 
 def _judge(
-    scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], holes: list[int], cut: int, back: tuple[int, int] | None
+    scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], holes: list[int], cut: int, back: RolledBack | None
 ) -> OddQueues:
     """What reducers say of queues out of order, below the offset ``cut``; ``back`` is where old records came back."""
     said: list[str] = []

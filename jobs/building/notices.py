@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from jobs.building.settings import BuildSettings
 from jobs.building.summary import Summary
-from storage_format.chain import Hole, Segment
+from storage_format import record as r
+from storage_format.chain import MISNAMED, Hole, Segment
 from storage_format.names import escape
 from storage_format.plurals import counted
 from storage_format.range_summary import RangeSummary
@@ -14,6 +16,8 @@ from storage_format.range_summary import RangeSummary
 NAMES_TOLD = 20
 LAST_SEGMENTS = {"5.3": 1, "4.9": 3}
 """how many segments a broker reads again when it starts after a clean stop"""
+_NO_CUT: Final = (r.REASONS[r.BAD_TOPIC], r.REASONS[r.BAD_QUEUE], r.REASONS[r.BAD_POSITION], MISNAMED)
+"""how reasons begin that a broker does not ask for (``CommitLog.checkMessageAndReturnSize``): it reads on behind them"""
 
 
 def unmarked_batches(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> None:
@@ -32,7 +36,7 @@ def broker_cuts(settings: BuildSettings, segments: list[Segment], holes: list[Ho
     ``IndexService.buildIndex`` passes over records below the end of the last IndexFile: what was built from beyond the cut
     then keeps new keys out.
     """
-    cut = first_cut(settings.broker_version, segments, [hole.offset for hole in holes])
+    cut = first_cut(settings.broker_version, segments, holes)
     if cut >= 0 and settings.on_damage == "salvage":
         summary.warnings.append(
             f"damage at offset {cut}: a broker that starts cuts its log there, and takes no new keys into this index "
@@ -41,9 +45,10 @@ def broker_cuts(settings: BuildSettings, segments: list[Segment], holes: list[Ho
         )
 
 
-def first_cut(broker_version: str, segments: Sequence[Segment], damaged: Iterable[int]) -> int:
-    """Where a broker that starts cuts its log, which has damage at these offsets; -1 where it does not."""
+def first_cut(broker_version: str, segments: Sequence[Segment], holes: Iterable[Hole]) -> int:
+    """Where a broker that starts cuts its log, which has this damage; -1 where it does not."""
     looked_at = segments[-LAST_SEGMENTS[broker_version] :]
+    damaged = (hole.offset for hole in holes if not hole.reason.startswith(_NO_CUT))
     return min((offset for offset in damaged if looked_at and offset >= looked_at[0].start), default=-1)
 
 

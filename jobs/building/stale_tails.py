@@ -8,12 +8,13 @@ from storage_format import record as r
 from storage_format.chain import MISNAMED, Chain, Hole, Segment
 from storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from storage_format.checkpoint import read_checkpoint
+from storage_format.queue_order import RolledBack
 from storage_format.range_scan import HOLES_MAX
 from storage_format.stale_tail import Damage, Doubt, StaleTail
 from udfs import files
 from udfs.stale_tails import has_data, judge_segment, reason
 
-_FRAMED: Final = frozenset(text for code, text in r.REASONS.items() if code >= r.FIRST_FRAMED)
+_CODES: Final = {text: code for code, text in r.REASONS.items()}
 
 
 def judge(segments: list[Segment], chain: Chain, store: str = "") -> None:
@@ -32,14 +33,14 @@ def judge(segments: list[Segment], chain: Chain, store: str = "") -> None:
     later = [other for other in segments if other.start > segment.start]
     if any(has_data(other.path, other.data_end - other.start) for other in later):
         return
-    mine = [Damage(hole.offset, hole.length, hole.reason in _FRAMED) for hole in holes if hole.offset >= segment.start]
+    mine = [Damage.of(hole.offset, hole.length, _CODES.get(hole.reason, 0)) for hole in holes if hole.offset >= segment.start]
     bounds = segment.start, segment.data_end, segment.segment_end
     found = judge_segment(segment.path, bounds, mine, _checkpoint(store))
     if isinstance(found, StaleTail):
         chain.stale = Hole(segment.name, found.offset, found.length, reason(found))
     if isinstance(found, Doubt):
         chain.doubt = found
-        chain.rolled_back = (found.offset, segment.segment_end) if found.contradicts else None
+        chain.rolled_back = RolledBack(found.offset, segment.segment_end, found.all_older)
 
 
 def doubts(doubt: Doubt) -> str:

@@ -16,6 +16,7 @@ from jobs.verifying.summary import QUEUES_TOLD, VerifySummary
 from storage_format.chain import Segment
 from storage_format.differences import Tally
 from storage_format.plurals import counted
+from storage_format.queue_order import RolledBack
 from storage_format.range_summary import RangeSummary
 from udfs import files, schemas
 from udfs.judge import Judge
@@ -83,7 +84,7 @@ class Queues:
     segments: tuple[Segment, ...]
     unread: tuple[tuple[int, int], ...]
     stale: tuple[int, int] | None = None
-    rolled_back: tuple[int, int] | None = None
+    rolled_back: RolledBack | None = None
 
     def list_files(self, summary: VerifySummary) -> Tally:
         """Rows of all files go where the units of their queues will go."""

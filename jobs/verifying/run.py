@@ -121,10 +121,11 @@ class Verify:
         queues.rolled_back = chain.rolled_back
         if chain.stale:
             queues.stale = chain.stale.offset, chain.stale.offset + chain.stale.length
-        holes = tuple(hole.offset for hole in chain.holes if not _between(hole.offset, unread))
+        damaged = [hole for hole in chain.holes if not _between(hole.offset, unread)]
+        holes = tuple(hole.offset for hole in damaged)
         self.log_facts.damaged = bool(holes)
         self.log_facts.undecided = stale_tails.undecided(chain)
-        self.log_facts.cut = first_cut(self.settings.build.broker_version, log.segments, holes)
+        self.log_facts.cut = first_cut(self.settings.build.broker_version, log.segments, damaged)
         with self._timed("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
             both: list[Future[Any]] = []
             if QUEUES in settings.only:

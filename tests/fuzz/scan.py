@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from jobs.building.settings import DELAY_LEVELS, parse_delay_levels
-from storage_format import frame, range_scan
+from storage_format import frame, range_scan, refused_records
 from storage_format import record as r
 from storage_format.chain import Segment
 from storage_format.range_scan import ScanSettings
@@ -43,10 +43,14 @@ DICTIONARY = [
     b"INNER_MULTI_DISPATCH\x01", b"INNER_MULTI_QUEUE_OFFSET\x01", b"%LMQ%a,b/c", b"SCHEDULE_TOPIC_XXXX", b"../x", b"\x02",
 ]  # fmt: skip
 
-for _name in ("walk", "find_record", "pass_records", "find_elsewhere"):
-    setattr(range_scan, _name, guarded(getattr(range_scan, _name), filled=True))
-for _name in ("int64_at", "int32_at", "int16_at", "new_lmqs", "has_sound_body"):
-    setattr(range_scan, _name, guarded(getattr(range_scan, _name)))
+for _module, _names, _filled in (
+    (range_scan, ("walk", "find_record"), True),
+    (range_scan, ("int32_at", "int16_at", "new_lmqs"), False),
+    (refused_records, ("pass_records", "find_elsewhere"), True),
+    (refused_records, ("int64_at", "has_sound_body"), False),
+):
+    for _name in _names:
+        setattr(_module, _name, guarded(getattr(_module, _name), filled=_filled))
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,19 @@ def test_a_refused_last_record_is_damage(kind: str, policy: str, tmp_path: Path)
             assert policy == "fail" or summary.records == 10
 
 
+@pytest.mark.parametrize("kind", REFUSED)
+def test_where_a_broker_cuts_its_log(kind: str, tmp_path: Path) -> None:
+    """``CommitLog.checkMessageAndReturnSize`` asks neither for a topic's characters nor for queues or places."""
+    message, code, more = REFUSED[kind]
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 13) as writer:
+        writer.append(Message(properties={"KEYS": "k"}))
+        bad = writer.append(message)
+        writer.append(Message(properties={"KEYS": "k"}))
+    summary = build_and_compare(tmp_path / "store", tmp_path / "out", 0, on_damage="salvage", **SMALL, **more)
+    cuts = [warning for warning in summary.warnings if "a broker that starts cuts its log there" in warning]
+    assert [f"offset {bad.offset}:" in warning for warning in cuts] == [True] * (code in (r.BAD_NUMBER, r.BAD_VERSION))
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_a_crash_tore_stays_torn(kind: str, policy: str, tmp_path: Path) -> None:

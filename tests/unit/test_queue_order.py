@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage_format.queue_order import PlacementTable, fewer_runs, irregular, join_runs, order_broker, order_logical
+from storage_format.queue_order import PlacementTable, RolledBack, fewer_runs, irregular, join_runs, order_broker, order_logical
 from tests.reference import queue_order as reference
 from tests.reference.consume_queue import BrokerQueue, pack
 from tests.reference.queue_order import Unit
@@ -115,6 +115,22 @@ def test_what_is_said_of_a_disordered_queue() -> None:
     assert followed.lost == [[8000, 900, 90]]
     assert order_broker(runs).decisions == [("restart", 3, 1), ("dropped", 1, 1), ("misplaced", 5, 3), ("misplaced", 90, 1)]
     assert irregular(runs) == [("repeat", 0, 3), ("gap", 2, 3), ("gap", 8, 82)]
+
+
+def test_old_records_take_no_place_from_others() -> None:
+    """They are out of line, never pending, also at a queue's end; where all are older no queue begins anew, either."""
+    for offsets in ([0, 1, 2, 3, 1, 2, 3, 4], [0, 1, 2, 3, 1], [0, 1, 2, 3, 2, 3]):
+        runs = runs_of(blocks_of(log_of(offsets), []))
+        for whole in (False, True):
+            order = order_logical(runs, [], rolled_back=RolledBack(4000, 9000, whole))
+            assert order.kept == [[0, 4, 0, 3900, 0]]
+            assert [row[0] for row in order.lost][:1] == [4000]
+            assert {kind for kind, _, _ in order.decisions} == {"out-of-line"}
+        assert order_logical(runs, [], rolled_back=RolledBack(9000, 9900, True)) == order_logical(runs, [])
+    anew = runs_of(blocks_of(log_of([0, 1, 2, 0, 1, 2, 3]), []))
+    assert order_logical(anew, [], rolled_back=RolledBack(3000, 9000, False)) == order_logical(anew, [])
+    strict = order_logical(anew, [], rolled_back=RolledBack(3000, 9000, True))
+    assert (strict.kept, strict.lost) == ([[0, 3, 0, 2900, 0]], [[3000, 3900, 0]])
 
 
 def test_empty() -> None:

@@ -213,6 +213,90 @@ def test_a_record_that_came_later_makes_it_damage(seed: int, tmp_path: Path) -> 
     }, "no old record takes the place of an acknowledged one"
 
 
+def test_a_topic_that_was_new_when_the_log_was_cut(seed: int, tmp_path: Path) -> None:
+    """Its old records begin at 0 as well: they look like the topic made anew, and take no acknowledged one's place."""
+    rng, store, bare = random.Random(seed), tmp_path / "store", tmp_path / "bare"
+    kept = [message(rng, EPOCH + 100 * number, 150, 1) for number in range(30)]
+    old = [replace(message(rng, EPOCH + 5_000, 600, 1), topic="gone", queue_id=number) for number in range(3)]
+    old += [replace(message(rng, EPOCH + 6_000, 150, 1), topic="new") for _ in range(6)]
+    live = [replace(message(rng, EPOCH + 90_000, 400, 1), topic="new") for _ in range(3)]
+    with LogWriter(store / "commitlog", SEGMENT) as before:
+        for one in (*kept, *old):
+            before.append(one)
+    with LogWriter(bare / "commitlog", SEGMENT) as after:
+        for one in (*kept, *live):
+            after.append(one)
+    last = before.puts[32]
+    assert last.offset + 100 < after.end < last.offset + last.size, "only old records of the new topic lie whole behind it"
+    write_at(store, 0, (bare / "commitlog" / f"{0:020d}").read_bytes()[: after.end])
+    _, wanted = built(bare, tmp_path / "bare-out")
+    assert "old records may begin" in refused(store, tmp_path / "out")
+    summary, files = built(store, tmp_path / "salvaged", on_damage="salvage")
+    assert summary.exit == 3
+    told = [entry["offset"] for entry in summary.damage if "out of line (queue new/0)" in entry["reason"]]
+    assert told == [before.puts[33].offset], summary.damage
+    queues = {path: data for path, data in files.items() if path.startswith("consumequeue/")}
+    assert queues == {path: data for path, data in wanted.items() if path.startswith("consumequeue/")}
+    verified = local_verify(tmp_path / "salvaged", commitlogs=(str(store / "commitlog"),), **FILES)
+    assert not [kind for kind in kinds(verified) if kind.startswith("queue")], kinds(verified)
+
+
+@pytest.mark.parametrize("kind", ["topic", "position"])
+def test_a_sound_record_that_is_refused_in_front_of_it(kind: str, seed: int, tmp_path: Path) -> None:
+    """The last live one: it is damage with its reason, and what lies behind it is a stale tail all the same."""
+    store = tmp_path / "store"
+    log = stale_log(store, seed)
+    last = log.live[-1]
+    if kind == "topic":
+        data = (store / "commitlog" / f"{0:020d}").read_bytes()
+        write_at(store, data.index(b"orders", last.offset), b"or\ters")
+    else:
+        write_at(store, last.offset + 28, struct.pack(">q", last.offset + 7))
+    assert f"damage at offset {last.offset}" in refused(store, tmp_path / "out")
+    for policy in ("stop", "salvage"):
+        for ranges in (0, 500):
+            summary, _ = built(store, tmp_path / f"{policy}-{ranges}", on_damage=policy, range_size=ranges)
+            assert (summary.exit, summary.records) == (3, len(log.live) - 1), summary.damage
+            told = [(entry["offset"], entry["reason"][:10]) for entry in summary.damage]
+            assert told[0][0] == last.offset
+            assert told[1:] == ([(log.end, "stale tail")] if policy == "salvage" else [])
+    rows = read_rows(CommitlogSource, store, onDamage="rows", rangeSize=500)
+    assert [row["commitLogOffset"] for row in rows if not row["damage"]] == [put.offset for put in log.live[:-1]]
+
+
+@pytest.mark.parametrize("crc", ["none", "body", "all"])
+def test_a_record_that_a_crash_tore_in_front_of_it(crc: str, seed: int, tmp_path: Path) -> None:
+    """The broker crashed again, over old records: what it wrote last is cut away with them."""
+    store = tmp_path / "store"
+    log = stale_log(store, seed)
+    last = log.live[-1]
+    for number, (at, size) in enumerate(((100, 20), (0, 50), (0, last.size - 1))):
+        write_at(store, last.offset + at, bytes(size))
+        for policy in POLICIES:
+            summary, _ = built(store, tmp_path / f"{number}-{policy}", on_damage=policy, crc=crc, range_size=3_000)
+            # A body alone is not looked at without its CRC.
+            whole = crc == "none" and number == 0
+            end = log.end if whole else last.offset
+            assert (summary.exit, summary.records) == (0, len(log.live) - (not whole)), summary.error
+            assert [(entry["offset"], entry["reason"][:10]) for entry in summary.damage] == [(end, "stale tail")]
+
+
+def test_only_the_crc_of_all_tells_that_the_last_record_is_torn(seed: int, tmp_path: Path) -> None:
+    """Its frame and its body are whole: it is no proof that the log goes on."""
+    store = tmp_path / "store"
+    log = stale_log(store, seed)
+    last = log.live[-1]
+    shorter = (replace(last.message, body=last.message.body[:-cut], crc_property=True) for cut in range(20, 30))
+    data = next(one for one in (encode(some, last.offset, last.queue_offset) for some in shorter) if len(one) == last.size)
+    write_at(store, last.offset, data)
+    for byte, records in ((data[48:49], len(log.live)), (bytes([data[48] ^ 1]), len(log.live) - 1)):
+        write_at(store, last.offset + 48, byte)
+        for policy in POLICIES:
+            summary, _ = built(store, tmp_path / f"{records}-{policy}", on_damage=policy, crc="all")
+            assert (summary.exit, summary.records) == (0, records), summary.error
+            assert [entry["reason"][:10] for entry in summary.damage] == ["stale tail"]
+
+
 def test_a_segment_behind_it_makes_it_damage(seed: int, tmp_path: Path) -> None:
     """A truncation deletes what lies behind; zeros that were allocated ahead are nothing."""
     store = tmp_path / "store"
