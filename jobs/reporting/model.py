@@ -144,7 +144,7 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
         model.seconds["verify"] = total
     model.sizes = {str(kind): int(size) for kind, size in summary["sizes"].items()}
     model.queues = [
-        Queue(q["topic"], q["queue"], q["first"], q["end"], q["there"], q["end"] - q["first"] - q["there"])
+        Queue(q["topic"], q["queue"], q["first"], q["end"], q["there"], q["units"] - q["there"])
         for q in summary["queue_list"]
         if q["units"]
     ]

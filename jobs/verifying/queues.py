@@ -60,8 +60,8 @@ class QueueResult:
             )
         summary.queues_differing += self.counts.pop("differing", 0)
         if stale := self.counts.pop("stale", 0):
-            note = f"{stale} units at the ends of queues point behind the log's end: a broker drops them when it starts"
-            summary.notes.append(note)
+            told = f"{counted(stale, 'unit')} at the ends of queues {'points' if stale == 1 else 'point'} behind the log's end"
+            summary.notes.append(f"{told}: a broker drops {'it' if stale == 1 else 'them'} when it starts")
         summary.orders = dict(sorted(self.counts.items()))
         summary.queue_list = sorted(self.queues, key=lambda q: (q["topic"], q["queue"]))
         for order, text in (

@@ -134,7 +134,8 @@ class VerifySummary:
         width = min(QUEUE_WIDTH, max(map(len, names)))
         lines = ["", f"{self.queues_differing:,} of {counted(self.queues, 'queue')} {'differs' if len(bad) == 1 else 'differ'}"]
         for name, entry in zip(names, bad, strict=False):
-            there = f"{entry['there']:,} of {counted(entry['units'], 'unit')} there"
+            units = counted(entry["units"], "unit")
+            there = f"{entry['there']:,} of {units} there" if entry["units"] else "the log has no unit of it"
             lines.append(f"    {name:<{width}}   {there:<28}{_of_queue(entry)}")
         more = self.queues_differing - len(names)
         return [*lines, f"    and {more:,} more"] if more else lines

@@ -132,3 +132,21 @@ def test_queues_that_differ_are_told_before_large_ones(
     assert "\n4 of 20 queues differ\n" in text
     assert text.count("queue has no folder\n") == 3
     assert "\n    and 1 more\n" in text
+
+
+def test_queues_that_the_log_does_not_ask_for(golden_store: Stores, tmp_path: Path) -> None:
+    """A line each: a file without a unit at the end, and a queue of which the log has nothing."""
+    store = copy_of(golden_store, tmp_path / "store")
+    full = next(path for path in sorted(store.glob("consumequeue/*/*")) if not Queue(path).units[-1][1])
+    size = max(path.stat().st_size for path in full.iterdir())
+    stray = store / "consumequeue" / "NoSuchTopic" / "0"
+    stray.mkdir(parents=True)
+    (stray / f"{size:020d}").write_bytes(bytes(size))
+    other = store / "consumequeue" / "NoSuchTopic" / "1"
+    shutil.copytree(full, other)
+    summary = local_verify(store)
+    queues = {entry["queue"]: entry for entry in summary.queue_list if entry["topic"] == "NoSuchTopic"}
+    assert queues[0]["kinds"] == {"queue-file-empty": 1}
+    assert (summary.queues_differing, summary.idle_queues) == (2, 0)
+    assert re.search(r"^    NoSuchTopic/0 +the log has no unit of it +queue-file-empty 1$", summary.to_text(), re.MULTILINE)
+    assert re.search(r"^    NoSuchTopic/1 +the log has no unit of it +queue-unit-extra \d+$", summary.to_text(), re.MULTILINE)
