@@ -87,9 +87,8 @@ class QueueWord:
             tally.add("queue-file-empty", 1, found.path(empty), empty, "holds no unit, and the queue goes up to it")
         lost = tally.counts.get(MISSING, 0)
         if lost and not len(found):
-            text = (
-                f"queue has no {'file' if listed else 'folder'}: {counted(lost, 'unit')} from queue offset {checked.first} on"
-            )
+            what = "file" if listed else "folder"
+            text = f"queue has no {what}: {counted(lost, 'unit')} from {checked.named(checked.first)} on"
             tally.replace(MISSING, Example(found.told, checked.first, text))
         self.counts["queues"] += 1
         self.counts["differing"] += tally.total > 0

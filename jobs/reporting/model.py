@@ -134,8 +134,9 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
     model.notes = [str(note) for note in summary["notes"]]
     model.findings = list(summary["findings"])
     if summary["mend"]:
-        whole = "" if summary.get("not_mended") else "all of it is "
-        model.notes.append(f"{whole}mended by: {summary['mend']}")
+        # Some of it needs other means, or none is told.
+        rest = any(not str(finding.get("mend", "")).startswith("rmq-reindex") for finding in model.findings)
+        model.notes.append(f"{'some' if rest else 'all'} of it is mended by: {summary['mend']}")
     model.notes += [f"no build is advised for some of it: {reason}" for reason in summary.get("not_mended", ())]
     model.seconds = {str(stage): float(seconds) for stage, seconds in summary["seconds"].items()}
     model.seconds.pop("total", None)
