@@ -13,10 +13,11 @@ import pytest
 
 from storage_format.checkpoint import Checkpoint
 from storage_format.differences import KINDS
-from tests.golden.test_verify_mend import built, mended, written
+from tests.golden.test_verify_mend import built, mended, written, zero_unit
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_verify import kinds, local_verify
+from tests.tools.log_writer import LogWriter
 from tests.tools.stale_log import message, stale_log
 
 FILES: dict[str, Any] = {name: SMALL[name] for name in ("cq_file_size", "hash_slots", "index_items")}
@@ -121,3 +122,23 @@ def test_what_is_left_of_expired_records_is_no_garbage(tmp_path: Path) -> None:
         junk.write_bytes(struct.pack(">qiq", place, 200, 0).ljust(size, b"\0"))
         summary = local_verify(store, **SMALL)
         assert (summary.idle_queues, summary.exit) == (idle, 0 if idle else 4), kinds(summary)
+
+
+def test_a_queue_made_anew_that_jumped(tmp_path: Path) -> None:
+    """Its broker appended what came behind the jump, and served it there; no build puts it at that place."""
+    offsets = [*range(30), *range(12), *range(15, 24)]
+    messages = [Message(topic="T", queue_offset=offset, properties={"KEYS": f"k{offset}"}) for offset in offsets]
+    with LogWriter(tmp_path / "store" / "commitlog", SEGMENT) as writer:
+        for one in [*messages, *_messages(30)]:
+            writer.append(one)
+    store = built(tmp_path / "store")
+    shutil.rmtree(store / "consumequeue/T/0")
+    (store / "consumequeue/T/0").mkdir()
+    units = b"".join(struct.pack(">qiq", put.offset, put.size, 0) for put in writer.puts[30:51])
+    for at in range(0, len(units), SMALL["cq_file_size"]):
+        data = units[at : at + SMALL["cq_file_size"]].ljust(SMALL["cq_file_size"], b"\0")
+        (store / f"consumequeue/T/0/{at:020d}").write_bytes(data)
+    summary = local_verify(store, **SMALL)
+    assert (kinds(summary), summary.orders.get("made anew")) == ({}, 1)
+    zero_unit(store, "T1/0")
+    assert _no_build(store, **SMALL).startswith("queues that were made anew, and are out of order since then: 1: a build puts")
