@@ -152,13 +152,29 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
     model.index = [
         _index(str(entry["name"]), entry, model.settings, used=int(entry["used"])) for entry in summary["index_list"]
     ]
-    model.facts = _facts(model, summary["units_there"], summary["items_there"])
-    for at, name, kind in ((3, "index items missing", "items"), (2, "units missing", "units")):
-        if missing := summary[kind] - summary[f"{kind}_there"]:
-            model.facts.insert(at, (name, f"{missing:,}"))
+    model.facts = _against(summary) if summary.get("against") else _verified(model, summary)
     verdict = f"{counted(len(model.findings), 'kind')} of differences" if model.findings else "no differences"
     model.facts.insert(0, ("verdict", summary["error"] or verdict))
     return model
+
+
+def _verified(model: Model, summary: dict[str, Any]) -> list[tuple[str, str]]:
+    facts = _facts(model, summary["units_there"], summary["items_there"])
+    for at, name, kind in ((3, "index items missing", "items"), (2, "units missing", "units")):
+        if missing := summary[kind] - summary[f"{kind}_there"]:
+            facts.insert(at, (name, f"{missing:,}"))
+    return facts
+
+
+def _against(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was compared of two stores: the log of neither says what should be there."""
+    return [
+        ("compared with", str(summary["against"])),
+        ("bytes of both logs", f"{int(summary['bytes']):,}"),
+        ("units", f"{int(summary['units']):,}"),
+        ("ConsumeQueue files", f"{int(summary['files']['consumequeue']):,}"),
+        ("IndexFiles", f"{int(summary['files']['index']):,}"),
+    ]
 
 
 def _index(name: str, entry: dict[str, Any], settings: dict[str, Any], used: int | None = None) -> Index:
