@@ -99,6 +99,10 @@ class UnitChecker:
         """Nothing more is expected."""
         self._behind(max(self.next, 0))
 
+    def named(self, position: int) -> str:
+        """A slot by the queue offset of its message; by its number in a batch queue, where a unit is for many."""
+        return f"{'unit' if self._view.batch else 'queue offset'} {position}"
+
     # -- expected units ---------------------------------------------------------------------------------------------------
 
     def _stretch(self, rows: Int64s) -> None:
@@ -156,14 +160,14 @@ class UnitChecker:
         self._end_run(code == _MISSING and self._run is not None and self._run[1] > 0)
         if code != _OK:
             path = self._view.path(position)
-            self.tally.add(_KINDS[code], count, path, position, f"queue offset {position}: {_told(found, expected)}")
+            self.tally.add(_KINDS[code], count, path, position, f"{self.named(position)}: {_told(found, expected)}")
 
     def _end_run(self, at_end: bool = False) -> None:
         if self._run is None:
             return
         (first, off, count), self._run = self._run, None
         shifted = count >= SHIFT_MIN or at_end
-        text = f"queue offset {first}: the unit of queue offset {first + off}"
+        text = f"{self.named(first)}: the unit of {self.named(first + off)}"
         if shifted:
             text += f", and so on for {counted(count, 'unit')}"
         self.tally.add("queue-shifted" if shifted else "queue-unit-other", count, self._view.path(first), first, text)
@@ -257,7 +261,7 @@ class UnitChecker:
             mine = slots[kinds == kind]
             first = position + int(mine[0])
             name = "queue-unit-extra" if kind == _OTHER else _KINDS[kind]
-            text = f"queue offset {first}: {_told(found[:, mine[0]])}"
+            text = f"{self.named(first)}: {_told(found[:, mine[0]])}"
             self.tally.add(name, len(mine), self._view.path(first), first, text)
 
 

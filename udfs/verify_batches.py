@@ -17,7 +17,8 @@ from storage_format.record import RECORD_MIN
 from udfs import schemas
 from udfs.placements import Placements
 from udfs.verify_look import LogLook
-from udfs.verify_queues import BROKER, IN_ORDER, LOGICAL, QueueFiles, QueueTask, QueueWord
+from udfs.verify_queue_files import QueueFiles
+from udfs.verify_queues import BROKER, IN_ORDER, LOGICAL, QueueTask, QueueWord
 from udfs.verify_scan import AT_FILES
 from udfs.write_batches import FOLDER
 

@@ -72,7 +72,7 @@ class ListQueues:
                 cell = cells.pack([raw], ids, np.array([len(table)], np.int32), columns)
                 kind = schemas.BATCHES if self.batch else schemas.UNITS
                 yield kind, bucket, self.keys[bucket % len(self.keys)], -1, cell, AT_FILES
-        word = {"tally": tally.to_json(), "others": others[:NOT_QUEUES_MAX], "more_others": len(others), **counts}
+        word = {"tally": tally.to_json(), "others": others[:NOT_QUEUES_MAX], "passed_over": len(others), **counts}
         yield schemas.SUMMARY, 0, 0, -1, json.dumps(word).encode(), 0
 
     def _files(self, folder: str, tally: Tally, others: list[str]) -> list[tuple[int, int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import json
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,14 +16,14 @@ import pyarrow as pa
 
 from storage_format import cells
 from storage_format.chain import Segment
-from storage_format.consume_queue import PRE_BLANK_SIZE, UNIT
 from storage_format.differences import Example, Tally
 from storage_format.names import SCHEDULE_TOPIC, escape
 from storage_format.plurals import counted
 from storage_format.queue_compare import QueueView, UnitChecker
 from storage_format.queue_order import Placement, PlacementTable, RolledBack, join_runs, order_broker, order_logical
-from udfs import files, schemas
+from udfs import schemas
 from udfs.verify_look import LogLook
+from udfs.verify_queue_files import QueueFiles
 from udfs.verify_scan import AT_FILES, AT_RUNS
 
 Int64s = npt.NDArray[np.int64]
@@ -57,112 +56,6 @@ class QueueTask:
     """old records behind the log's end"""
 
 
-class QueueFiles:
-    """The files of one queue as one row of units: ``unit`` is their dtype, ``fields`` the columns that are read."""
-
-    def __init__(self, folder: str, kind: str, queue: tuple[bytes, int], table: list[tuple[int, int]], file_size: int,
-                 unit: np.dtype[np.void] = UNIT) -> None:  # fmt: skip
-        name = queue[0].decode("utf-8", "surrogateescape")
-        self._folder = files.join(folder, name, str(queue[1]))
-        self.told = f"{kind}/{escape(name)}/{queue[1]}"
-        self._unit, self._size = unit, unit.itemsize
-        self._file_size = file_size
-        self._table = sorted(table)
-        self._starts = [start for start, _ in self._table]
-
-    @property
-    def spans(self) -> tuple[tuple[int, int], ...]:
-        """For each file the positions of its first slot and behind its last."""
-        return tuple((s // self._size, (s + min(size, self._file_size)) // self._size) for s, size in self._table)
-
-    @property
-    def end(self) -> int:
-        """Position behind the last slot."""
-        return self.spans[-1][1] if self._table else 0
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def path(self, position: int) -> str:
-        """The file of a slot, as it is told."""
-        return f"{self.told}/{position * self._size // self._file_size * self._file_size:020d}"
-
-    def _reader(self, start: int) -> files.Reader:
-        return files.Reader(files.join(self._folder, f"{start:020d}"))
-
-    def read(self, position: int, count: int) -> Int64s:
-        """Slots as columns in the order of the dtype: zeros where there is no file."""
-        raw = np.zeros(count * self._size, np.uint8)
-        low, high = position * self._size, (position + count) * self._size
-        number = max(0, bisect_right(self._starts, low) - 1)
-        for start, size in self._table[number:]:
-            if start >= high:
-                break
-            first, last = max(low, start), min(high, start + min(size, self._file_size))
-            last -= (last - low) % self._size  # half a unit is none
-            if first < last:
-                with self._reader(start) as reader:
-                    reader.read_into(first - start, raw[first - low : last - low])
-        units = raw.view(self._unit)
-        names = self._unit.names or ()
-        columns = np.empty((len(names), count), np.int64)
-        for row, name in enumerate(names):
-            columns[row] = units[name]
-        return columns
-
-    def data_from(self, position: int) -> int:
-        """The first slot from there on that may not be zeros."""
-        at = position * self._size
-        for start, size in self._table[max(0, bisect_right(self._starts, at) - 1) :]:
-            end = start + min(size, self._file_size)
-            if at >= end:
-                continue
-            with self._reader(start) as reader:
-                found = start + reader.next_data(max(at, start) - start)
-            if found < end:
-                return max(position, found // self._size)
-        return self.end
-
-    def first_place(self, log_start: int) -> int:
-        """Where the record of the first unit lies that has not expired, -1 for none."""
-        for low, high in self.spans:
-            for position in range(low, high, 1 << 16):
-                place, size = self.read(position, min(1 << 16, high - position))[:2]
-                there = (size > 0) & (size != PRE_BLANK_SIZE) & (place >= log_start)
-                if there.any():
-                    return int(place[np.argmax(there)])
-        return -1
-
-    def empty_end(self) -> int | None:
-        """The first slot of a file without any unit that a broker keeps as the queue's last one.
-
-        ``ConsumeQueue.recover`` drops such files where a unit is missing before them, and takes one at 0 for a new queue.
-        """
-        number = len(self._table)
-        while number and self._is_empty(number - 1):
-            number -= 1
-        if number == len(self._table):
-            return None
-        slot = self._starts[number] // self._size
-        if not number:
-            return slot or None
-        size_before = self.read(self.spans[number - 1][1] - 1, 1)[1]
-        return slot if size_before[0] > 0 else None
-
-    def is_idle(self, units: int, task: QueueTask) -> bool:
-        """Whether the log, in which the queue has so many units, has lost all that its files point to."""
-        return not units and task.log[0] > 0 and not task.unread and any(not self._is_empty(k) for k in range(len(self)))
-
-    def _is_empty(self, number: int) -> bool:
-        first, end = self.spans[number]
-        while (first := self.data_from(first)) < end:
-            count = min(1 << 16, end - first)
-            if self.read(first, count).any():
-                return False
-            first += count
-        return True
-
-
 @dataclass
 class _Queue:
     """One queue of a bucket while its rows come."""
@@ -184,16 +77,18 @@ class QueueWord:
     queues: list[tuple[bool, int, str, dict[str, Any]]] = field(default_factory=list)
 
     def judge(
-        self, key: tuple[bytes, int], checked: UnitChecker, found: QueueFiles, order: str, listed: bool, task: QueueTask
-    ) -> None:
-        """One queue, by the order that was taken for it; ``listed``: it has a folder."""
+        self, key: tuple[bytes, int], checked: UnitChecker, found: QueueFiles, order: str, listed: bool, task: QueueTask,
+        empty: int | None = None,
+    ) -> None:  # fmt: skip
+        """One queue, by the order that was taken for it; ``listed``: it has a folder; ``empty``: first slot of an empty end."""
         name = escape(key[0].decode("utf-8", "surrogateescape"))
         tally = Tally() if order == SKIPPED else checked.tally
+        if empty is not None:
+            tally.add("queue-file-empty", 1, found.path(empty), empty, "holds no unit, and the queue goes up to it")
         lost = tally.counts.get(MISSING, 0)
         if lost and not len(found):
-            text = (
-                f"queue has no {'file' if listed else 'folder'}: {counted(lost, 'unit')} from queue offset {checked.first} on"
-            )
+            what = "file" if listed else "folder"
+            text = f"queue has no {what}: {counted(lost, 'unit')} from {checked.named(checked.first)} on"
             tally.replace(MISSING, Example(found.told, checked.first, text))
         self.counts["queues"] += 1
         self.counts["differing"] += tally.total > 0
@@ -201,7 +96,8 @@ class QueueWord:
         self.counts["units"] += checked.units
         self.counts["there"] += checked.there
         self.counts["stale"] += checked.stale
-        self.counts[IDLE] += found.is_idle(checked.units, task)
+        if not checked.units and task.log[0] > 0 and not task.unread:
+            self.counts[IDLE] += found.holds_expired(task.log[0])
         self.tally.merge(tally)
         entry = {
             "topic": name, "queue": key[1], "units": checked.units, "there": checked.there, "first": checked.first,
@@ -324,16 +220,15 @@ class VerifyQueues:
         order, check, _, placement = min(
             queue.checks, key=lambda c: (c[1].tally.total if c[0] != SKIPPED else 0, len(c[3].lost) if c[3] else 0)
         )
-        word.judge(key, check, queue.files, order, queue.listed, self.task)
+        empty = queue.files.empty_end()
+        if empty is not None and self.task.old_broker:
+            word.counts[EMPTY_ENDS] += 1  # its own dispatcher leaves such files
+            empty = None
+        word.judge(key, check, queue.files, order, queue.listed, self.task, empty)
         if order == LOGICAL and placement is not None:
             for place, _, offset in placement.lost:
                 text = f"offset {place} of the log: queue offset {offset} of {name}/{key[1]} does not fit"
                 word.tally.add("log-out-of-line", 1, "commitlog", place, text)
-        empty = queue.files.empty_end()
-        if empty is not None and self.task.old_broker:
-            word.counts[EMPTY_ENDS] += 1  # its own dispatcher leaves such files
-        elif empty is not None:
-            word.tally.add("queue-file-empty", 1, queue.files.path(empty), empty, "holds no unit, and the queue goes up to it")
 
 
 def _other(seen: Any) -> Any:

@@ -24,11 +24,14 @@ def check(settings: BuildSettings, log: Commitlog, target: str) -> list[str]:
     warnings = check_broker(settings)
     if not log.segments:
         check_empty(settings, target)
+    told = "nothing is built from it" if log.segments else _BUILT_EMPTY
+    return [*warnings, *(f"{escape(root)}: holds no segment: {told}" for root in bare_roots(settings, log))]
+
+
+def bare_roots(settings: BuildSettings, log: Commitlog) -> list[str]:
+    """Commitlog folders without a segment, as a disk that is not mounted leaves them."""
     folders = {files.parent(entry.path) for entry in log.entries}
-    for root in settings.roots:
-        if files.parent(files.join(root, "segment")) not in folders:
-            warnings.append(f"{escape(root)}: holds no segment: {'nothing is built from it' if log.segments else _BUILT_EMPTY}")
-    return warnings
+    return [root for root in settings.roots if files.parent(files.join(root, "segment")) not in folders]
 
 
 # -- a broker that runs -----------------------------------------------------------------------------------------------------

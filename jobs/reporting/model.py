@@ -134,8 +134,9 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
     model.notes = [str(note) for note in summary["notes"]]
     model.findings = list(summary["findings"])
     if summary["mend"]:
-        whole = "" if summary.get("not_mended") else "all of it is "
-        model.notes.append(f"{whole}mended by: {summary['mend']}")
+        # Some of it needs other means, or none is told.
+        rest = any(not str(finding.get("mend", "")).startswith("rmq-reindex") for finding in model.findings)
+        model.notes.append(f"{'some' if rest else 'all'} of it is mended by: {summary['mend']}")
     model.notes += [f"no build is advised for some of it: {reason}" for reason in summary.get("not_mended", ())]
     model.seconds = {str(stage): float(seconds) for stage, seconds in summary["seconds"].items()}
     model.seconds.pop("total", None)
@@ -144,20 +145,36 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
         model.seconds["verify"] = total
     model.sizes = {str(kind): int(size) for kind, size in summary["sizes"].items()}
     model.queues = [
-        Queue(q["topic"], q["queue"], q["first"], q["end"], q["there"], q["end"] - q["first"] - q["there"])
+        Queue(q["topic"], q["queue"], q["first"], q["end"], q["there"], q["units"] - q["there"])
         for q in summary["queue_list"]
         if q["units"]
     ]
     model.index = [
         _index(str(entry["name"]), entry, model.settings, used=int(entry["used"])) for entry in summary["index_list"]
     ]
-    model.facts = _facts(model, summary["units_there"], summary["items_there"])
-    for at, name, kind in ((3, "index items missing", "items"), (2, "units missing", "units")):
-        if missing := summary[kind] - summary[f"{kind}_there"]:
-            model.facts.insert(at, (name, f"{missing:,}"))
+    model.facts = _against(summary) if summary.get("against") else _verified(model, summary)
     verdict = f"{counted(len(model.findings), 'kind')} of differences" if model.findings else "no differences"
     model.facts.insert(0, ("verdict", summary["error"] or verdict))
     return model
+
+
+def _verified(model: Model, summary: dict[str, Any]) -> list[tuple[str, str]]:
+    facts = _facts(model, summary["units_there"], summary["items_there"])
+    for at, name, kind in ((3, "index items missing", "items"), (2, "units missing", "units")):
+        if missing := summary[kind] - summary[f"{kind}_there"]:
+            facts.insert(at, (name, f"{missing:,}"))
+    return facts
+
+
+def _against(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was compared of two stores: the log of neither says what should be there."""
+    return [
+        ("compared with", str(summary["against"])),
+        ("bytes of both logs", f"{int(summary['bytes']):,}"),
+        ("units", f"{int(summary['units']):,}"),
+        ("ConsumeQueue files", f"{int(summary['files']['consumequeue']):,}"),
+        ("IndexFiles", f"{int(summary['files']['index']):,}"),
+    ]
 
 
 def _index(name: str, entry: dict[str, Any], settings: dict[str, Any], used: int | None = None) -> Index:

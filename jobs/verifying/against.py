@@ -13,10 +13,11 @@ from jobs.spark.engine import Engine
 from jobs.store.segments import Commitlog, check_unchanged
 from jobs.verifying.build import of_build
 from jobs.verifying.mend import Mend
-from jobs.verifying.run import broker_notes, work_folder
+from jobs.verifying.run import broker_notes
 from jobs.verifying.settings import VerifySettings, at_its_place
 from jobs.verifying.sizes import take_sizes
 from jobs.verifying.summary import VerifySummary
+from jobs.verifying.work import work_folder
 from jobs.watching.progress import Reporter
 from storage_format.differences import Tally
 from storage_format.names import escape, redacted

@@ -39,6 +39,7 @@ class Mend:
     """How to mend. ``reasons``: why a part is not to be built, by part; ``words``: more options of a build of queues.
 
     ``damaged``: a build refuses the log unless told what to do; ``cut``: where a broker that starts cuts its log, or -1.
+    ``unclean``: there is a file ``abort``, and a checkpoint that is built alone then vouches for no more than the old one.
     """
 
     build: BuildSettings
@@ -47,6 +48,7 @@ class Mend:
     words: list[str] = field(default_factory=list)
     damaged: bool = False
     cut: int = -1
+    unclean: bool = False
 
     def keep(self, parts: Iterable[str], reason: str) -> None:
         """No build of these parts is advised."""
@@ -55,17 +57,22 @@ class Mend:
 
     def of_kind(self, kind: str) -> str:
         """What mends one kind of difference: a command, other advice, or why there is none."""
-        _, _, parts, advice = KINDS[kind]
+        parts, advice = self._parts(kind), KINDS[kind].advice
         why = self._why(parts)
         return f"{NO_BUILD}: {why[0]}" if why else self._command(parts) if parts else advice
 
     def of_all(self, kinds: Iterable[str]) -> tuple[str | None, list[str]]:
         """The command that mends all kinds of which the build loses nothing, and why there is none for the others."""
-        wanted = [KINDS[kind] for kind in kinds if KINDS[kind].mend]
-        reasons = {reason for kind in wanted for reason in self._why(kind.mend)}
-        mended = [kind for kind in wanted if not self._why(kind.mend)]
-        parts = tuple(part for part in self.build.only if any(part in kind.mend for kind in mended))
+        wanted = [self._parts(kind) for kind in kinds]
+        reasons = {reason for parts in wanted for reason in self._why(parts)}
+        mended = {part for parts in wanted if not self._why(parts) for part in parts}
+        parts = tuple(part for part in self.build.only if part in mended)
         return self._command(parts) if parts else None, sorted(reasons)
+
+    def _parts(self, kind: str) -> tuple[str, ...]:
+        """What a build has to make anew."""
+        parts = KINDS[kind].mend
+        return (QUEUES, INDEX, CHECKPOINT) if self.unclean and CHECKPOINT in parts else parts
 
     def _why(self, parts: Iterable[str]) -> list[str]:
         return [reason for part in parts for reason in self.reasons.get(part, ())]
@@ -92,7 +99,7 @@ class Mend:
 class LogFacts:
     """What the log says that matters to a build: records that are inner batches, damage, and where a broker cuts it, or -1.
 
-    ``undecided``: why nobody but the operator can say what a build shall do with the damage; "" where that is plain.
+    ``undecided``: what the operator has to look at first, as old records behind the log's end or a disk that is not mounted.
     """
 
     inner_batches: int = 0
@@ -105,7 +112,7 @@ def advise(settings: VerifySettings, tally: Tally, log: LogFacts, orders: dict[s
     """What a build of this store needs, and what it would lose. ``settings`` are those after ``take_sizes``."""
     build = settings.build
     damaged = log.damaged or any(KINDS[kind].part == LOG and KINDS[kind].mend for kind in tally.counts)
-    mend = Mend(build, settings.topics_config, damaged=damaged, cut=log.cut)
+    mend = Mend(build, settings.topics_config, damaged=damaged, cut=log.cut, unclean="abort-file" in tally.counts)
     if not tally.counts:
         return mend
     if log.undecided:
@@ -133,6 +140,9 @@ def advise(settings: VerifySettings, tally: Tally, log: LogFacts, orders: dict[s
     if idle_queues:
         text = f"queues that hold units of expired records alone: {idle_queues}: a build drops them"
         mend.keep((QUEUES,), f"{text}, and a broker then numbers their messages from 0: keep their folders")
+    if anew := orders.get("made anew"):
+        text = f"queues that were made anew, and are out of order since then: {anew}"
+        mend.keep((QUEUES,), f"{text}: a build puts their units elsewhere than the broker did")
     if orders.get("broker") and orders.get("logical"):
         text = "some queues out of order stand as --queue-order logical puts them, others as broker does"
         mend.keep((QUEUES,), f"{text}: a build moves the ones or the others")

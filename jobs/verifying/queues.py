@@ -61,8 +61,8 @@ class QueueResult:
             )
         summary.queues_differing += self.counts.pop("differing", 0)
         if stale := self.counts.pop("stale", 0):
-            note = f"{stale} units at the ends of queues point behind the log's end: a broker drops them when it starts"
-            summary.notes.append(note)
+            told = f"{counted(stale, 'unit')} at the ends of queues {'points' if stale == 1 else 'point'} behind the log's end"
+            summary.notes.append(f"{told}: a broker drops {'it' if stale == 1 else 'them'} when it starts")
         summary.orders = dict(sorted(self.counts.items()))
         summary.queue_list = sorted(self.queues, key=lambda q: (q["topic"], q["queue"]))
         for order, text in (
@@ -102,15 +102,17 @@ class Queues:
         files.write_bytes(scan.stage.temporary, plan, [json.dumps(names).encode()])
         tasks = max(1, min(len(names), TASKS_PER_CORE * scan.engine.cores))
         lister = ListQueues(folder, plan, tasks, file_size, scan.task.keys, batch, self.settings.trimmed, _is_old(build))
-        others: list[str] = []
+        others, passed_over = list[str](), 0
         for data in scan.engine.scan(lister, tasks):
             found = json.loads(data)
             tally.merge(Tally.from_json(found["tally"]))
             summary.files["consumequeue"] += found["files"]
             summary.sizes["consumequeue"] += found["bytes"]
             others += found["others"]
+            passed_over += found["passed_over"]
         if others:
-            summary.notes.append(f"{kind}/ also holds what a broker passes over: {others[0]}")
+            more = f", and {passed_over - 1:,} more" if passed_over > 1 else ""
+            summary.notes.append(f"{kind}/ also holds what a broker passes over: {min(others)}{more}")
 
     def _task(self, kind: str, file_size: int, holes: tuple[int, ...]) -> QueueTask:
         build = self.settings.build

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -26,13 +23,13 @@ from jobs.verifying.queues import Queues
 from jobs.verifying.settings import VerifySettings, at_its_place
 from jobs.verifying.sizes import take_sizes
 from jobs.verifying.summary import DAMAGE_TOLD, VerifySummary
+from jobs.verifying.work import work_folder
 from jobs.watching.progress import Reporter
 from storage_format import record as r
 from storage_format.chain import Chain, Segment
 from storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from storage_format.checkpoint_compare import StoreTimes, compare_checkpoint
 from storage_format.differences import CHECKPOINT, INDEX, LOG, QUEUES, Tally
-from storage_format.errors import InputError
 from storage_format.names import escape, redacted
 from storage_format.plurals import counted
 from storage_format.range_scan import ScanSettings
@@ -124,7 +121,7 @@ class Verify:
         damaged = [hole for hole in chain.holes if not _between(hole.offset, unread)]
         holes = tuple(hole.offset for hole in damaged)
         self.log_facts.damaged = bool(holes)
-        self.log_facts.undecided = stale_tails.undecided(chain)
+        self.log_facts.undecided = self._unmounted(log, accepted) or stale_tails.undecided(chain)
         self.log_facts.cut = first_cut(self.settings.build.broker_version, log.segments, damaged)
         with self._timed("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
             both: list[Future[Any]] = []
@@ -168,6 +165,18 @@ class Verify:
         self.log_facts.inner_batches = sum(s.inner_batches for s in accepted)
         if self.log_facts.inner_batches and not self.settings.build.batch_topics:
             summary.notes.append("the log has inner batches: give --topics-config, or their queues are compared as plain ones")
+
+    def _unmounted(self, log: Commitlog, accepted: list[RangeSummary]) -> str:
+        """Why a build shall not be advised of a log that lacks a disk, as it seems; "" where it seems whole."""
+        bare = preflight.bare_roots(self.settings.build, log)
+        if bare:
+            text = f"{escape(bare[0])}: holds no segment: is its disk mounted?"
+        elif not any(summary.records for summary in accepted):
+            text = "the log holds no record: is its disk mounted?"
+        else:
+            return ""
+        self.summary.notes.append(text)
+        return f"{text} A build drops all that the log does not hold"
 
     def _judge_log(self, log: Commitlog, chain: Chain, unread: tuple[tuple[int, int], ...]) -> None:
         tally, summary = self.tally, self.summary
@@ -256,37 +265,3 @@ def sampled(segments: list[Segment], share: float) -> list[Segment]:
 
 def _between(offset: int, stretches: tuple[tuple[int, int], ...]) -> bool:
     return any(low <= offset < high for low, high in stretches)
-
-
-@contextlib.contextmanager
-def work_folder(place: str) -> Iterator[Stage]:
-    """A folder of this run alone, for what the stages hand on; it is removed whatever happens."""
-    place = files.checked(place)
-    if files.is_remote(place):
-        folder = files.join(place, f"rmq-reindex-verify-{uuid.uuid4().hex}")
-        try:
-            stage = Stage(folder)
-            stage.make()
-            yield stage
-        finally:
-            files.remove_tree(folder)
-        return
-    if place and not os.path.isdir(place):
-        raise InputError(f"--work {escape(place)}: is not a folder: make it first")
-    if not place and not _is_local():
-        raise InputError("--work: the executors may be on other machines: name a folder that all of them share")
-    folder = tempfile.mkdtemp(prefix="rmq-reindex-verify-", dir=os.path.abspath(place) if place else None)
-    try:
-        stage = Stage(folder)
-        stage.make()
-        yield stage
-    finally:
-        files.remove_tree(folder)
-
-
-def _is_local() -> bool:
-    """Whether the session's executors are on this machine, as far as it tells."""
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context
-    return context is None or str(context.master).startswith("local")

@@ -134,25 +134,30 @@ class VerifySummary:
         width = min(QUEUE_WIDTH, max(map(len, names)))
         lines = ["", f"{self.queues_differing:,} of {counted(self.queues, 'queue')} {'differs' if len(bad) == 1 else 'differ'}"]
         for name, entry in zip(names, bad, strict=False):
-            there = f"{entry['there']:,} of {counted(entry['units'], 'unit')} there"
+            units = counted(entry["units"], "unit")
+            there = f"{entry['there']:,} of {units} there" if entry["units"] else "the log has no unit of it"
             lines.append(f"    {name:<{width}}   {there:<28}{_of_queue(entry)}")
         more = self.queues_differing - len(names)
         return [*lines, f"    and {more:,} more"] if more else lines
 
     def _head(self) -> list[str]:
         part = f" in {self.segments_read} of {counted(self.segments, 'segment')}" if self.sample < 1 else ""
-        took = f"took     {self.seconds.get('total', 0.0):.1f} s"
+        took, up = f"took     {self.seconds.get('total', 0.0):.1f} s", f"{self.seconds.get('session', 0.0):.1f} s"
         units, items = counted(self.units, "unit"), counted(self.items, "item")
-        if not self.against:
-            units += f" ({self.units_there:,} there)" if self.units_there != self.units else ""
-            items += f" ({self.items_there:,} there)" if self.items_there != self.items else ""
         queues, index = (
             counted(self.files[part], kind) for part, kind in (("consumequeue", "ConsumeQueue file"), ("index", "IndexFile"))
         )
+        if self.against:
+            return [
+                f"compared {counted(self.bytes, 'byte')} of both logs, {units} in {queues}, {index}",
+                f"{took}, session {up}",
+            ]
+        units += f" ({self.units_there:,} there)" if self.units_there != self.units else ""
+        items += f" ({self.items_there:,} there)" if self.items_there != self.items else ""
         return [
             f"read     {counted(self.bytes, 'byte')}, {counted(self.records, 'record')}{part}",
             f"compared {units} in {queues}, {items} in {index}",
-            f"{took}, session {self.seconds.get('session', 0.0):.1f} s",
+            f"{took}, session {up}",
         ]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs.building.settings import BuildSettings
+from jobs.report import make_page
 from jobs.verifying.against import Against
 from jobs.verifying.settings import VerifySettings
 from jobs.verifying.summary import VerifySummary
@@ -137,3 +138,16 @@ def test_what_has_expired_in_one_does_not_count(golden_store: Stores, tmp_path: 
 def test_no_store(pair: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a folder"):
         against(pair[0], tmp_path / "none")
+
+
+def test_the_report_tells_what_was_compared(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    """The log was not asked for units and items, so none is missing."""
+    summary = against(*pair)
+    text = summary.to_text()
+    files = f"{summary.files['consumequeue']} ConsumeQueue files, {summary.files['index']} IndexFiles"
+    assert f"compared {summary.bytes:,} bytes of both logs, {summary.units:,} units in {files}\n" in text
+    (tmp_path / "verify.json").write_text(summary.to_json())
+    page = make_page(str(tmp_path / "verify.json"))
+    facts = dict(re.findall(r"<dt>([^<]*)</dt><dd[^>]*>([^<]*)</dd>", page))
+    assert list(facts) == ["verdict", "compared with", "bytes of both logs", "units", "ConsumeQueue files", "IndexFiles"]
+    assert (facts["compared with"], facts["units"]) == (str(pair[1]), f"{summary.units:,}")

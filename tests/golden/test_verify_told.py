@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.building.options import read_batch_topics
 from jobs.report import make_page
 from tests.golden.stores import GoldenStore
 from tests.tools.local_verify import kinds, local_verify
@@ -132,3 +133,48 @@ def test_queues_that_differ_are_told_before_large_ones(
     assert "\n4 of 20 queues differ\n" in text
     assert text.count("queue has no folder\n") == 3
     assert "\n    and 1 more\n" in text
+
+
+def test_queues_that_the_log_does_not_ask_for(golden_store: Stores, tmp_path: Path) -> None:
+    """A line each: a file without a unit at the end, and a queue of which the log has nothing."""
+    store = copy_of(golden_store, tmp_path / "store")
+    full = next(path for path in sorted(store.glob("consumequeue/*/*")) if not Queue(path).units[-1][1])
+    size = max(path.stat().st_size for path in full.iterdir())
+    stray = store / "consumequeue" / "NoSuchTopic" / "0"
+    stray.mkdir(parents=True)
+    (stray / f"{size:020d}").write_bytes(bytes(size))
+    other = store / "consumequeue" / "NoSuchTopic" / "1"
+    shutil.copytree(full, other)
+    summary = local_verify(store)
+    queues = {entry["queue"]: entry for entry in summary.queue_list if entry["topic"] == "NoSuchTopic"}
+    assert queues[0]["kinds"] == {"queue-file-empty": 1}
+    assert (summary.queues_differing, summary.idle_queues) == (2, 0)
+    assert re.search(r"^    NoSuchTopic/0 +the log has no unit of it +queue-file-empty 1$", summary.to_text(), re.MULTILINE)
+    assert re.search(r"^    NoSuchTopic/1 +the log has no unit of it +queue-unit-extra \d+$", summary.to_text(), re.MULTILINE)
+
+
+def test_what_a_broker_passes_over_is_counted(golden_store: Stores, tmp_path: Path) -> None:
+    store = copy_of(golden_store, tmp_path / "store")
+    (store / "consumequeue" / "notes.txt").touch()
+    told = "consumequeue/ also holds what a broker passes over: "
+    assert f"{told}notes.txt" in local_verify(store).notes
+    (store / "consumequeue" / "TopicA" / "old").mkdir()
+    assert f"{told}TopicA/old, and 1 more" in local_verify(store).notes
+
+
+def test_units_of_batch_queues_have_numbers_of_their_own(golden_store: Stores, tmp_path: Path) -> None:
+    """Each stands for many queue offsets."""
+    source, store = golden_store("batch-5.3").path, tmp_path / "store"
+    shutil.copytree(source / "commitlog", store / "commitlog")
+    shutil.copytree(source / "rebuilt", store, dirs_exist_ok=True)
+    topics = read_batch_topics(str(source / "config" / "topics.json"))
+    one, other = sorted((store / "batchconsumequeue").glob("*/*"))[:2]
+    shutil.rmtree(one)
+    file = min(other.iterdir())
+    file.write_bytes(bytes(46) + file.read_bytes()[46:])
+    summary = local_verify(store, batch_topics=topics)
+    (finding,) = summary.findings
+    texts = {example["where"].removeprefix("batchconsumequeue/"): example["text"] for example in finding["examples"]}
+    assert re.fullmatch(r"queue has no folder: \d+ units? from unit 0 on", texts[f"{one.parent.name}/{one.name}"])
+    assert texts[f"{other.parent.name}/{other.name}/{file.name}"].startswith("unit 0: nothing instead of phy_offset ")
+    assert (summary.queues_differing, summary.units - summary.units_there) == (2, finding["count"])

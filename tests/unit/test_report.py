@@ -156,6 +156,9 @@ def test_the_page_of_a_verify(tmp_path: Path) -> None:
     assert found[found.index("missing offsets") + 1 :][:6] == ["T", "0", "0", "100", "97", "3"]
     assert "all of it is mended by: rmq-reindex build store --out DIR" in text
     assert {"scan", "session"} <= set(re.findall(r"<span>(\w+)</span>", text))
+    abort = verified()["findings"][0] | {"kind": "abort-file", "mend": "stop the broker; after a build remove it"}
+    (tmp_path / "verify.json").write_text(json.dumps(verified(findings=[*verified()["findings"], abort])))
+    assert "some of it is mended by: rmq-reindex build store --out DIR" in make_page(str(tmp_path / "verify.json"))
     (tmp_path / "verify.json").write_text(json.dumps(verified(findings=[], mend=None, damage=[])))
     assert '<dd class="good">no differences</dd>' in make_page(str(tmp_path / "verify.json"))
 

@@ -94,6 +94,9 @@ def test_units_that_are_missing(tmp_path: Path) -> None:
     model = of_verify(verified(queue_list=queues), "store")
     assert [(q.units, q.gaps, q.messages) for q in model.queues] == [(30, 70, 30), (60, 40, 60)]
     assert model.messages == 90
+    # A sample asks for some units alone: what it does not read is not missing.
+    (queue,) = of_verify(verified(queue_list=[queues[0] | {"units": 30}]), "store").queues
+    assert (queue.units, queue.gaps) == (30, 0)
     text = render(model, {}, "", [])
     shares = re.findall(r"--share:([0-9.]+);background:var\(--(\w+)\)", text.split("<h2>Queues</h2>")[1].split("</section>")[0])
     assert shares == [("0.45", "c0"), ("0.55", "bad")]

@@ -9,8 +9,9 @@ import pytest
 
 from jobs.cli import main
 from jobs.verifying.options import parse_verify, verify_parser
-from jobs.verifying.run import sampled, work_folder
+from jobs.verifying.run import sampled
 from jobs.verifying.sizes import take_sizes
+from jobs.verifying.work import work_folder
 from storage_format.chain import Segment
 from storage_format.errors import InputError
 from tests.tools.local_verify import kinds, local_verify

@@ -1,0 +1,48 @@
+"""Where a verify keeps what its stages hand on to each other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+
+from storage_format.errors import InputError
+from storage_format.names import escape
+from udfs import files
+from udfs.stage import Stage
+
+
+@contextlib.contextmanager
+def work_folder(place: str) -> Iterator[Stage]:
+    """A folder of this run alone, for what the stages hand on; it is removed whatever happens."""
+    place = files.checked(place)
+    if files.is_remote(place):
+        folder = files.join(place, f"rmq-reindex-verify-{uuid.uuid4().hex}")
+        try:
+            stage = Stage(folder)
+            stage.make()
+            yield stage
+        finally:
+            files.remove_tree(folder)
+        return
+    if place and not os.path.isdir(place):
+        raise InputError(f"--work {escape(place)}: is not a folder: make it first")
+    if not place and not _is_local():
+        raise InputError("--work: the executors may be on other machines: name a folder that all of them share")
+    folder = tempfile.mkdtemp(prefix="rmq-reindex-verify-", dir=os.path.abspath(place) if place else None)
+    try:
+        stage = Stage(folder)
+        stage.make()
+        yield stage
+    finally:
+        files.remove_tree(folder)
+
+
+def _is_local() -> bool:
+    """Whether the session's executors are on this machine, as far as it tells."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    return context is None or str(context.master).startswith("local")
