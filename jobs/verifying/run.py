@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from jobs.building import preflight, stale_tails
+from jobs.building import running_broker, stale_tails
 from jobs.building.notices import first_cut
 from jobs.building.planning import BUCKET_BYTES, range_size, scan_settings
 from jobs.building.scanning import Scan
@@ -241,7 +241,7 @@ def broker_notes(settings: VerifySettings) -> list[str]:
     """That a broker runs on what is compared, as far as it can be told."""
     if settings.build.snapshot:
         return []
-    running, untold = preflight.brokers(settings.build, [settings.against] if settings.against else [])
+    running, untold = running_broker.brokers(settings.build, [settings.against] if settings.against else [])
     return [f"{one}: what it writes meanwhile may be told as differences, or end the run" for one in running] + untold
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs.building import beside
-from jobs.building.beside import check_sizes
+from jobs.building import store_sizes
 from jobs.building.options import parse_settings
 from jobs.building.settings import BuildSettings
+from jobs.building.store_sizes import check_sizes
+from jobs.cli import main
 from storage_format.errors import InputError
 from tests.tools.compare import SMALL
 from tests.tools.local_engine import local_build
@@ -53,6 +55,22 @@ def test_sizes_left_out_are_refused(store: Path, tmp_path: Path) -> None:
     assert f"has files of {CQ} bytes, a build makes files of 6000000: give --cq-file-size {CQ}" in refusal(store)
     assert f"give --hash-slots {SLOTS} --index-items {ITEMS}" in refusal(store, "--only", "index,checkpoint")
     assert "give --hash-slots" in refusal(store, "--cq-file-size", str(CQ))
+
+
+def test_refused_before_spark_starts(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each look is taken once: what a dry run warns of, it says once."""
+
+    def start(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("jobs.spark.session.starting", start)
+    words = ["build", str(store), "--out", str(store.parent / "out"), "--json"]
+    assert main(words) == 1
+    assert json.loads(capsys.readouterr().out)["error"] == refusal(store)
+    looks = list[str]()
+    monkeypatch.setattr("jobs.building.inputs.check_sizes", lambda settings: looks.append(settings.store) or ["odd sizes"])
+    assert main([*words, "--dry-run"]) == 0
+    assert (json.loads(capsys.readouterr().out)["warnings"], looks) == (["odd sizes"], [str(store)])
 
 
 def test_the_advice_is_enough(store: Path) -> None:
@@ -123,7 +141,7 @@ def test_few_files_are_looked_at(store: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "give --cq-file-size" in refusal(store)
     assert len(listed) <= 1 + 20 * 3 + 2
     listed.clear()
-    monkeypatch.setattr(beside, "LOOKED_AT", beside.LOOKED_AT_REMOTE)
+    monkeypatch.setattr(store_sizes, "LOOKED_AT", store_sizes.LOOKED_AT_REMOTE)
     assert "give --cq-file-size" in refusal(store)
     assert len(listed) <= 1 + 4 * 2 + 2
 

@@ -1,14 +1,11 @@
-"""What lies beside the log in STORE and matters to a build: sizes of files, and that a broker did not stop cleanly."""
+"""Sizes of the files that lie beside the log in STORE: a build makes files of the same, or says what differs."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 
 from jobs.building.settings import BuildSettings
 from jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files
-from storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
-from storage_format.checkpoint import Checkpoint
 from storage_format.errors import InputError
 from storage_format.index_header import file_size
 from storage_format.names import escape
@@ -73,34 +70,3 @@ def _check_index(settings: BuildSettings, store: str) -> list[str]:
 
 def _few(sizes: list[int]) -> str:
     return ", ".join(map(str, sizes[:OTHERS_TOLD])) + (", ..." if len(sizes) > OTHERS_TOLD else "")
-
-
-def vouched(settings: BuildSettings, checkpoint: Checkpoint, warnings: list[str]) -> Checkpoint:
-    """The checkpoint; where a file ``abort`` lies in STORE, it says of what is not built no more than STORE's own did.
-
-    The next start of that broker is an abnormal one (``CommitLog.recoverAbnormally``): it dispatches again from where the
-    checkpoint says, and never gives a queue a unit that was lost from before.
-    """
-    store, unbuilt = settings.store_folder, {"consumequeue", "index"} - set(settings.only)
-    if not unbuilt or not store or files.look(files.join(store, "abort")).kind == files.ABSENT:
-        return checkpoint
-    own = _read(files.join(store, "checkpoint"))
-    warnings.append(
-        f"{escape(store)}: has a file abort, so {' and '.join(sorted(unbuilt))} may lack what the broker had not written: "
-        "the new checkpoint says no more of it than the old one, and the broker's next start dispatches again from there"
-    )
-    return dataclasses.replace(
-        checkpoint,
-        physic=min(checkpoint.physic, own.physic),
-        logics=min(checkpoint.logics, own.logics),
-        index=min(checkpoint.index, own.index) if "index" in unbuilt else checkpoint.index,
-    )
-
-
-def _read(path: str) -> Checkpoint:
-    """The times in a checkpoint: 0 for what is not there or below it."""
-    if files.look(path).kind != files.FILE:
-        return Checkpoint()
-    with files.Reader(path) as reader:
-        found = Checkpoint.from_bytes(reader.read(0, min(reader.size(), CHECKPOINT_SIZE)).ljust(CHECKPOINT_SIZE, b"\0"))
-    return Checkpoint(max(0, found.physic), max(0, found.logics), max(0, found.index))
