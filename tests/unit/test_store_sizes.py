@@ -68,7 +68,12 @@ def test_refused_before_spark_starts(store: Path, monkeypatch: pytest.MonkeyPatc
     assert main(words) == 1
     assert json.loads(capsys.readouterr().out)["error"] == refusal(store)
     looks = list[str]()
-    monkeypatch.setattr("jobs.building.inputs.check_sizes", lambda settings: looks.append(settings.store) or ["odd sizes"])
+
+    def look(given: BuildSettings) -> list[str]:
+        looks.append(given.store)
+        return ["odd sizes"]
+
+    monkeypatch.setattr("jobs.building.inputs.check_sizes", look)
     assert main([*words, "--dry-run"]) == 0
     assert (json.loads(capsys.readouterr().out)["warnings"], looks) == (["odd sizes"], [str(store)])
 
