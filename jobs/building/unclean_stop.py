@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 
 from jobs.building.settings import BuildSettings
 from storage_format.checkpoint import SIZE, Checkpoint
@@ -12,10 +13,30 @@ from udfs import files
 
 def old_checkpoint(settings: BuildSettings) -> Checkpoint | None:
     """What STORE's own checkpoint says, where an ``abort`` lies there and a part is not built; None where that is not so."""
-    store = settings.store_folder
-    if not store or "checkpoint" not in settings.only or not _unbuilt(settings):
+    return old_of(settings.store_folder, settings.only) if settings.store_folder else None
+
+
+def old_of(store: str, parts: Collection[str]) -> Checkpoint | None:
+    """The same of a store that gets new ``parts``."""
+    if "checkpoint" not in parts or not unbuilt(parts):
         return None
-    return None if files.look(files.join(store, "abort")).kind == files.ABSENT else _read(files.join(store, "checkpoint"))
+    is_clean = files.look(files.join(store, "abort")).kind == files.ABSENT
+    return None if is_clean else read(files.join(store, "checkpoint"))
+
+
+def unbuilt(parts: Collection[str]) -> list[str]:
+    """The parts that stay as they are."""
+    return [part for part in ("consumequeue", "index") if part not in parts]
+
+
+def bounded(checkpoint: Checkpoint, old: Checkpoint, parts: Collection[str]) -> Checkpoint:
+    """A new checkpoint that says of what stays no more than the ``old`` one."""
+    return dataclasses.replace(
+        checkpoint,
+        physic=min(checkpoint.physic, old.physic),
+        logics=min(checkpoint.logics, old.logics),
+        index=checkpoint.index if "index" in parts else min(checkpoint.index, old.index),
+    )
 
 
 def vouched(settings: BuildSettings, checkpoint: Checkpoint, warnings: list[str]) -> Checkpoint:
@@ -27,25 +48,15 @@ def vouched(settings: BuildSettings, checkpoint: Checkpoint, warnings: list[str]
     old = old_checkpoint(settings)
     if old is None:
         return checkpoint
-    unbuilt = _unbuilt(settings)
     warnings.append(
-        f"{escape(settings.store_folder)}: has a file abort, so {' and '.join(unbuilt)} may lack what the broker had "
-        "not written: the new checkpoint says no more of it than the old one, and the broker's next start dispatches again "
-        "from there"
+        f"{escape(settings.store_folder)}: has a file abort, so {' and '.join(unbuilt(settings.only))} may lack what the "
+        "broker had not written: the new checkpoint says no more of it than the old one, and the broker's next start "
+        "dispatches again from there"
     )
-    return dataclasses.replace(
-        checkpoint,
-        physic=min(checkpoint.physic, old.physic),
-        logics=min(checkpoint.logics, old.logics),
-        index=min(checkpoint.index, old.index) if "index" in unbuilt else checkpoint.index,
-    )
+    return bounded(checkpoint, old, settings.only)
 
 
-def _unbuilt(settings: BuildSettings) -> list[str]:
-    return [part for part in ("consumequeue", "index") if part not in settings.only]
-
-
-def _read(path: str) -> Checkpoint:
+def read(path: str) -> Checkpoint:
     """The times in a checkpoint: 0 for what is not there or below it."""
     if files.look(path).kind != files.FILE:
         return Checkpoint()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobs.fetch import fetch
 from storage_format.checkpoint import Checkpoint
 from tests.fault.disk import tiny_store, tree
 from tests.tools.local_engine import local_build
@@ -58,6 +60,35 @@ def test_all_parts_need_no_old_checkpoint(store: Path, tmp_path: Path) -> None:
     assert local_build(store, tmp_path / "all", None, **SIZES).warnings == []
     assert local_build(store, tmp_path / "index", None, only=("index",), **SIZES).exit == 0
     assert min(built(tmp_path / "all")) > 0
+
+
+@pytest.mark.parametrize("parts", [("index", "checkpoint"), ("consumequeue", "checkpoint")], ids=",".join)
+def test_fetch_into_a_store_with_an_abort_file(
+    parts: tuple[str, ...], store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A build of a copy of the log alone does not know what the store lacks: its checkpoint would say that nothing is lost."""
+    copy = tmp_path / "copy"
+    shutil.copytree(store / "commitlog", copy / "commitlog")
+    assert local_build(store, tmp_path / "first", None, **SIZES).exit == 0
+    for name in ("consumequeue", "index", "checkpoint"):
+        (tmp_path / "first" / name).rename(store / name)
+    whole = built(store)
+    (store / "checkpoint").write_bytes(Checkpoint(whole[0] - 5, whole[1] - 5, 0).to_bytes())
+    assert local_build(copy, tmp_path / "out", None, only=parts, **SIZES).exit == 0
+    assert local_build(copy, tmp_path / "all", None, **SIZES).exit == 0
+    (store / "abort").touch()
+    before = tree(store)
+    for more in ([], ["--dry-run"]):
+        assert fetch([str(tmp_path / "out"), "--to", str(store), *more]) == 1
+        assert "has a file abort" in capsys.readouterr().err
+    assert {name: data for name, data in (tree(store) or {}).items() if name != "lock"} == before
+    # What was built from the store itself says no more, and all parts need no old one.
+    assert local_build(store, tmp_path / "own", None, only=parts, **SIZES).exit == 0
+    assert fetch([str(tmp_path / "own"), "--to", str(store)]) == 0
+    assert fetch([str(tmp_path / "all"), "--to", str(store)]) == 0
+    assert built(store) == whole
+    (store / "abort").unlink()
+    assert fetch([str(tmp_path / "out"), "--to", str(store)]) == 0
 
 
 def test_nothing_new_tells_what_is_seen_now(store: Path, tmp_path: Path) -> None:
