@@ -25,29 +25,32 @@ _QUEUES = (
 def check_sizes(settings: BuildSettings) -> list[str]:
     """Warnings of files in STORE of other sizes than a build makes. Raises InputError where nobody named the build's sizes:
     a broker does not start on ConsumeQueue files of another size, and finds nothing in such IndexFiles."""
-    store, warnings = settings.store_folder, list[str]()
+    store, warnings, refused = settings.store_folder, list[str](), list[str]()
     if store and "consumequeue" in settings.only:
         for name, folder, unit in _QUEUES:
-            warnings += _check_queues(settings, files.join(store, folder), name, unit)
+            warnings += _check_queues(settings, files.join(store, folder), name, unit, refused)
     if store and "index" in settings.only:
-        warnings += _check_index(settings, store)
+        warnings += _check_index(settings, store, refused)
+    if refused:
+        raise InputError("; ".join(refused))
     return warnings
 
 
-def _check_queues(settings: BuildSettings, folder: str, name: str, unit: int) -> list[str]:
+def _check_queues(settings: BuildSettings, folder: str, name: str, unit: int, refused: list[str]) -> list[str]:
     size, option = getattr(settings, name), f"--{name.replace('_', '-')}"
     found = FileSizes(queue_files(folder, *(LOOKED_AT_REMOTE if files.is_remote(folder) else LOOKED_AT)), unit)
     if found.usual and found.usual != size:
         text = f"{escape(folder)}: has files of {found.usual} bytes, a build makes files of {size}"
         if not settings.is_named(name):
-            raise InputError(f"{text}: give {option} {found.usual} (or {option} {size}, if the broker's setting has changed)")
+            refused.append(f"{text}: give {option} {found.usual} (or {option} {size}, if the broker's setting has changed)")
+            return []
         return [f"{text}, as {option} says: a broker starts on files of its own setting alone"]
     if found.usual and found.others:
         return [f"{escape(folder)}: beside files of {size} bytes has others ({_few(found.others)} bytes): {option} is {size}"]
     return []
 
 
-def _check_index(settings: BuildSettings, store: str) -> list[str]:
+def _check_index(settings: BuildSettings, store: str, refused: list[str]) -> list[str]:
     sizes = settings.hash_slots, settings.index_items
     found = index_files(store)
     counted = Counter(entry.size for entry in found if entry.size)
@@ -61,7 +64,8 @@ def _check_index(settings: BuildSettings, store: str) -> list[str]:
             return [f"{text}, as {options.format(*sizes)} says: a broker finds nothing in files of other settings"]
         said = index_sizes([entry for entry in found if entry.size == usual], look_into=False)
         wanted = options.format(*said) if said else "--hash-slots and --index-items as in broker.conf"
-        raise InputError(f"{text}: give {wanted} (or {options.format(*sizes)}, if the broker's settings have changed)")
+        refused.append(f"{text}: give {wanted} (or {options.format(*sizes)}, if the broker's settings have changed)")
+        return []
     if len(counted) > 1:
         others = sorted(counted.keys() - {usual})
         return [f"{where}: beside files of {size} bytes has others ({_few(others)} bytes): {options.format(*sizes)}"]

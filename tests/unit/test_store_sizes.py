@@ -55,6 +55,9 @@ def test_sizes_left_out_are_refused(store: Path, tmp_path: Path) -> None:
     assert f"has files of {CQ} bytes, a build makes files of 6000000: give --cq-file-size {CQ}" in refusal(store)
     assert f"give --hash-slots {SLOTS} --index-items {ITEMS}" in refusal(store, "--only", "index,checkpoint")
     assert "give --hash-slots" in refusal(store, "--cq-file-size", str(CQ))
+    # All of them at once: nobody wants to be refused a second time.
+    assert f"give --hash-slots {SLOTS}" in refusal(store)
+    assert "--cq-file-size" not in refusal(store, "--cq-file-size", str(CQ))
 
 
 def test_refused_before_spark_starts(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
