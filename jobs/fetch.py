@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from jobs.building import unclean_stop
+from jobs.building.store_sizes import other_sizes
 from jobs.command.failures import Interrupts
 from jobs.command.options import command_parser
 from jobs.fetching.build import FoundBuild, find_build
@@ -129,6 +130,7 @@ class _Fetch:
             swap.check(parts)
             self._check(build, size, swap.held())
             self._check_abort(build, parts)
+            told.notes += other_sizes(store, parts, build.sizes)
             told.files, told.size = count, sum(file.size for file in wanted)
             if given.dry_run:
                 would = {part: swap.previous(part) for part in parts if os.path.lexists(os.path.join(store, part))}

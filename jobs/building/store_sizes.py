@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 
 from jobs.building.settings import BuildSettings
 from jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files
@@ -54,9 +55,9 @@ def _check_index(settings: BuildSettings, store: str, refused: list[str]) -> lis
     sizes = settings.hash_slots, settings.index_items
     found = index_files(store)
     counted = Counter(entry.size for entry in found if entry.size)
-    if not counted:
+    usual, size = _usual(counted), file_size(*sizes)
+    if not usual:
         return []
-    usual, size = counted.most_common(1)[0][0], file_size(*sizes)
     where, options = escape(files.join(store, "index")), "--hash-slots {} --index-items {}"
     if usual != size:
         text = f"{where}: has files of {usual} bytes, a build makes files of {size}"
@@ -70,6 +71,33 @@ def _check_index(settings: BuildSettings, store: str, refused: list[str]) -> lis
         others = sorted(counted.keys() - {usual})
         return [f"{where}: beside files of {size} bytes has others ({_few(others)} bytes): {options.format(*sizes)}"]
     return []
+
+
+def _usual(counted: Counter[int]) -> int:
+    """The size that most IndexFiles have, of those that one can have; 0 for none: a torn file says nothing of settings."""
+    fitting = {size: count for size, count in counted.items() if size >= file_size(1, 2) and size % 4 == 0}
+    return max(fitting, key=lambda size: (fitting[size], size), default=0)
+
+
+def other_sizes(store: str, parts: Collection[str], sizes: Mapping[str, int]) -> list[str]:
+    """Warnings of ``parts`` that lie in a store in files of other ``sizes`` than those that come in their place."""
+    warnings = []
+    for name, part, unit in _QUEUES:
+        folder = files.join(store, part)
+        usual = FileSizes(queue_files(folder, *LOOKED_AT), unit).usual if part in parts else 0
+        if usual not in (0, sizes[name]):
+            warnings.append(
+                f"{escape(folder)}: had files of {usual} bytes, the build has files of {sizes[name]}: a broker starts on "
+                "files of its own setting alone"
+            )
+    usual = _usual(Counter(entry.size for entry in index_files(store))) if "index" in parts else 0
+    size = file_size(sizes["hash_slots"], sizes["index_items"])
+    if usual not in (0, size):
+        warnings.append(
+            f"{escape(files.join(store, 'index'))}: had files of {usual} bytes, the build has files of {size}: a broker finds "
+            "nothing in files of other settings"
+        )
+    return warnings
 
 
 def _few(sizes: list[int]) -> str:

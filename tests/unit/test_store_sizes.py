@@ -14,6 +14,7 @@ from jobs.building.options import parse_settings
 from jobs.building.settings import BuildSettings
 from jobs.building.store_sizes import check_sizes
 from jobs.cli import main
+from jobs.fetch import fetch
 from storage_format.errors import InputError
 from tests.tools.compare import SMALL
 from tests.tools.local_engine import local_build
@@ -122,11 +123,25 @@ def test_mixed_sizes_are_told(store: Path, size: int) -> None:
     assert f"give --cq-file-size {CQ}" in refusal(store)
 
 
+def test_fetch_tells_of_a_build_of_other_sizes(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One of a copy of the log alone, where nothing else says what sizes the broker has."""
+    copy = tmp_path / "copy"
+    shutil.copytree(store / "commitlog", copy / "commitlog")
+    for name, sizes, told in (("same", SMALL, 0), ("other", {"cq_file_size": 2 * CQ, "hash_slots": 9, "index_items": 90}, 2)):
+        assert local_build(copy, tmp_path / name, **sizes).exit == 0
+        assert fetch([str(tmp_path / name), "--to", str(store)]) == 0
+        notes = [line for line in capsys.readouterr().err.splitlines() if "had files of" in line]
+        assert len(notes) == told
+    assert f"consumequeue: had files of {CQ} bytes, the build has files of {2 * CQ}: a broker starts on" in notes[0]
+    assert f"index: had files of {40 + 4 * SLOTS + 20 * ITEMS} bytes, the build has files of 1876: " in notes[1]
+
+
 def test_nothing_to_compare_with(store: Path) -> None:
     """No derived files, or none whose size says anything."""
+    for path in (*(store / "consumequeue").glob("*/*/*"), *(store / "index").iterdir()):
+        path.write_bytes(b"torn file")
+    assert check_sizes(settings(store)) == []
     shutil.rmtree(store / "index")
-    for path in (store / "consumequeue").glob("*/*/*"):
-        path.write_bytes(b"odd")
     assert check_sizes(settings(store)) == []
     shutil.rmtree(store / "consumequeue")
     assert check_sizes(settings(store)) == []
