@@ -7,14 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jobs.building import preflight
+from jobs.building.inputs import look_at
 from jobs.building.options import parse_settings
 from jobs.building.summary import Summary
 from jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
-from jobs.command.tables_place import check_place
 from jobs.incremental.ahead import needs_spark
-from jobs.publishing import output
-from jobs.store.segments import list_segments
 from jobs.tables.hadoop import hdfs_user
 from jobs.watch import Watch
 
@@ -32,16 +29,13 @@ def build(arguments: Sequence[str]) -> int:
         settings = parse_settings(arguments)
         with interrupts:
             watch.begun(settings, (*settings.inputs, settings.out))
-            # A wrong path is told before a JVM is started.
-            target = output.check_places(list(settings.inputs), settings.out, settings.overwrite)
-            log = list_segments(settings.roots, settings.segment_size)
-            preflight.check(settings, log, target)
-            check_place(settings.tables, (settings.out, *settings.inputs))
+            # What is refused without a look into the log is told before a JVM is started.
+            inputs = look_at(settings)
             from jobs.spark.kernels import NOTE, kept
             from jobs.spark.session import starting
 
             delta, user = bool(settings.tables), hdfs_user(settings.tables)
-            begin = starting(settings.master, delta, user) if needs_spark(settings, log) else contextlib.nullcontext()
+            begin = starting(settings.master, delta, user) if needs_spark(settings, inputs.log) else contextlib.nullcontext()
             with kept() as anew, begin:
                 # numba alone takes a second, and the session starts meanwhile.
                 from jobs.run import Build
@@ -53,7 +47,7 @@ def build(arguments: Sequence[str]) -> int:
                     job = Build(settings, reporter, engines)
                     job.summary.started = summary.started
                     summary = job.summary
-                    job.run(log)
+                    job.run(inputs)
                     watch.compare(summary)
                     if anew and not settings.dry_run:
                         # Not of the result, so not in the manifest.

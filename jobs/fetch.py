@@ -11,6 +11,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from jobs.building import unclean_stop
+from jobs.building.store_sizes import other_sizes
 from jobs.command.failures import Interrupts
 from jobs.command.options import command_parser
 from jobs.fetching.build import FoundBuild, find_build
@@ -127,6 +129,8 @@ class _Fetch:
             count, size = len(wanted), sum(file.used for file in wanted)
             swap.check(parts)
             self._check(build, size, swap.held())
+            self._check_abort(build, parts)
+            told.notes += other_sizes(store, parts, build.sizes)
             told.files, told.size = count, sum(file.size for file in wanted)
             if given.dry_run:
                 would = {part: swap.previous(part) for part in parts if os.path.lexists(os.path.join(store, part))}
@@ -182,6 +186,17 @@ class _Fetch:
         free = files.free_bytes(self._store)
         if free is not None and size > free + held:
             raise InputError(f"{escape(self._store)}: needs {size:,} bytes where {free + held:,} are free: make room")
+
+    def _check_abort(self, build: FoundBuild, parts: list[str]) -> None:
+        """Raises InputError where the broker would start by a checkpoint that says too much of what stays in the store."""
+        old = unclean_stop.old_of(self._store, parts)
+        new = unclean_stop.read(files.join(build.folder, "checkpoint")) if old else None
+        if old and new and unclean_stop.bounded(new, old, parts) != new:
+            raise InputError(
+                f"{escape(self._store)}: has a file abort, so its {' and '.join(unclean_stop.unbuilt(parts))} may lack what "
+                "the broker had not written, and by the build's checkpoint it would stay lost: build again from this store, "
+                "or with all parts"
+            )
 
 
 def _checked(option: str, place: str) -> str:

@@ -9,18 +9,20 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from jobs.building import decisions, drafting, manifest, notices, planning, preflight, writing
-from jobs.building.beside import check_sizes, vouched
+from jobs.building import decisions, drafting, manifest, notices, planning, writing
+from jobs.building.empty_log import check_records
 from jobs.building.estimate import check_free, dry_run_lines
+from jobs.building.inputs import Inputs, look_at
 from jobs.building.planning import make_checkpoint, range_size, scan_settings
+from jobs.building.running_broker import check_broker
 from jobs.building.scanning import Scan
 from jobs.building.settings import BuildSettings
 from jobs.building.summary import Summary
-from jobs.command.tables_place import check_place
+from jobs.building.unclean_stop import vouched
 from jobs.incremental.increment import Increment
 from jobs.publishing import output
 from jobs.spark.engine import Engine, SparkEngine
-from jobs.store.segments import Commitlog, check_unchanged, list_segments
+from jobs.store.segments import Commitlog, check_unchanged
 from jobs.watching.progress import Probe, Reporter
 from storage_format.consume_queue import UNIT_SIZE
 from storage_format.digest import new_digest
@@ -57,14 +59,12 @@ class Build:
         """Whether DIR is what this run built; looked at when it is asked for, since an interrupt may come behind the rename."""
         return self._tree is not None and output.identity(self._target) == self._tree
 
-    def run(self, log: Commitlog | None = None) -> None:
-        """``log`` is what was listed just before, where it was. Raises ReindexError; nothing is published then."""
+    def run(self, inputs: Inputs | None = None) -> None:
+        """``inputs`` are what was looked at just before, where it was. Raises ReindexError; nothing is published then."""
         settings = self.settings
-        target = output.check_places(list(settings.inputs), settings.out, settings.overwrite)
-        check_place(settings.tables, (settings.out, *settings.inputs))
-        log = log or list_segments(settings.roots, settings.segment_size)
-        self.summary.warnings += log.warnings + preflight.check(settings, log, target)
-        self.summary.warnings += check_sizes(settings)
+        inputs = inputs or look_at(settings)
+        target, log = inputs.target, inputs.log
+        self.summary.warnings += inputs.warnings
         if "index" in settings.only and "checkpoint" not in settings.only:
             self.summary.warnings.append(
                 "index without checkpoint: with an older checkpoint the next crash deletes it: take --only index,checkpoint"
@@ -154,7 +154,7 @@ class Build:
         if self.unchanged:
             return
         # One may have been started meanwhile.
-        preflight.check_broker(settings)
+        check_broker(settings)
         with self.reporter.step("publish"):
             self._tree, self._target = output.identity(stage.tree), target
             output.publish(stage, target, settings.overwrite)
@@ -173,7 +173,7 @@ class Build:
             accepted, order = decisions.decide(scan, settings, log.segments, chain, summary)
         notices.broker_cuts(settings, log.segments, chain.holes, summary)
         self._count(accepted, log)
-        summary.warnings += preflight.check_records(settings, summary.records, summary.bytes, target)
+        summary.warnings += check_records(settings, log, summary.records, summary.bytes, target)
         increment = self.increment
         plans = increment.plan_index(accepted) if increment else plan_index_files(accepted, settings.index_items)
         if increment is None or increment.before.last is None:

@@ -93,7 +93,7 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
     index_files = -(-items // (settings.index_items - 1)) if items else int(bool(records))
     seconds = START_SECONDS + max(log.size / BYTES_PER_SECOND_AND_CORE, records / RECORDS_PER_SECOND_AND_CORE) / cores
     yield f"would read  {counted(len(log.segments), 'segment')} ({first} to {last}), {counted(log.size, 'byte')}"
-    yield f"            in {counted(len(ranges), 'range')} of at most {size:,} bytes"
+    yield f"            in {counted(len(ranges), 'range')} of at most {counted(size, 'byte')}"
     yield f"expected    about {counted(records, 'record')} (from a sample of {counted(found.bytes, 'byte')})"
     if "consumequeue" in settings.only:
         yield f"            about {counted(units, 'unit')} in at least {counted(queue_files, 'ConsumeQueue file')}"

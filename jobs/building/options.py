@@ -100,7 +100,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--write-topics", action="store_true", help="also draft DIR/config/topics.json from the log")
     add("--max-fill", type=int, metavar="N", help="missing queue offsets filled at most in all (100000)")
     add("--overwrite", action="store_true", help="replace what an earlier build wrote to DIR")
-    add("--allow-empty", action="store_true", help="with --overwrite: also by a build of a log that holds no record")
+    add("--allow-empty", action="store_true", help="a log without records may replace a build that holds some")
     add("--snapshot", action="store_true", help="the log no longer changes: do not look whether a broker runs on the store")
     add("--range-size", type=int, metavar="BYTES", help="bytes of a segment that one task takes, at most")
     add("--master", metavar="URL", help="Spark master, when there is no session yet (local[*])")

@@ -5,8 +5,9 @@ A copy of this file in Airflow's DAG folder is all that Airflow needs: it import
 lies ("site": see SITE) and name stores, each of which becomes a DAG with a schedule and with parameters of its own:
 
     {"site": {"dist": "/opt/rocketmq-reindex", "connection": "spark_default"},
-     "stores": {"orders": {"schedule": "@hourly", "store": "/data/orders", "out": "/data/built", "publish_to": "/data/orders"}}}
+     "stores": {"orders": {"schedule": "@hourly", "store": "/snap/orders", "out": "/data/built", "publish_to": "/data/b"}}}
 
+The log of "store" does not change meanwhile. No broker runs on "publish_to": it stands by, or is stopped.
 One run at a time for each DAG, and so for each store: no DAG writes where another one's "out" or "publish_to" is.
 """
 
@@ -54,7 +55,7 @@ PARAMS = {
 }
 PUBLISHED_WITH_LOSS = 3
 FINAL = {2: "wrong usage", 4: "the build differs from its log", 5: "refused: damage, or queues out of order"}
-"""exit statuses after which a retry would end the same"""
+"""exit statuses after which a retry would end the same. Not 1: a broker that runs may stop, a disk may be mounted"""
 
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

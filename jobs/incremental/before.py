@@ -9,6 +9,7 @@ from typing import Any, Final
 from jobs import __version__
 from jobs.building.scan_memory import ScanMemory
 from jobs.building.settings import BuildSettings
+from jobs.building.unclean_stop import old_checkpoint
 from jobs.incremental import carrying, last_build, strangers
 from jobs.incremental.last_build import LastBuild
 from jobs.publishing import output
@@ -64,7 +65,7 @@ class Before:
         last = self.follows
         if last is None or self._settings.recheck or last.fingerprint != self._fingerprint:
             return False
-        if last.segments != last_build.sizes(log):
+        if last.segments != last_build.sizes(log) or last.old_checkpoint != last_build.times(old_checkpoint(self._settings)):
             return False
         paths = {segment.name: segment.path for segment in log.segments}
         with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="look") as pool:

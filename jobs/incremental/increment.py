@@ -23,6 +23,7 @@ from jobs.building.scan_memory import ScanMemory, fingerprint_of
 from jobs.building.scanning import Scan
 from jobs.building.settings import BuildSettings
 from jobs.building.summary import Summary
+from jobs.building.unclean_stop import old_checkpoint
 from jobs.incremental import carrying, last_build
 from jobs.incremental.before import Before
 from jobs.incremental.index_history import IndexHistory, fingerprints, plan_with_history
@@ -85,8 +86,12 @@ class Increment:
     def say_again(self, summary: Summary) -> None:
         """What the build before said, in a run that finds nothing new."""
         assert self.before.last is not None
+        told = self.before.last.summary
+        # What lies beside the log may be other than it was then.
+        seen = [text for text in summary.warnings if text not in told["warnings"]]
         for name in _TOLD:
-            setattr(summary, name, self.before.last.summary[name])
+            setattr(summary, name, told[name])
+        summary.warnings = told["warnings"] + seen
         summary.seconds["build"] = self.reporter.elapsed()
         self._tell(summary, len(self.before.last.ranges), self.kept, nothing_new=True)
         self.reporter.line("incremental: nothing new: DIR is as the build before left it")
@@ -196,6 +201,7 @@ class Increment:
             begun=self.history.begun,
             index=names,
             checkpoint=[entry for entry in own if not entry["path"].startswith("index/")],
+            old_checkpoint=last_build.times(old_checkpoint(self.settings)),
             summary={name: getattr(summary, name) for name in _TOLD} | {"exit": 3 if summary.lost else 0},
             messages=self.settings.messages_table,
         )

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from storage_format.checkpoint import Checkpoint
 from storage_format.index_plan import Begun
 from udfs import files
 from udfs.scan_store import ScanEntry, ScanStore, file_digest, sealed, unsealed
@@ -53,6 +54,8 @@ class LastBuild:
     index: list[list[Any]] = field(default_factory=list)
     checkpoint: list[Any] = field(default_factory=list)
     """entries of the manifest that the driver wrote itself: checkpoint, topics; like ``index`` with their files' times"""
+    old_checkpoint: list[int] | None = None
+    """times of STORE's checkpoint, where the built one says no more than they (``building.unclean_stop``)"""
     summary: dict[str, Any] = field(default_factory=dict)
     """what the run said"""
     lines: list[str] = field(default_factory=list)
@@ -74,6 +77,11 @@ class LastBuild:
 def sizes(log: Commitlog) -> list[list[Any]]:
     """Name and bytes of each segment."""
     return [[segment.name, segment.data_end - segment.start] for segment in log.segments]
+
+
+def times(checkpoint: Checkpoint | None) -> list[int] | None:
+    """The times of a checkpoint, as JSON holds them."""
+    return None if checkpoint is None else [checkpoint.physic, checkpoint.logics, checkpoint.index]
 
 
 def is_new(store: ScanStore, digest: str, log: Commitlog) -> bool:

@@ -133,7 +133,7 @@ class IndexFiles:
             self._notes.add(
                 "broken IndexFile",
                 f"{escape(file.path)}: {where}: some of its entries may not be found; --scan reads the log instead, and "
-                "`rmq-reindex build --only index,checkpoint` makes it anew",
+                "`rmq-reindex build STORE --out DIR --only index,checkpoint` makes it anew",
             )
         seen = set(found.places)
         yield from (place for place in more.places if place not in seen)

@@ -53,6 +53,10 @@ class StoreQueue:
         self._pages: dict[int, Pages | None] = {}
         self.units = QueueUnits([(int(e.name), e.size) for e in self._entries], self._read, batch)
 
+    @property
+    def has_files(self) -> bool:
+        return bool(self._entries)
+
     def _read(self, number: int, at: int, count: int) -> bytes:
         if number not in self._pages:
             self._pages[number] = self._open(self._entries[number].path)

@@ -125,7 +125,7 @@ class Search:
                 size = sum(segment.size for segment in self.log.segments)
                 raise InputError(
                     f"{escape(folder)}: is not there: add --scan to read the whole log ({size:,} bytes) instead, "
-                    "or make it with `rmq-reindex build --only index,checkpoint`"
+                    "or make it by `rmq-reindex build STORE --out DIR --only index,checkpoint`"
                 )
         return self._index
 
@@ -138,25 +138,33 @@ class Search:
 
         With ``scan`` the log is read for an offset, and for a time where the queue has no files.
         """
-        if self._scan and (offset is not None or queue_folder(self._store, topic, number) is None):
+        queue = self._with_files(topic, number)
+        if self._scan and (offset is not None or queue is None):
             from jobs.querying.scan import scan_queue
 
             return scan_queue(self.log, topic, number, offset, time, most, self._notes)
-        return self.in_queue(self.queue(topic, number), offset, time, most)
+        return self.in_queue(queue or self.queue(topic, number), offset, time, most)
 
     def queue(self, topic: str, number: int) -> StoreQueue:
         """A queue of the store. Raises InputError where it has no files: that says nothing of its messages."""
-        where = queue_folder(self._store, topic, number)
-        if where is None:
-            folder = escape(files.join(self._store, PLAIN, topic, str(number)))
+        queue = self._with_files(topic, number)
+        if queue is None:
+            folder = files.join(self._store, PLAIN, topic, str(number))
+            what = "is not there" if files.look(folder).kind == files.ABSENT else "holds no file of the queue"
             size = sum(segment.size for segment in self.log.segments)
             raise InputError(
-                f"{folder}: is not there: the topic has no such queue, or the folder is lost: add --scan to read the whole log "
-                f"({size:,} bytes) instead, or make the folder with `rmq-reindex build --only consumequeue,checkpoint`"
+                f"{escape(folder)}: {what}: the topic has no such queue, or its files are lost: add --scan to read the whole "
+                f"log ({size:,} bytes) instead, or make them by "
+                "`rmq-reindex build STORE --out DIR --only consumequeue,checkpoint`"
             )
-        queue = StoreQueue(*where, self.log, self._notes)
-        self._opened.callback(queue.close)
         return queue
+
+    def _with_files(self, topic: str, number: int) -> StoreQueue | None:
+        where = queue_folder(self._store, topic, number)
+        queue = StoreQueue(*where, self.log, self._notes) if where else None
+        if queue is not None:
+            self._opened.callback(queue.close)
+        return queue if queue is not None and queue.has_files else None
 
     def in_queue(
         self, queue: StoreQueue, offset: int | None = None, time: int | None = None, most: int = 1

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from jobs.building import preflight, stale_tails
+from jobs.building import empty_log, running_broker, stale_tails
 from jobs.building.notices import first_cut
 from jobs.building.planning import BUCKET_BYTES, range_size, scan_settings
 from jobs.building.scanning import Scan
@@ -168,7 +168,7 @@ class Verify:
 
     def _unmounted(self, log: Commitlog, accepted: list[RangeSummary]) -> str:
         """Why a build shall not be advised of a log that lacks a disk, as it seems; "" where it seems whole."""
-        bare = preflight.bare_roots(self.settings.build, log)
+        bare = empty_log.bare_roots(self.settings.build, log)
         if bare:
             text = f"{escape(bare[0])}: holds no segment: is its disk mounted?"
         elif not any(summary.records for summary in accepted):
@@ -251,7 +251,7 @@ def broker_notes(settings: VerifySettings) -> list[str]:
     """That a broker runs on what is compared, as far as it can be told."""
     if settings.build.snapshot:
         return []
-    running, untold = preflight.brokers(settings.build, [settings.against] if settings.against else [])
+    running, untold = running_broker.brokers(settings.build, [settings.against] if settings.against else [])
     return [f"{one}: what it writes meanwhile may be told as differences, or end the run" for one in running] + untold
 
 

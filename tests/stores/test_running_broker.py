@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jobs.building import preflight
+from jobs.building import running_broker
 from jobs.building.settings import BuildSettings
 from jobs.cli import main
 from jobs.store.lock import holder
@@ -177,7 +177,7 @@ def test_where_it_is_looked_for(store: Path, tmp_path: Path, monkeypatch: pytest
     def look(place: str) -> None:
         seen.append(place)
 
-    monkeypatch.setattr(preflight, "holder", look)
+    monkeypatch.setattr(running_broker, "holder", look)
     for name in ("plain/log", "broken/log", "linked"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / "plain" / "log").mkdir()
@@ -194,5 +194,5 @@ def test_where_it_is_looked_for(store: Path, tmp_path: Path, monkeypatch: pytest
     ):
         seen.clear()
         settings = BuildSettings(out="out", **given)
-        assert preflight.brokers(settings) == ([], [])
+        assert running_broker.brokers(settings) == ([], [])
         assert seen == [str(tmp_path / name) for name in expected]

@@ -28,13 +28,16 @@ def nothing(store: Path, kind: str) -> dict[str, Any]:
     if kind == "zeros":
         # A broker that was started on a new disk: its first segment is there, and nothing in it.
         segments[0].write_bytes(bytes(SEGMENT))
+    if kind == "no bytes":
+        # Files that were made, and never filled: a copy on a full disk.
+        segments[0].touch()
     if kind == "damage":
         segments[0].write_bytes(b"\1" * SEGMENT)
         segments[1].write_bytes(b"\1" * SEGMENT)
     return {"on_damage": "salvage"} if kind == "damage" else {}
 
 
-@pytest.mark.parametrize("kind", ["no segment", "zeros", "damage"])
+@pytest.mark.parametrize("kind", ["no segment", "no bytes", "zeros", "damage"])
 @pytest.mark.parametrize("uri", [False, True], ids=["disk", "URI"])
 def test_it_replaces_no_build(kind: str, uri: bool, store: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
@@ -51,19 +54,21 @@ def test_it_replaces_no_build(kind: str, uri: bool, store: Path, tmp_path: Path)
     assert found is not None
     # Behind a URI an empty folder of runs may stay.
     assert {name: data for name, data in found.items() if data} == {name: data for name, data in (before or {}).items() if data}
-    assert local_build(store, out, None, overwrite=True, dry_run=True, **SIZES, **more).exit == 0
+    dry = local_build(store, out, None, overwrite=True, dry_run=True, **SIZES, **more)
+    assert (dry.exit, any("--allow-empty" in text for text in dry.warnings)) == (0, kind == "no segment")
     summary = local_build(store, out, None, overwrite=True, allow_empty=True, **SIZES, **more)
     assert (summary.error, summary.records) == (None, 0)
     # One that holds nothing may be replaced by another.
     assert local_build(store, out, None, overwrite=True, **SIZES, **more).error is None
 
 
-@pytest.mark.parametrize("kind", ["no segment", "zeros"])
+@pytest.mark.parametrize("kind", ["no segment", "no bytes", "zeros"])
 def test_alone_it_warns(kind: str, store: Path, tmp_path: Path) -> None:
     nothing(store, kind)
     summary = local_build(store, tmp_path / "out", None, **SIZES)
     told = {
         "no segment": f"{store}/commitlog: holds no segment: what is built of it is empty: is its disk mounted?",
+        "no bytes": "no record in 0 bytes of log: what is built of it is empty",
         "zeros": f"no record in {SEGMENT:,} bytes of log: what is built of it is empty",
     }
     assert (summary.exit, summary.warnings) == (0, [told[kind]])

@@ -215,23 +215,28 @@ def test_no_index(tmp_path: Path, ask: Any) -> None:
     rows, told = ask(tmp_path, "--topic T --key k1", 1)
     assert rows == []
     assert "--scan" in told
-    assert "build --only index" in told
+    assert "build STORE --out DIR --only index,checkpoint" in told
     for words in ("--topic T --key k1 --scan", "--topic T --key k1 --scan --max 3"):
         assert places(ask(tmp_path, words)[0]) == [put.offset for put in puts[3:6]]
     assert places(ask(tmp_path, "--id u4 --scan")[0]) == [puts[4].offset]
 
 
-@pytest.mark.parametrize("gone", ["consumequeue", "consumequeue/T", "consumequeue/T/0"])
-def test_a_queue_without_its_folder(gone: str, tmp_path: Path, ask: Any) -> None:
+@pytest.mark.parametrize("gone", ["consumequeue", "consumequeue/T", "consumequeue/T/0", "consumequeue/T/0/*"])
+def test_a_queue_without_its_files(gone: str, tmp_path: Path, ask: Any) -> None:
     """Its messages are in the log all the same: an error that says so, and with --scan the messages."""
     puts = make(tmp_path, keyed(9))
-    shutil.rmtree(tmp_path / gone)
+    if gone.endswith("*"):
+        for path in (tmp_path / "consumequeue/T/0").iterdir():
+            path.unlink()
+    else:
+        shutil.rmtree(tmp_path / gone)
     for words in ("--offset 3", f"--time {EPOCH}"):
         rows, told = ask(tmp_path, f"--topic T --queue 0 {words}", 1)
         assert (rows, told.count("\n")) == ([], 1)
-        assert "consumequeue/T/0: is not there" in told
+        what = "holds no file of the queue" if gone.endswith("*") else "is not there"
+        assert f"consumequeue/T/0: {what}: " in told
         assert "--scan" in told
-        assert "build --only consumequeue,checkpoint" in told
+        assert "build STORE --out DIR --only consumequeue,checkpoint" in told
     for words, found in (
         ("--offset 3", puts[3:4]),
         ("--offset 3 --max 4", puts[3:7]),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs.building import beside
-from jobs.building.beside import check_sizes
+from jobs.building import store_sizes
 from jobs.building.options import parse_settings
 from jobs.building.settings import BuildSettings
+from jobs.building.store_sizes import check_sizes
+from jobs.cli import main
+from jobs.fetch import fetch
 from storage_format.errors import InputError
 from tests.tools.compare import SMALL
 from tests.tools.local_engine import local_build
@@ -53,6 +56,30 @@ def test_sizes_left_out_are_refused(store: Path, tmp_path: Path) -> None:
     assert f"has files of {CQ} bytes, a build makes files of 6000000: give --cq-file-size {CQ}" in refusal(store)
     assert f"give --hash-slots {SLOTS} --index-items {ITEMS}" in refusal(store, "--only", "index,checkpoint")
     assert "give --hash-slots" in refusal(store, "--cq-file-size", str(CQ))
+    # All of them at once: nobody wants to be refused a second time.
+    assert f"give --hash-slots {SLOTS}" in refusal(store)
+    assert "--cq-file-size" not in refusal(store, "--cq-file-size", str(CQ))
+
+
+def test_refused_before_spark_starts(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each look is taken once: what a dry run warns of, it says once."""
+
+    def start(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("jobs.spark.session.starting", start)
+    words = ["build", str(store), "--out", str(store.parent / "out"), "--json"]
+    assert main(words) == 1
+    assert json.loads(capsys.readouterr().out)["error"] == refusal(store)
+    looks = list[str]()
+
+    def look(given: BuildSettings) -> list[str]:
+        looks.append(given.store)
+        return ["odd sizes"]
+
+    monkeypatch.setattr("jobs.building.inputs.check_sizes", look)
+    assert main([*words, "--dry-run"]) == 0
+    assert (json.loads(capsys.readouterr().out)["warnings"], looks) == (["odd sizes"], [str(store)])
 
 
 def test_the_advice_is_enough(store: Path) -> None:
@@ -96,11 +123,25 @@ def test_mixed_sizes_are_told(store: Path, size: int) -> None:
     assert f"give --cq-file-size {CQ}" in refusal(store)
 
 
+def test_fetch_tells_of_a_build_of_other_sizes(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One of a copy of the log alone, where nothing else says what sizes the broker has."""
+    copy = tmp_path / "copy"
+    shutil.copytree(store / "commitlog", copy / "commitlog")
+    for name, sizes, told in (("same", SMALL, 0), ("other", {"cq_file_size": 2 * CQ, "hash_slots": 9, "index_items": 90}, 2)):
+        assert local_build(copy, tmp_path / name, **sizes).exit == 0
+        assert fetch([str(tmp_path / name), "--to", str(store)]) == 0
+        notes = [line for line in capsys.readouterr().err.splitlines() if "had files of" in line]
+        assert len(notes) == told
+    assert f"consumequeue: had files of {CQ} bytes, the build has files of {2 * CQ}: a broker starts on" in notes[0]
+    assert f"index: had files of {40 + 4 * SLOTS + 20 * ITEMS} bytes, the build has files of 1876: " in notes[1]
+
+
 def test_nothing_to_compare_with(store: Path) -> None:
     """No derived files, or none whose size says anything."""
+    for path in (*(store / "consumequeue").glob("*/*/*"), *(store / "index").iterdir()):
+        path.write_bytes(b"torn file")
+    assert check_sizes(settings(store)) == []
     shutil.rmtree(store / "index")
-    for path in (store / "consumequeue").glob("*/*/*"):
-        path.write_bytes(b"odd")
     assert check_sizes(settings(store)) == []
     shutil.rmtree(store / "consumequeue")
     assert check_sizes(settings(store)) == []
@@ -123,7 +164,7 @@ def test_few_files_are_looked_at(store: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "give --cq-file-size" in refusal(store)
     assert len(listed) <= 1 + 20 * 3 + 2
     listed.clear()
-    monkeypatch.setattr(beside, "LOOKED_AT", beside.LOOKED_AT_REMOTE)
+    monkeypatch.setattr(store_sizes, "LOOKED_AT", store_sizes.LOOKED_AT_REMOTE)
     assert "give --cq-file-size" in refusal(store)
     assert len(listed) <= 1 + 4 * 2 + 2
 

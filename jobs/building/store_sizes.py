@@ -1,14 +1,12 @@
-"""What lies beside the log in STORE and matters to a build: sizes of files, and that a broker did not stop cleanly."""
+"""Sizes of the files that lie beside the log in STORE: a build makes files of the same, or says what differs."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
+from collections.abc import Collection, Mapping
 
 from jobs.building.settings import BuildSettings
 from jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files
-from storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
-from storage_format.checkpoint import Checkpoint
 from storage_format.errors import InputError
 from storage_format.index_header import file_size
 from storage_format.names import escape
@@ -28,35 +26,38 @@ _QUEUES = (
 def check_sizes(settings: BuildSettings) -> list[str]:
     """Warnings of files in STORE of other sizes than a build makes. Raises InputError where nobody named the build's sizes:
     a broker does not start on ConsumeQueue files of another size, and finds nothing in such IndexFiles."""
-    store, warnings = settings.store_folder, list[str]()
+    store, warnings, refused = settings.store_folder, list[str](), list[str]()
     if store and "consumequeue" in settings.only:
         for name, folder, unit in _QUEUES:
-            warnings += _check_queues(settings, files.join(store, folder), name, unit)
+            warnings += _check_queues(settings, files.join(store, folder), name, unit, refused)
     if store and "index" in settings.only:
-        warnings += _check_index(settings, store)
+        warnings += _check_index(settings, store, refused)
+    if refused:
+        raise InputError("; ".join(refused))
     return warnings
 
 
-def _check_queues(settings: BuildSettings, folder: str, name: str, unit: int) -> list[str]:
+def _check_queues(settings: BuildSettings, folder: str, name: str, unit: int, refused: list[str]) -> list[str]:
     size, option = getattr(settings, name), f"--{name.replace('_', '-')}"
     found = FileSizes(queue_files(folder, *(LOOKED_AT_REMOTE if files.is_remote(folder) else LOOKED_AT)), unit)
     if found.usual and found.usual != size:
         text = f"{escape(folder)}: has files of {found.usual} bytes, a build makes files of {size}"
         if not settings.is_named(name):
-            raise InputError(f"{text}: give {option} {found.usual} (or {option} {size}, if the broker's setting has changed)")
+            refused.append(f"{text}: give {option} {found.usual} (or {option} {size}, if the broker's setting has changed)")
+            return []
         return [f"{text}, as {option} says: a broker starts on files of its own setting alone"]
     if found.usual and found.others:
         return [f"{escape(folder)}: beside files of {size} bytes has others ({_few(found.others)} bytes): {option} is {size}"]
     return []
 
 
-def _check_index(settings: BuildSettings, store: str) -> list[str]:
+def _check_index(settings: BuildSettings, store: str, refused: list[str]) -> list[str]:
     sizes = settings.hash_slots, settings.index_items
     found = index_files(store)
     counted = Counter(entry.size for entry in found if entry.size)
-    if not counted:
+    usual, size = _usual(counted), file_size(*sizes)
+    if not usual:
         return []
-    usual, size = counted.most_common(1)[0][0], file_size(*sizes)
     where, options = escape(files.join(store, "index")), "--hash-slots {} --index-items {}"
     if usual != size:
         text = f"{where}: has files of {usual} bytes, a build makes files of {size}"
@@ -64,43 +65,40 @@ def _check_index(settings: BuildSettings, store: str) -> list[str]:
             return [f"{text}, as {options.format(*sizes)} says: a broker finds nothing in files of other settings"]
         said = index_sizes([entry for entry in found if entry.size == usual], look_into=False)
         wanted = options.format(*said) if said else "--hash-slots and --index-items as in broker.conf"
-        raise InputError(f"{text}: give {wanted} (or {options.format(*sizes)}, if the broker's settings have changed)")
+        refused.append(f"{text}: give {wanted} (or {options.format(*sizes)}, if the broker's settings have changed)")
+        return []
     if len(counted) > 1:
         others = sorted(counted.keys() - {usual})
         return [f"{where}: beside files of {size} bytes has others ({_few(others)} bytes): {options.format(*sizes)}"]
     return []
 
 
+def _usual(counted: Counter[int]) -> int:
+    """The size that most IndexFiles have, of those that one can have; 0 for none: a torn file says nothing of settings."""
+    fitting = {size: count for size, count in counted.items() if size >= file_size(1, 2) and size % 4 == 0}
+    return max(fitting, key=lambda size: (fitting[size], size), default=0)
+
+
+def other_sizes(store: str, parts: Collection[str], sizes: Mapping[str, int]) -> list[str]:
+    """Warnings of ``parts`` that lie in a store in files of other ``sizes`` than those that come in their place."""
+    warnings = []
+    for name, part, unit in _QUEUES:
+        folder = files.join(store, part)
+        usual = FileSizes(queue_files(folder, *LOOKED_AT), unit).usual if part in parts else 0
+        if usual not in (0, sizes[name]):
+            warnings.append(
+                f"{escape(folder)}: had files of {usual} bytes, the build has files of {sizes[name]}: a broker starts on "
+                "files of its own setting alone"
+            )
+    usual = _usual(Counter(entry.size for entry in index_files(store))) if "index" in parts else 0
+    size = file_size(sizes["hash_slots"], sizes["index_items"])
+    if usual not in (0, size):
+        warnings.append(
+            f"{escape(files.join(store, 'index'))}: had files of {usual} bytes, the build has files of {size}: a broker finds "
+            "nothing in files of other settings"
+        )
+    return warnings
+
+
 def _few(sizes: list[int]) -> str:
     return ", ".join(map(str, sizes[:OTHERS_TOLD])) + (", ..." if len(sizes) > OTHERS_TOLD else "")
-
-
-def vouched(settings: BuildSettings, checkpoint: Checkpoint, warnings: list[str]) -> Checkpoint:
-    """The checkpoint; where a file ``abort`` lies in STORE, it says of what is not built no more than STORE's own did.
-
-    The next start of that broker is an abnormal one (``CommitLog.recoverAbnormally``): it dispatches again from where the
-    checkpoint says, and never gives a queue a unit that was lost from before.
-    """
-    store, unbuilt = settings.store_folder, {"consumequeue", "index"} - set(settings.only)
-    if not unbuilt or not store or files.look(files.join(store, "abort")).kind == files.ABSENT:
-        return checkpoint
-    own = _read(files.join(store, "checkpoint"))
-    warnings.append(
-        f"{escape(store)}: has a file abort, so {' and '.join(sorted(unbuilt))} may lack what the broker had not written: "
-        "the new checkpoint says no more of it than the old one, and the broker's next start dispatches again from there"
-    )
-    return dataclasses.replace(
-        checkpoint,
-        physic=min(checkpoint.physic, own.physic),
-        logics=min(checkpoint.logics, own.logics),
-        index=min(checkpoint.index, own.index) if "index" in unbuilt else checkpoint.index,
-    )
-
-
-def _read(path: str) -> Checkpoint:
-    """The times in a checkpoint: 0 for what is not there or below it."""
-    if files.look(path).kind != files.FILE:
-        return Checkpoint()
-    with files.Reader(path) as reader:
-        found = Checkpoint.from_bytes(reader.read(0, min(reader.size(), CHECKPOINT_SIZE)).ljust(CHECKPOINT_SIZE, b"\0"))
-    return Checkpoint(max(0, found.physic), max(0, found.logics), max(0, found.index))

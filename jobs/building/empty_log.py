@@ -1,0 +1,67 @@
+"""A log without records, such as a disk that is not mounted: what is built of it never replaces a build of some unasked."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from jobs.building.settings import BuildSettings
+from jobs.publishing import output
+from jobs.publishing.layout import MANIFEST_MAX
+from jobs.store.segments import Commitlog
+from storage_format.errors import InputError
+from storage_format.names import escape
+from storage_format.plurals import counted
+from udfs import files
+
+_BUILT_EMPTY: Final = "what is built of it is empty: is its disk mounted?"
+
+
+def check_segments(settings: BuildSettings, log: Commitlog, target: str) -> list[str]:
+    """Warnings of folders without a segment. Raises InputError where nothing would replace a build, as ``check_records``."""
+    warnings = [] if log.segments else _kept(settings, target)
+    told = "nothing is built from it" if log.segments else _BUILT_EMPTY
+    return [*warnings, *(f"{escape(root)}: holds no segment: {told}" for root in bare_roots(settings, log))]
+
+
+def bare_roots(settings: BuildSettings, log: Commitlog) -> list[str]:
+    """Commitlog folders without a segment, as a disk that is not mounted leaves them."""
+    folders = {files.parent(entry.path) for entry in log.entries}
+    return [root for root in settings.roots if files.parent(files.join(root, "segment")) not in folders]
+
+
+def check_records(settings: BuildSettings, log: Commitlog, records: int, size: int, target: str) -> list[str]:
+    """The same when the log has been read: ``records`` were found in ``size`` bytes of its segments."""
+    if records or not log.segments:
+        return []
+    return [*_kept(settings, target), f"no record in {counted(size, 'byte')} of log: what is built of it is empty"]
+
+
+def _kept(settings: BuildSettings, target: str) -> list[str]:
+    """Raises InputError where DIR holds a build of some records, which stays there; before a dry run that is a warning."""
+    known = 0 if settings.allow_empty else _records(target)
+    if not known:
+        return []
+    roots = ", ".join(map(escape, settings.roots))
+    what = f"a build of {counted(known, 'record')}" if known > 0 else "a build"
+    text = (
+        f"{roots}: holds no record, so {what} stays in {escape(settings.out)}: mount the log's disk, or name the right "
+        "folder; --allow-empty replaces it all the same"
+    )
+    if not settings.dry_run:
+        raise InputError(text)
+    return [text]
+
+
+def _records(target: str) -> int:
+    """Of the build in DIR; 0 where there is none, -1 where that cannot be told."""
+    if files.look(target).kind != files.FOLDER:
+        return 0
+    standing = output.standing(target)
+    if standing is None:
+        return -1 if output.kept(target) else 0
+    try:
+        manifest = json.loads(files.read_bytes(files.join(standing.folder, output.MANIFEST), MANIFEST_MAX))
+        return int(manifest["counts"]["records"])
+    except (OSError, InputError, ValueError, KeyError, TypeError):
+        return -1

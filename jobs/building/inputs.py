@@ -1,0 +1,31 @@
+"""What a build goes on from: places, the log, and what lies beside it. All is looked at once, before Spark is started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jobs.building.empty_log import check_segments
+from jobs.building.running_broker import check_broker
+from jobs.building.settings import BuildSettings
+from jobs.building.store_sizes import check_sizes
+from jobs.command.tables_place import check_place
+from jobs.publishing import output
+from jobs.store.segments import Commitlog, list_segments
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """``target`` is the real place of DIR; ``warnings`` are of what was seen."""
+
+    target: str
+    log: Commitlog
+    warnings: tuple[str, ...]
+
+
+def look_at(settings: BuildSettings) -> Inputs:
+    """Raises InputError for places that cannot be, a broker that runs, a log without segments, and sizes that do not fit."""
+    target = output.check_places(list(settings.inputs), settings.out, settings.overwrite)
+    check_place(settings.tables, (settings.out, *settings.inputs))
+    log = list_segments(settings.roots, settings.segment_size)
+    told = [*log.warnings, *check_broker(settings), *check_segments(settings, log, target), *check_sizes(settings)]
+    return Inputs(target, log, tuple(told))

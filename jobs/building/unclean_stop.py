@@ -1,0 +1,65 @@
+"""A file ``abort`` in STORE: the broker did not stop cleanly, and starts by what the checkpoint says (recoverAbnormally)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from jobs.building.settings import BuildSettings
+from storage_format.checkpoint import SIZE, Checkpoint
+from storage_format.names import escape
+from udfs import files
+
+
+def old_checkpoint(settings: BuildSettings) -> Checkpoint | None:
+    """What STORE's own checkpoint says, where an ``abort`` lies there and a part is not built; None where that is not so."""
+    return old_of(settings.store_folder, settings.only) if settings.store_folder else None
+
+
+def old_of(store: str, parts: Collection[str]) -> Checkpoint | None:
+    """The same of a store that gets new ``parts``."""
+    if "checkpoint" not in parts or not unbuilt(parts):
+        return None
+    is_clean = files.look(files.join(store, "abort")).kind == files.ABSENT
+    return None if is_clean else read(files.join(store, "checkpoint"))
+
+
+def unbuilt(parts: Collection[str]) -> list[str]:
+    """The parts that stay as they are."""
+    return [part for part in ("consumequeue", "index") if part not in parts]
+
+
+def bounded(checkpoint: Checkpoint, old: Checkpoint, parts: Collection[str]) -> Checkpoint:
+    """A new checkpoint that says of what stays no more than the ``old`` one."""
+    return dataclasses.replace(
+        checkpoint,
+        physic=min(checkpoint.physic, old.physic),
+        logics=min(checkpoint.logics, old.logics),
+        index=checkpoint.index if "index" in parts else min(checkpoint.index, old.index),
+    )
+
+
+def vouched(settings: BuildSettings, checkpoint: Checkpoint, warnings: list[str]) -> Checkpoint:
+    """The checkpoint; where a file ``abort`` lies in STORE, it says of what is not built no more than STORE's own did.
+
+    The next start of that broker is an abnormal one (``CommitLog.recoverAbnormally``): it dispatches again from where the
+    checkpoint says, and never gives a queue a unit that was lost from before.
+    """
+    old = old_checkpoint(settings)
+    if old is None:
+        return checkpoint
+    warnings.append(
+        f"{escape(settings.store_folder)}: has a file abort, so {' and '.join(unbuilt(settings.only))} may lack what the "
+        "broker had not written: the new checkpoint says no more of it than the old one, and the broker's next start "
+        "dispatches again from there"
+    )
+    return bounded(checkpoint, old, settings.only)
+
+
+def read(path: str) -> Checkpoint:
+    """The times in a checkpoint: 0 for what is not there or below it."""
+    if files.look(path).kind != files.FILE:
+        return Checkpoint()
+    with files.Reader(path) as reader:
+        found = Checkpoint.from_bytes(reader.read(0, min(reader.size(), SIZE)).ljust(SIZE, b"\0"))
+    return Checkpoint(max(0, found.physic), max(0, found.logics), max(0, found.index))
