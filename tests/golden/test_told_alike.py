@@ -60,7 +60,7 @@ def test_warnings_damage_and_decisions(policy: str, order: str, tmp_path: Path) 
     if policy == "stop" and order == "broker":
         # Of the records that were built, no others.
         words = (
-            "3 records are inner",
+            "inner batches in 3 records",
             "skipped 3 dispatches to LMQ names that hold",
             "skipped 6 dispatches to LMQ names that are",
         )
