@@ -61,10 +61,15 @@ class Build:
 
     def run(self, inputs: Inputs | None = None) -> None:
         """``inputs`` are what was looked at just before, where it was. Raises ReindexError; nothing is published then."""
-        settings = self.settings
-        inputs = inputs or look_at(settings)
-        target, log = inputs.target, inputs.log
+        inputs = inputs or look_at(self.settings)
         self.summary.warnings += inputs.warnings
+        try:
+            self._run_on(inputs.target, inputs.log)
+        finally:
+            self.summary.warnings += inputs.passing
+
+    def _run_on(self, target: str, log: Commitlog) -> None:
+        settings = self.settings
         if "index" in settings.only and "checkpoint" not in settings.only:
             self.summary.warnings.append(
                 "index without checkpoint: with an older checkpoint the next crash deletes it: take --only index,checkpoint"

@@ -15,11 +15,15 @@ from jobs.store.segments import Commitlog, list_segments
 
 @dataclass(frozen=True)
 class Inputs:
-    """``target`` is the real place of DIR; ``warnings`` are of what was seen."""
+    """``target`` is the real place of DIR; ``warnings`` are of what was seen.
+
+    ``passing`` are warnings of this moment: whether a broker runs. They are no part of the result, so not of the manifest.
+    """
 
     target: str
     log: Commitlog
     warnings: tuple[str, ...]
+    passing: tuple[str, ...]
 
 
 def look_at(settings: BuildSettings) -> Inputs:
@@ -27,5 +31,6 @@ def look_at(settings: BuildSettings) -> Inputs:
     target = output.check_places(list(settings.inputs), settings.out, settings.overwrite)
     check_place(settings.tables, (settings.out, *settings.inputs))
     log = list_segments(settings.roots, settings.segment_size)
-    told = [*log.warnings, *check_broker(settings), *check_segments(settings, log, target), *check_sizes(settings)]
-    return Inputs(target, log, tuple(told))
+    passing = tuple(check_broker(settings))
+    told = (*log.warnings, *check_segments(settings, log, target), *check_sizes(settings))
+    return Inputs(target, log, told, passing)

@@ -177,7 +177,9 @@ def _index(page: Page, chains: Sequence[npt.NDArray[np.int64]], cut: str) -> Non
     for file in shown:
         share = 100 * file.slots_used / file.slots if file.slots else 0.0
         rows.append(Bar(escape(file.name), share, f"{share:.1f} %"))
-    caption = f"slots in use; the last {len(shown)} of {len(files):,} files" if len(shown) < len(files) else "slots in use"
+    caption = (
+        f"slots in use; the last {len(shown)} of {counted(len(files), 'file')}" if len(shown) < len(files) else "slots in use"
+    )
     inner.append(figure(bars(rows, full=100), caption=caption))
     if chains:
         summed = np.zeros(max(len(counts) for counts in chains), np.int64)

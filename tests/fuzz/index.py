@@ -10,7 +10,7 @@ import struct
 
 from storage_format import index_check, index_lookup
 from storage_format.findings import CODES, Finding, UnreadableError
-from storage_format.index_check import ITEM_FAULTS, SLOT_FAULTS, check_index, slot_lengths
+from storage_format.index_check import ITEM_FAULTS, LINK_FAULTS, SLOT_FAULTS, check_index, slot_lengths
 from storage_format.index_reader import guess_sizes, open_index
 from tests.fuzz.guard import allow, guarded
 from tests.fuzz.plain_index import PlainIndex
@@ -69,15 +69,20 @@ def header_findings(plain: PlainIndex, length: int) -> list[Finding]:
         found.append(Finding("index-item-zero", 40 + 4 * plain.slots + next(k for k in range(20) if zero[k]), 1))
     if plain.written > used:
         found.append(Finding("index-item-stray", used + 1, plain.written - used))
+    if not used and (begin_place != end_place or end_place < 0):
+        found.append(Finding("index-empty-offset", end_place, 1))
+    if not used and (begin != end or end < 0):
+        found.append(Finding("index-empty-time", end, 1))
     if count not in ((used + 1, plain.places) if plain.written else (0, 1, plain.places)):
-        found.append(Finding("index-count", count, 1))
-    if slot_count != sum(head != 0 for head in plain.heads):
-        found.append(Finding("index-slot-count", slot_count, 1))
+        found.append(Finding("index-count", count, 1, used + 1))
+    slots_used = sum(head != 0 for head in plain.heads)
+    if slot_count != slots_used:
+        found.append(Finding("index-slot-count", slot_count, 1, slots_used))
     if used:
         if begin_place != plain.items[1].place:
-            found.append(Finding("index-begin-offset", begin_place, 1))
+            found.append(Finding("index-begin-offset", begin_place, 1, plain.items[1].place))
         if end_place != plain.items[used].place:
-            found.append(Finding("index-end-offset", end_place, 1))
+            found.append(Finding("index-end-offset", end_place, 1, plain.items[used].place))
         # What putKey makes of the last item, put once more.
         put = IndexFile(0, 1, 3, begin_timestamp=begin)
         put.put("T#a", 0, end)
@@ -91,10 +96,10 @@ def fault_findings(plain: PlainIndex) -> list[Finding]:
     found = []
     for name in SLOT_FAULTS:
         at = [slot for slot, fault in sorted(plain.slot_faults.items()) if fault == name]
-        found += [Finding(name, at[0], len(at))] if at else []
+        found += [Finding(name, at[0], len(at), plain.newest[at[0]])] if at else []
     for name in ITEM_FAULTS:
         at = [number for number, faults in sorted(plain.item_faults.items()) if name in faults]
-        found += [Finding(name, at[0], len(at))] if at else []
+        found += [Finding(name, at[0], len(at), plain.links[at[0]] if name in LINK_FAULTS else None)] if at else []
     return found
 
 

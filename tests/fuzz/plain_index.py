@@ -30,6 +30,10 @@ class PlainIndex:
     written: int = 0
     item_faults: dict[int, set[str]] = field(default_factory=dict)
     slot_faults: dict[int, str] = field(default_factory=dict)
+    links: dict[int, int | None] = field(default_factory=dict)
+    """by item what it should point to: None where its hash leads to no slot"""
+    newest: list[int] = field(default_factory=list)
+    """by slot its newest item"""
 
     def __post_init__(self) -> None:
         size = 40 + 4 * self.slots + 20 * self.places
@@ -61,6 +65,7 @@ class PlainIndex:
         for number in range(1, self.used + 1):
             item, slot = self.items[number], self.slot(number)
             below = self.items[number - 1].place if number > 1 else 0
+            self.links[number] = None if slot is None else held[slot]
             faults[number] |= {"index-item-hash"} if slot is None else set()
             faults[number] |= {"index-item-place"} if item.place < below or item.place < 0 else set()
             faults[number] |= {"index-item-time"} if item.seconds < 0 else set()
@@ -77,6 +82,7 @@ class PlainIndex:
             elif head != held[slot]:
                 foreign = head != 0 and self.slot(head) != slot
                 self.slot_faults[slot] = "index-slot-foreign" if foreign else "index-slot-old"
+        self.newest = held
         reached = self._reached()
         for number in faults:
             if self._is_in_a_circle(number):

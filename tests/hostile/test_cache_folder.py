@@ -196,7 +196,9 @@ def test_it_is_said(
     monkeypatch.setattr(kernels, "kept", none)
     monkeypatch.setattr("jobs.build.needs_spark", lambda *_: False)
     monkeypatch.setattr("jobs.spark.engine.SparkEngines", lambda *_, **__: single(LocalEngine()))
-    words = [str(golden_store("trimmed-head").path), "--out", str(tmp_path / "out")]
+    store = golden_store("trimmed-head")
+    sizes = [f"--{name.replace('_', '-')}={size}" for name, size in store.sizes().items()]
+    words = [str(store.path), "--out", str(tmp_path / "out"), *sizes]
     assert build(words) == 0
     assert asked == [1]
     assert f"warning: {kernels.NOTE}" in capsys.readouterr().err.splitlines()

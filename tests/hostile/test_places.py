@@ -162,7 +162,7 @@ REFUSED: dict[str, tuple[Callable[[Place], object], int, str]] = {
     "DIR's lock is a link": (lambda p: _lock(p, lambda x: _link(x, p.away / "none")), 1, "Too many levels of symbolic links"),
     "segments overlap": (lambda p: (p.log / SECOND).rename(p.log / f"{SEGMENT - 8:020d}"), 1, "overlaps segment"),
     "a segment in two folders": (_overlapping_folders, 1, f"{SECOND}: overlaps segment"),
-    "a hole of a segment": (_gap, 5, "segment missing"),
+    "a segment under a wrong name": (_gap, 5, "segment is misnamed"),
 }  # fmt: skip
 
 

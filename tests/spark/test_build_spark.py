@@ -68,7 +68,8 @@ def test_a_damaged_and_disordered_log(policy: str, order: str, seed: int, spark:
 def test_a_session_without_delta(golden_store: Stores, spark: SparkSession, tmp_path: Path) -> None:
     """One line says what is missing, before anything is read."""
     assert spark.conf.get("spark.sql.extensions", "") == ""
-    words = BuildSettings(str(golden_store("wide-keys").path), str(tmp_path / "out"), tables=str(tmp_path / "tables"))
+    store = golden_store("wide-keys")
+    words = BuildSettings(str(store.path), str(tmp_path / "out"), tables=str(tmp_path / "tables"), **store.sizes())  # type: ignore[arg-type]
     summary = run_build(words, SparkEngines(""))
     assert summary.exit == 1
     assert summary.error is not None

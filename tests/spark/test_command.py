@@ -42,8 +42,12 @@ def start(*words: str | Path, fault: dict[str, Any] | None = None) -> subprocess
     """``fault`` as in faulty_site: what a test waits for must not be over before the test has seen it."""
     more = {"REINDEX_FAULTS": json.dumps([fault]), "PYTHONPATH": str(SITE)} if fault else {}
     env, pipe = os.environ | more, subprocess.PIPE
-    # A session of its own, as in a terminal of its own.
-    return subprocess.Popen(command(*words), stdout=pipe, stderr=pipe, text=True, env=env, start_new_session=True)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        # A session of its own, as in a terminal of its own; SIGHUP, too, where the tests were started by nohup.
+        return subprocess.Popen(command(*words), stdout=pipe, stderr=pipe, text=True, env=env, start_new_session=True)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any], list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -38,6 +39,14 @@ NO_X = "An error occurred while calling o7.x. Trace:"
 )
 def test_one_line_and_a_status(error: BaseException, status: int, line: str) -> None:
     assert outcome(error, Interrupts(), "the input", MORE) == (status, line)
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """SIGHUP as a terminal's command has it, also where the tests were started by nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
