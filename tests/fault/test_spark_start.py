@@ -61,8 +61,10 @@ SAID = """Job aborted: Lost task 3.0 in stage 0.0 (TID 3) (host executor 1): jav
 \tat org.apache.spark.storage.CountingWritableChannel.write(DiskStore.scala:369)"""
 
 
-def run(store: Path, tmp_path: Path, *before: str, **more: str) -> tuple[int, list[str]]:
-    words = [*before, str(COMMAND), "build", str(store), "--out", str(tmp_path / "out"), "--master", "local[2]"]
+def run(store: GoldenStore, tmp_path: Path, *before: str, **more: str) -> tuple[int, list[str]]:
+    words = [*before, str(COMMAND), "build", str(store.path), "--out", str(tmp_path / "out"), "--master", "local[2]"]
+    # Other sizes than those in the store are refused, which comes before a JVM's end.
+    words += [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
     environment = os.environ | chosen_java() | more
     done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert not (tmp_path / "out").exists()
@@ -72,13 +74,13 @@ def run(store: Path, tmp_path: Path, *before: str, **more: str) -> tuple[int, li
 def test_the_jvms_own_reason_is_told(golden_store: Stores, tmp_path: Path) -> None:
     """The JDK is right: so it is not blamed."""
     given = {"PYSPARK_SUBMIT_ARGS": "--driver-java-options -javaagent:/none pyspark-shell"}
-    status, errors = run(golden_store("trimmed-head").path, tmp_path, **given)
+    status, errors = run(golden_store("trimmed-head"), tmp_path, **given)
     assert status == 1
     assert errors == ["error: Spark does not start: Error opening zip file or JAR manifest missing : /none"]
 
 
 def test_a_full_disk_of_sparks_own(golden_store: Stores, tmp_path: Path) -> None:
-    store, disk = golden_store("trimmed-head").path, tmp_path / "small"
+    store, disk = golden_store("trimmed-head"), tmp_path / "small"
     disk.mkdir()
     words = namespace()
     if not words:
