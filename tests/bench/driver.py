@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import run
-from jobs.building import decisions, manifest, notices, scanning, writing
+from jobs.building import decisions, inputs, manifest, notices, scanning, writing
 from jobs.building.settings import BuildSettings
 from jobs.building.summary import Summary
 from jobs.publishing import local as output_local
@@ -30,7 +30,7 @@ from udfs import files
 
 DISK = ("make durable, publish", "remove the staging folder")
 WATCHED: list[tuple[Any, str, str]] = [
-    (run, "list_segments", "list the segments"),
+    (inputs, "list_segments", "list the segments"),
     (run, "check_free", "sample, check for room"),
     (PretendedEngine, "buckets", "keys of the buckets"),
     (scanning, "cut_ranges", "cut ranges"),

@@ -87,15 +87,22 @@ def test_the_summary_is_shown_whole() -> None:
     assert keys == [field.name for field in dataclasses.fields(Summary)]
 
 
+def _anchors(page: str) -> set[str]:
+    """Of a page's headings."""
+    titles = [line.lstrip("# ").lower() for line in page.splitlines() if line.startswith("#")]
+    return {re.sub(r"[^a-z -]", "", title).replace(" ", "-") for title in titles}
+
+
 def test_commands_files_and_anchors_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     told = README + (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert set(re.findall(r"(?:`| {4})make ([a-z]+)", told)) <= targets
-    titles = [line.lstrip("# ").lower() for line in README.splitlines() if line.startswith("#")]
-    headings = {re.sub(r"[^a-z -]", "", title).replace(" ", "-") for title in titles}
     for link in re.findall(r"\]\(([^)]+)\)", README):
         if not link.startswith("https://"):
-            assert link[1:] in headings if link.startswith("#") else (ROOT / link).exists(), link
+            path, _, anchor = link.partition("#")
+            page = ROOT / (path or "README.md")
+            assert page.exists(), link
+            assert not anchor or anchor in _anchors(page.read_text(encoding="utf-8")), link
     for path in re.findall(r"(?:jobs|conf|notebooks|scripts)/[\w.-]+\w", README):
         assert (ROOT / path).exists(), path
 
