@@ -19,6 +19,7 @@ from jobs.fetching.build import FoundBuild, find_build
 from jobs.fetching.files import fetch_all, part_of
 from jobs.fetching.swap import PARTS, Swap
 from jobs.publishing.layout import TOPICS
+from jobs.store.checkpoint import read_times
 from jobs.store.lock import store_locked
 from storage_format.errors import InputError, ReindexError, UsageError
 from storage_format.file_names import first_byte
@@ -190,7 +191,7 @@ class _Fetch:
     def _check_abort(self, build: FoundBuild, parts: list[str]) -> None:
         """Raises InputError where the broker would start by a checkpoint that says too much of what stays in the store."""
         old = unclean_stop.old_of(self._store, parts)
-        new = unclean_stop.read(files.join(build.folder, "checkpoint")) if old else None
+        new = read_times(files.join(build.folder, "checkpoint")) if old else None
         if old and new and unclean_stop.bounded(new, old, parts) != new:
             raise InputError(
                 f"{escape(self._store)}: has a file abort, so its {' and '.join(unclean_stop.unbuilt(parts))} may lack what "

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from jobs.store.checkpoint import read_times
 from storage_format import record as r
 from storage_format.chain import MISNAMED, Chain, Hole, Segment
-from storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
-from storage_format.checkpoint import read_checkpoint
+from storage_format.checkpoint import Checkpoint
 from storage_format.queue_order import RolledBack
 from storage_format.range_scan import HOLES_MAX
 from storage_format.stale_tail import Damage, Doubt, StaleTail
@@ -35,7 +35,8 @@ def judge(segments: list[Segment], chain: Chain, store: str = "") -> None:
         return
     mine = [Damage.of(hole.offset, hole.length, _CODES.get(hole.reason, 0)) for hole in holes if hole.offset >= segment.start]
     bounds = segment.start, segment.data_end, segment.segment_end
-    found = judge_segment(segment.path, bounds, mine, _checkpoint(store))
+    told = read_times(files.join(store, "checkpoint")) if store else Checkpoint()
+    found = judge_segment(segment.path, bounds, mine, (told.physic, told.logics))
     if isinstance(found, StaleTail):
         chain.stale = Hole(segment.name, found.offset, found.length, reason(found))
     if isinstance(found, Doubt):
@@ -61,14 +62,3 @@ def undecided(chain: Chain) -> str:
     if wrong is not None:
         return f"{wrong.segment}: {wrong.reason}: rename it first"
     return advice(chain) if chain.doubt else ""
-
-
-def _checkpoint(store: str) -> tuple[int, int]:
-    """physicMsgTimestamp and logicsMsgTimestamp, 0 where the store has no checkpoint."""
-    path = files.join(store, "checkpoint") if store else ""
-    if not path or files.look(path).kind != files.FILE:
-        return 0, 0
-    with files.Reader(path) as reader:
-        data = reader.read(0, min(reader.size(), CHECKPOINT_SIZE))
-    found, _ = read_checkpoint(data)
-    return found.physic, found.logics

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Collection
 
 from jobs.building.settings import BuildSettings
-from storage_format.checkpoint import SIZE, Checkpoint
+from jobs.store.checkpoint import read_times
+from storage_format.checkpoint import Checkpoint
 from storage_format.names import escape
 from udfs import files
 
@@ -21,7 +22,7 @@ def old_of(store: str, parts: Collection[str]) -> Checkpoint | None:
     if "checkpoint" not in parts or not unbuilt(parts):
         return None
     is_clean = files.look(files.join(store, "abort")).kind == files.ABSENT
-    return None if is_clean else read(files.join(store, "checkpoint"))
+    return None if is_clean else read_times(files.join(store, "checkpoint"))
 
 
 def unbuilt(parts: Collection[str]) -> list[str]:
@@ -54,12 +55,3 @@ def vouched(settings: BuildSettings, checkpoint: Checkpoint, warnings: list[str]
         "dispatches again from there"
     )
     return bounded(checkpoint, old, settings.only)
-
-
-def read(path: str) -> Checkpoint:
-    """The times in a checkpoint: 0 for what is not there or below it."""
-    if files.look(path).kind != files.FILE:
-        return Checkpoint()
-    with files.Reader(path) as reader:
-        found = Checkpoint.from_bytes(reader.read(0, min(reader.size(), SIZE)).ljust(SIZE, b"\0"))
-    return Checkpoint(max(0, found.physic), max(0, found.logics), max(0, found.index))

@@ -96,7 +96,7 @@ class Mend:
 
 
 @dataclass
-class LogFacts:
+class LogVerdict:
     """What the log says that matters to a build: records that are inner batches, damage, and where a broker cuts it, or -1.
 
     ``undecided``: what the operator has to look at first, as old records behind the log's end or a disk that is not mounted.
@@ -108,7 +108,7 @@ class LogFacts:
     undecided: str = ""
 
 
-def advise(settings: VerifySettings, tally: Tally, log: LogFacts, orders: dict[str, int], idle_queues: int) -> Mend:
+def advise(settings: VerifySettings, tally: Tally, log: LogVerdict, orders: dict[str, int], idle_queues: int) -> Mend:
     """What a build of this store needs, and what it would lose. ``settings`` are those after ``take_sizes``."""
     build = settings.build
     damaged = log.damaged or any(KINDS[kind].part == LOG and KINDS[kind].mend for kind in tally.counts)

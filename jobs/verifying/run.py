@@ -18,7 +18,7 @@ from jobs.spark.engine import Engine
 from jobs.store.segments import Commitlog, check_unchanged
 from jobs.verifying.build import of_build
 from jobs.verifying.index import Index
-from jobs.verifying.mend import LogFacts, advise
+from jobs.verifying.mend import LogVerdict, advise
 from jobs.verifying.queues import Queues
 from jobs.verifying.settings import VerifySettings, at_its_place
 from jobs.verifying.sizes import take_sizes
@@ -53,7 +53,7 @@ class Verify:
         self.engines = engines
         self.summary = VerifySummary(store=redacted(settings.build.store), sample=settings.sample)
         self.tally = Tally()
-        self.log_facts = LogFacts()
+        self.log_verdict = LogVerdict()
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing of the store is written to."""
@@ -68,7 +68,7 @@ class Verify:
                 check_unchanged(log, self.settings.build.roots)
             finally:
                 self.summary.seconds["verify"] = self.reporter.elapsed() - up
-        mend = advise(self.settings, self.tally, self.log_facts, self.summary.orders, self.summary.idle_queues)
+        mend = advise(self.settings, self.tally, self.log_verdict, self.summary.orders, self.summary.idle_queues)
         mend.build = dataclasses.replace(self.settings.build, store=self.summary.store)
         self.summary.take(self.tally, mend)
 
@@ -120,9 +120,9 @@ class Verify:
             queues.stale = chain.stale.offset, chain.stale.offset + chain.stale.length
         damaged = [hole for hole in chain.holes if not _between(hole.offset, unread)]
         holes = tuple(hole.offset for hole in damaged)
-        self.log_facts.damaged = bool(holes)
-        self.log_facts.undecided = self._unmounted(log, accepted) or stale_tails.undecided(chain)
-        self.log_facts.cut = first_cut(self.settings.build.broker_version, log.segments, damaged)
+        self.log_verdict.damaged = bool(holes)
+        self.log_verdict.undecided = self._unmounted(log, accepted) or stale_tails.undecided(chain)
+        self.log_verdict.cut = first_cut(self.settings.build.broker_version, log.segments, damaged)
         with self._timed("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
             both: list[Future[Any]] = []
             if QUEUES in settings.only:
@@ -162,8 +162,8 @@ class Verify:
         summary.bytes = sum(segment.data_end - segment.start for segment in chosen)
         summary.records = sum(s.records for s in accepted)
         summary.items = sum(s.items for s in accepted)
-        self.log_facts.inner_batches = sum(s.inner_batches for s in accepted)
-        if self.log_facts.inner_batches and not self.settings.build.batch_topics:
+        self.log_verdict.inner_batches = sum(s.inner_batches for s in accepted)
+        if self.log_verdict.inner_batches and not self.settings.build.batch_topics:
             summary.notes.append("the log has inner batches: give --topics-config, or their queues are compared as plain ones")
 
     def _unmounted(self, log: Commitlog, accepted: list[RangeSummary]) -> str:

@@ -20,18 +20,12 @@ def work_folder(place: str) -> Iterator[Stage]:
     place = files.checked(place)
     if files.is_remote(place):
         folder = files.join(place, f"rmq-reindex-verify-{uuid.uuid4().hex}")
-        try:
-            stage = Stage(folder)
-            stage.make()
-            yield stage
-        finally:
-            files.remove_tree(folder)
-        return
-    if place and not os.path.isdir(place):
+    elif place and not os.path.isdir(place):
         raise InputError(f"--work {escape(place)}: is not a folder: make it first")
-    if not place and not _is_local():
+    elif not place and not _is_local():
         raise InputError("--work: the executors may be on other machines: name a folder that all of them share")
-    folder = tempfile.mkdtemp(prefix="rmq-reindex-verify-", dir=os.path.abspath(place) if place else None)
+    else:
+        folder = tempfile.mkdtemp(prefix="rmq-reindex-verify-", dir=os.path.abspath(place) if place else None)
     try:
         stage = Stage(folder)
         stage.make()

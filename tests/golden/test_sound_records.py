@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from storage_format import record as r
 from tests.golden.test_damage import EXIT, POLICIES, build_and_compare
 from tests.tools.compare import SMALL
-from tests.tools.log_writer import LogWriter
+from tests.tools.log_writer import LogWriter, Put
 from tests.tools.make_log import Message, encode
 
 SIZES = (0, 700, 90)
@@ -27,14 +28,19 @@ REFUSED: dict[str, tuple[Message, int, dict[str, str]]] = {
 }
 
 
+def ten_records_and(message: Message, folder: Path) -> Put:
+    """A log of ten good records with that one behind them; returns what was written of it."""
+    with LogWriter(folder / "store" / "commitlog", 1 << 13) as writer:
+        for _ in range(10):
+            writer.append(Message(properties={"KEYS": "k"}))
+        return writer.append(message)
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", REFUSED)
 def test_a_refused_last_record_is_damage(kind: str, policy: str, tmp_path: Path) -> None:
     message, code, more = REFUSED[kind]
-    with LogWriter(tmp_path / "store" / "commitlog", 1 << 13) as writer:
-        for _ in range(10):
-            writer.append(Message(properties={"KEYS": "k"}))
-        bad = writer.append(message)
+    bad = ten_records_and(message, tmp_path)
     for crc in ("body", "none"):
         for size in SIZES:
             summary = build_and_compare(tmp_path / "store", tmp_path / "out", size, on_damage=policy, crc=crc, **SMALL, **more)
@@ -62,14 +68,7 @@ def test_where_a_broker_cuts_its_log(kind: str, tmp_path: Path) -> None:
 def test_what_a_crash_tore_stays_torn(kind: str, policy: str, tmp_path: Path) -> None:
     """The same records with a body that is not what their CRC says: cut, as before."""
     message, _, more = REFUSED[kind]
-    with LogWriter(tmp_path / "store" / "commitlog", 1 << 13) as writer:
-        for _ in range(10):
-            writer.append(Message(properties={"KEYS": "k"}))
-        message.body_crc = 5
-        try:
-            bad = writer.append(message)
-        finally:
-            message.body_crc = None
+    bad = ten_records_and(dataclasses.replace(message, body_crc=5), tmp_path)
     for size in SIZES:
         summary = build_and_compare(tmp_path / "store", tmp_path / "out", size, on_damage=policy, **SMALL, **more)
         assert (summary.exit, summary.records) == (0, 10)
