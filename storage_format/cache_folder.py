@@ -13,26 +13,34 @@ import pkgutil
 import stat
 import threading
 import zlib
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from storage_format.errors import InputError
 from storage_format.names import escape
+
+if TYPE_CHECKING:
+    from importlib.abc import FileLoader, PathEntryFinder
+    from importlib.machinery import ModuleSpec
 
 VARIABLE: Final = "NUMBA_CACHE_DIR"
 _SHARED: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def _stamp() -> int:
+    """The CRC-32 of the names and sources of all modules of this package, however deep they lie, in a folder or in a zip."""
     import storage_format
 
     crc = 0
-    for module in sorted(pkgutil.iter_modules(storage_format.__path__), key=lambda m: m.name):
-        crc = zlib.crc32(pkgutil.get_data("storage_format", f"{module.name}.py") or b"", crc)
+    for module in sorted(pkgutil.walk_packages(storage_format.__path__, "storage_format."), key=lambda m: m.name):
+        finder = cast("PathEntryFinder", module.module_finder)
+        spec = cast("ModuleSpec", finder.find_spec(module.name))
+        source = cast("FileLoader", spec.loader).get_data(str(spec.origin))
+        crc = zlib.crc32(b"%s %d\n%s" % (module.name.encode(), len(source), source), crc)
     return crc
 
 
 STAMP: Final = _stamp()
-"""of the whole package"""
+"""A change anywhere in the package makes all compiled code anew: a loop has the code and constants of other modules in it."""
 
 
 def find() -> str:

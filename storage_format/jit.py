@@ -25,7 +25,7 @@ class _Locator(_CacheLocator):  # type: ignore[misc]  # numba ships no types
     application, and none of them asks whose their folder is."""
 
     def __init__(self, function: Callable[..., object]) -> None:
-        self._line = function.__code__.co_firstlineno
+        self._name = f"{function.__module__}-{function.__code__.co_firstlineno}"
 
     def get_cache_path(self) -> str:
         return FOLDER
@@ -34,7 +34,8 @@ class _Locator(_CacheLocator):  # type: ignore[misc]  # numba ships no types
         return cache_folder.STAMP
 
     def get_disambiguator(self) -> str:
-        return str(self._line)
+        # numba names a file by the last part of a module's name, which modules of two packages may share.
+        return self._name
 
     @classmethod
     def from_function(cls, function: Callable[..., object], _path: str) -> _Locator | None:
