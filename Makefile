@@ -28,7 +28,7 @@ dist: setup ## dist/: wheel, zip and packages for a Spark cluster or Databricks
 	@$(PY) scripts/dist.py
 
 demo: setup ## rebuild a small real store and compare it with what RocketMQ wrote, byte for byte
-	@$(ENV) $(PY) -m jobs.demo
+	@$(ENV) $(PY) -m rocketmq_reindex.jobs.demo
 
 test: oracle-setup airflow-setup dist ## every test but the slow ones and the full matrix
 	$(ENV) $(PY) -m pytest -n 2 --dist loadfile -m "not slow and not matrix" tests/
@@ -76,7 +76,7 @@ format: setup ## let ruff sort the imports and lay out the code
 
 clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	rm -rf .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache dist spark-warehouse metastore_db derby.log
-	find storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	find rocketmq_reindex storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove what set-up made, too, and the logs of bench and fuzz
 	rm -rf .venv .venv-tools .venv-airflow jars .java-home .maven .fuzz .bench

@@ -1,3 +1,1 @@
 """What runs on the driver: the plan, the jobs, publishing, settings and the command line."""
-
-__version__ = "0.1.0"

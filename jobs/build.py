@@ -7,16 +7,16 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jobs.building.inputs import look_at
-from jobs.building.options import parse_settings
-from jobs.building.summary import Summary
-from jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
-from jobs.incremental.ahead import needs_spark
-from jobs.tables.hadoop import hdfs_user
-from jobs.watch import Watch
+from rocketmq_reindex.jobs.building.inputs import look_at
+from rocketmq_reindex.jobs.building.options import parse_settings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
+from rocketmq_reindex.jobs.incremental.ahead import needs_spark
+from rocketmq_reindex.jobs.tables.hadoop import hdfs_user
+from rocketmq_reindex.jobs.watch import Watch
 
 if TYPE_CHECKING:
-    from jobs.run import Build
+    from rocketmq_reindex.jobs.run import Build
 
 
 def build(arguments: Sequence[str]) -> int:
@@ -31,16 +31,16 @@ def build(arguments: Sequence[str]) -> int:
             watch.begun(settings, (*settings.inputs, settings.out))
             # What is refused without a look into the log is told before a JVM is started.
             inputs = look_at(settings)
-            from jobs.spark.kernels import NOTE, kept
-            from jobs.spark.session import starting
+            from rocketmq_reindex.jobs.spark.kernels import NOTE, kept
+            from rocketmq_reindex.jobs.spark.session import starting
 
             delta, user = bool(settings.tables), hdfs_user(settings.tables)
             begin = starting(settings.master, delta, user) if needs_spark(settings, inputs.log) else contextlib.nullcontext()
             with kept() as anew, begin:
                 # numba alone takes a second, and the session starts meanwhile.
-                from jobs.run import Build
-                from jobs.spark.daemon import daemon_ahead
-                from jobs.spark.engine import SparkEngines
+                from rocketmq_reindex.jobs.run import Build
+                from rocketmq_reindex.jobs.spark.daemon import daemon_ahead
+                from rocketmq_reindex.jobs.spark.engine import SparkEngines
 
                 with daemon_ahead(), watch.reporter() as reporter:
                     engines = SparkEngines(settings.master, watch.observer(), delta=delta, hadoop_user=user)

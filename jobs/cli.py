@@ -9,18 +9,18 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from jobs import __version__
-from jobs.command.options import Parser
-from jobs.watching import clock
-from storage_format.errors import ReindexError, UsageError
+from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.command.options import Parser
+from rocketmq_reindex.jobs.watching import clock
+from rocketmq_reindex.storage_format.errors import ReindexError, UsageError
 
 COMMANDS = {
-    "build": ("jobs.build", "ConsumeQueue, IndexFiles and checkpoint from raw segments"),
-    "query": ("jobs.query", "find messages by key, id, queue offset, time or place, without a broker"),
-    "inspect": ("jobs.inspect_files", "what a file of a store holds, by its kind"),
-    "verify": ("jobs.verify", "commitlog, ConsumeQueue, IndexFiles and checkpoint compared, both ways"),
-    "fetch": ("jobs.fetch", "lay a build out in a broker's store: checked, swapped in, the previous one kept"),
-    "report": ("jobs.report", "one HTML page about a build or a verify"),
+    "build": ("rocketmq_reindex.jobs.build", "ConsumeQueue, IndexFiles and checkpoint from raw segments"),
+    "query": ("rocketmq_reindex.jobs.query", "find messages by key, id, queue offset, time or place, without a broker"),
+    "inspect": ("rocketmq_reindex.jobs.inspect_files", "what a file of a store holds, by its kind"),
+    "verify": ("rocketmq_reindex.jobs.verify", "commitlog, ConsumeQueue, IndexFiles and checkpoint compared, both ways"),
+    "fetch": ("rocketmq_reindex.jobs.fetch", "lay a build out in a broker's store: checked, swapped in, the previous one kept"),
+    "report": ("rocketmq_reindex.jobs.report", "one HTML page about a build or a verify"),
 }
 """Each module has a function of the command's name: words to exit status."""
 

@@ -10,9 +10,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.cli import main as rmq_reindex
-from jobs.command.failures import Interrupts
-from storage_format.plurals import counted
+from rocketmq_reindex.jobs.cli import main as rmq_reindex
+from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.storage_format.plurals import counted
 
 NAME = "basic-5.3"
 ARCHIVE = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"{NAME}.tar.xz"

@@ -11,21 +11,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from jobs.building import unclean_stop
-from jobs.building.store_sizes import other_sizes
-from jobs.command.failures import Interrupts
-from jobs.command.options import command_parser
-from jobs.fetching.build import FoundBuild, find_build
-from jobs.fetching.files import fetch_all, part_of
-from jobs.fetching.swap import PARTS, Swap
-from jobs.publishing.layout import TOPICS
-from jobs.store.checkpoint import read_times
-from jobs.store.lock import store_locked
-from storage_format.errors import InputError, ReindexError, UsageError
-from storage_format.file_names import first_byte
-from storage_format.names import escape, redacted
-from storage_format.plurals import counted
-from udfs import files
+from rocketmq_reindex.jobs.building import unclean_stop
+from rocketmq_reindex.jobs.building.store_sizes import other_sizes
+from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.command.options import command_parser
+from rocketmq_reindex.jobs.fetching.build import FoundBuild, find_build
+from rocketmq_reindex.jobs.fetching.files import fetch_all, part_of
+from rocketmq_reindex.jobs.fetching.swap import PARTS, Swap
+from rocketmq_reindex.jobs.publishing.layout import TOPICS
+from rocketmq_reindex.jobs.store.checkpoint import read_times
+from rocketmq_reindex.jobs.store.lock import store_locked
+from rocketmq_reindex.storage_format.errors import InputError, ReindexError, UsageError
+from rocketmq_reindex.storage_format.file_names import first_byte
+from rocketmq_reindex.storage_format.names import escape, redacted
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.udfs import files
 
 THREADS = 8
 

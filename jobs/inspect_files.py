@@ -8,14 +8,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jobs.command.options import any_text, command_parser
-from jobs.inspecting.kinds import KINDS, QUEUE, kind_of
-from jobs.inspecting.show import Row, show_rows, show_summary
-from jobs.store.folders import reason
-from storage_format.errors import InputError, ReindexError, UsageError
-from storage_format.findings import UnreadableError
-from storage_format.names import escape, redacted
-from udfs import files
+from rocketmq_reindex.jobs.command.options import any_text, command_parser
+from rocketmq_reindex.jobs.inspecting.kinds import KINDS, QUEUE, kind_of
+from rocketmq_reindex.jobs.inspecting.show import Row, show_rows, show_summary
+from rocketmq_reindex.jobs.store.folders import reason
+from rocketmq_reindex.storage_format.errors import InputError, ReindexError, UsageError
+from rocketmq_reindex.storage_format.findings import UnreadableError
+from rocketmq_reindex.storage_format.names import escape, redacted
+from rocketmq_reindex.udfs import files
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -105,18 +105,18 @@ def _inspect(path: str, asked: argparse.Namespace, apart: bool) -> int:
 def _look(kind: str, path: str, asked: argparse.Namespace) -> tuple[dict[str, Any], Iterator[Row]]:
     """(summary, records): modules that compile are imported for their own kind alone."""
     if kind == "segment":
-        from jobs.inspecting.segment import segment
+        from rocketmq_reindex.jobs.inspecting.segment import segment
 
         return segment(path, asked.segment_size, asked.first_offset)
     if kind == "index":
-        from jobs.inspecting.index import index
+        from rocketmq_reindex.jobs.inspecting.index import index
 
         return index(path, None if asked.hash_slots is None else (asked.hash_slots, asked.index_items))
     if kind == "checkpoint":
-        from jobs.inspecting.checkpoint import checkpoint
+        from rocketmq_reindex.jobs.inspecting.checkpoint import checkpoint
 
         return checkpoint(path)
-    from jobs.inspecting.queue import batch_queue, queue
+    from rocketmq_reindex.jobs.inspecting.queue import batch_queue, queue
 
     return (queue if kind == QUEUE else batch_queue)(path, asked.first_offset)
 

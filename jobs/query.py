@@ -6,14 +6,14 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from jobs.command.options import any_text
-from jobs.querying.options import Query, parse_query
-from jobs.querying.search import Search
-from jobs.querying.show import Shown, show
-from jobs.store.folders import reason
-from jobs.store.notes import Notes
-from storage_format.errors import ReindexError
-from storage_format.names import escape
+from rocketmq_reindex.jobs.command.options import any_text
+from rocketmq_reindex.jobs.querying.options import Query, parse_query
+from rocketmq_reindex.jobs.querying.search import Search
+from rocketmq_reindex.jobs.querying.show import Shown, show
+from rocketmq_reindex.jobs.store.folders import reason
+from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.storage_format.errors import ReindexError
+from rocketmq_reindex.storage_format.names import escape
 
 
 def query(arguments: Sequence[str]) -> int:

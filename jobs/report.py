@@ -9,16 +9,16 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.command.options import Parser, command_parser
-from jobs.publishing.pointers import check_laid_out
-from jobs.publishing.whole_file import write_whole
-from storage_format.errors import InputError, ReindexError
-from storage_format.names import escape
-from storage_format.plurals import counted
+from rocketmq_reindex.jobs.command.options import Parser, command_parser
+from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
+from rocketmq_reindex.jobs.publishing.whole_file import write_whole
+from rocketmq_reindex.storage_format.errors import InputError, ReindexError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
 
 if TYPE_CHECKING:
-    from jobs.reporting.model import Model
-    from jobs.reporting.times import Times
+    from rocketmq_reindex.jobs.reporting.model import Model
+    from rocketmq_reindex.jobs.reporting.times import Times
 
 MANIFEST: Final = "reindex.json"
 FILES_LOOKED_INTO: Final = 20
@@ -56,13 +56,13 @@ def report(arguments: Sequence[str]) -> int:
 def make_page(source: str, store: str | None = None, summary: str | None = None) -> str:
     """The page about a build's folder or a verify's file. Raises InputError for anything else."""
     try:
-        from jobs.reporting import plots  # noqa: F401  is matplotlib there?
+        from rocketmq_reindex.jobs.reporting import plots  # noqa: F401  is matplotlib there?
     except ImportError as error:
         raise InputError(
             f"report draws with matplotlib, which is not here ({error.name}): install rocketmq-reindex[report]"
         ) from None
-    from jobs.reporting.page import render
-    from jobs.reporting.times import Times, look_into, message_times, segments_of
+    from rocketmq_reindex.jobs.reporting.page import render
+    from rocketmq_reindex.jobs.reporting.times import Times, look_into, message_times, segments_of
 
     check_laid_out(source)
     model, folder = _model(source, summary)
@@ -94,7 +94,7 @@ def make_page(source: str, store: str | None = None, summary: str | None = None)
 
 def _model(source: str, summary: str | None) -> tuple[Model, str]:
     """What a build or a verify wrote, and the folder of its files. Raises InputError."""
-    from jobs.reporting.model import began, of_build, of_verify, written
+    from rocketmq_reindex.jobs.reporting.model import began, of_build, of_verify, written
 
     path = os.path.join(source, MANIFEST) if os.path.isdir(source) else source
     told = _json(path)
@@ -139,7 +139,7 @@ def _sampled(times: Times, model: Model) -> str:
 
 
 def _json(path: str) -> dict[str, Any]:
-    from udfs import files
+    from rocketmq_reindex.udfs import files
 
     try:
         found = json.loads(files.read_bytes(path))

@@ -9,32 +9,32 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from jobs.building import decisions, drafting, manifest, notices, planning, writing
-from jobs.building.empty_log import check_records
-from jobs.building.estimate import check_free, dry_run_lines
-from jobs.building.inputs import Inputs, look_at
-from jobs.building.planning import make_checkpoint, range_size, scan_settings
-from jobs.building.running_broker import check_broker
-from jobs.building.scanning import Scan
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.building.unclean_stop import vouched
-from jobs.incremental.increment import Increment
-from jobs.publishing import output
-from jobs.spark.engine import Engine, SparkEngine
-from jobs.store.segments import Commitlog, check_unchanged
-from jobs.watching.progress import Probe, Reporter
-from storage_format.consume_queue import UNIT_SIZE
-from storage_format.digest import new_digest
-from storage_format.index_plan import IndexFilePlan, plan_index_files
-from storage_format.range_summary import RangeSummary
-from storage_format.walk_state import INT64_MAX
-from udfs import files
-from udfs.scan import ScanTask
-from udfs.stage import Stage
+from rocketmq_reindex.jobs.building import decisions, drafting, manifest, notices, planning, writing
+from rocketmq_reindex.jobs.building.empty_log import check_records
+from rocketmq_reindex.jobs.building.estimate import check_free, dry_run_lines
+from rocketmq_reindex.jobs.building.inputs import Inputs, look_at
+from rocketmq_reindex.jobs.building.planning import make_checkpoint, range_size, scan_settings
+from rocketmq_reindex.jobs.building.running_broker import check_broker
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.unclean_stop import vouched
+from rocketmq_reindex.jobs.incremental.increment import Increment
+from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.jobs.spark.engine import Engine, SparkEngine
+from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
+from rocketmq_reindex.jobs.watching.progress import Probe, Reporter
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, plan_index_files
+from rocketmq_reindex.storage_format.queue.consume_queue import UNIT_SIZE
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.scan.ranges import ScanTask
+from rocketmq_reindex.udfs.stage import Stage
 
 if TYPE_CHECKING:
-    from jobs.tables.recorder import Recorder
+    from rocketmq_reindex.jobs.tables.recorder import Recorder
 
 
 class Build:
@@ -113,7 +113,7 @@ class Build:
         if not self.settings.tables or not isinstance(engine, SparkEngine):
             yield
             return
-        from jobs.tables.recorder import Recorder
+        from rocketmq_reindex.jobs.tables.recorder import Recorder
 
         self.recorder = recorder = Recorder(self.settings, self.summary, self.reporter, engine, log)
         recorder.open()

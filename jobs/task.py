@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from jobs.cli import main
+from rocketmq_reindex.jobs.cli import main
 
 DONE = (0, 3)
 """exit statuses of a run that did what it was asked to: 3 is a build without the damaged parts of its log"""

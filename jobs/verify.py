@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from jobs.command.failures import Interrupts, outcome
-from jobs.publishing.whole_file import write_whole
-from jobs.verifying.options import parse_verify
-from jobs.verifying.summary import VerifySummary
-from jobs.watch import Watch
+from rocketmq_reindex.jobs.command.failures import Interrupts, outcome
+from rocketmq_reindex.jobs.publishing.whole_file import write_whole
+from rocketmq_reindex.jobs.verifying.options import parse_verify
+from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.watch import Watch
 
 
 def verify(arguments: Sequence[str]) -> int:
@@ -22,14 +22,14 @@ def verify(arguments: Sequence[str]) -> int:
             watch.begun(settings.build, settings.stores)
             # A wrong path is told before a JVM is started.
             logs = settings.logs()
-            from jobs.spark.kernels import NOTE, kept
-            from jobs.spark.session import starting
+            from rocketmq_reindex.jobs.spark.kernels import NOTE, kept
+            from rocketmq_reindex.jobs.spark.session import starting
 
             with kept() as anew, starting(settings.build.master):
-                from jobs.spark.daemon import daemon_ahead
-                from jobs.spark.engine import SparkEngines
-                from jobs.verifying.against import Against
-                from jobs.verifying.run import Verify
+                from rocketmq_reindex.jobs.spark.daemon import daemon_ahead
+                from rocketmq_reindex.jobs.spark.engine import SparkEngines
+                from rocketmq_reindex.jobs.verifying.against import Against
+                from rocketmq_reindex.jobs.verifying.run import Verify
 
                 with daemon_ahead(), watch.reporter() as reporter:
                     engines = SparkEngines(settings.build.master)

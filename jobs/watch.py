@@ -12,18 +12,18 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from jobs import __version__
-from jobs.building.settings import BuildSettings
-from jobs.verifying.settings import check_apart
-from jobs.watching.clock import begun
-from jobs.watching.options import wants_json_log
-from storage_format.names import escape
+from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.verifying.settings import check_apart
+from rocketmq_reindex.jobs.watching.clock import begun
+from rocketmq_reindex.jobs.watching.options import wants_json_log
+from rocketmq_reindex.storage_format.names import escape
 
 if TYPE_CHECKING:
-    from jobs.spark.observing import Observer
-    from jobs.watching.logs import JsonLog, Value
-    from jobs.watching.metrics import Figures
-    from jobs.watching.progress import Reporter, Shown
+    from rocketmq_reindex.jobs.spark.observing import Observer
+    from rocketmq_reindex.jobs.watching.logs import JsonLog, Value
+    from rocketmq_reindex.jobs.watching.metrics import Figures
+    from rocketmq_reindex.jobs.watching.progress import Reporter, Shown
 
     class Told(Figures, Protocol):
         """What the summaries of build and verify share."""
@@ -47,7 +47,7 @@ class Watch:
         self._reporter: Reporter | None = None
         self._begun = begun()
         if wants_json_log(arguments):
-            from jobs.watching.logs import JsonLog
+            from rocketmq_reindex.jobs.watching.logs import JsonLog
 
             self._log = JsonLog(build=uuid.uuid4().hex, command=command)
 
@@ -67,15 +67,15 @@ class Watch:
 
     def reporter(self) -> Reporter:
         """Shows the stages as asked for."""
-        from jobs.watching.progress import Reporter
+        from rocketmq_reindex.jobs.watching.progress import Reporter
 
         shown: list[Shown] = [self._log] if self._log else []
         if self._settings.progress == "json":
-            from jobs.watching.progress_json import JsonLines
+            from rocketmq_reindex.jobs.watching.progress_json import JsonLines
 
             shown.append(JsonLines())
         elif not self._log:
-            from jobs.watching.progress_shown import usual
+            from rocketmq_reindex.jobs.watching.progress_shown import usual
 
             shown.append(usual())
         self._reporter = Reporter(shown)
@@ -85,7 +85,7 @@ class Watch:
     def observer(self) -> Observer | None:
         """Has Spark count along, where somebody looks at figures: it is not free."""
         if self._log or self._settings.metrics:
-            from jobs.spark.observing import Observer
+            from rocketmq_reindex.jobs.spark.observing import Observer
 
             self._observer = Observer()
         return self._observer
@@ -138,7 +138,7 @@ class Watch:
         """What kept the figures from being written, or nothing."""
         path = self._settings.metrics
         try:
-            from jobs.watching.metrics import write_metrics
+            from rocketmq_reindex.jobs.watching.metrics import write_metrics
 
             seconds = self._reporter.seconds if self._reporter else {}
             write_metrics(path, {"command": self._command, "store": self._store}, summary, seconds, summary.counts())

@@ -6,7 +6,7 @@
 
 # COMMAND ----------
 
-from udfs import functions, sources
+from rocketmq_reindex.udfs.sql import functions, sources
 
 dbutils.widgets.text("store", "", "STORE")
 dbutils.widgets.text("topic", "*", "Topics: globs, separated by commas")

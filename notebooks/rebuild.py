@@ -15,7 +15,7 @@ import io
 import json
 import shlex
 
-from jobs.build import build
+from rocketmq_reindex.jobs.build import build
 
 dbutils.widgets.text("store", "", "STORE")
 dbutils.widgets.text("out", "", "DIR")

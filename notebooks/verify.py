@@ -14,7 +14,7 @@ import io
 import json
 import shlex
 
-from jobs.verify import verify
+from rocketmq_reindex.jobs.verify import verify
 
 dbutils.widgets.text("store", "", "STORE")
 dbutils.widgets.text("commitlog", "", "LOG, if not STORE/commitlog")

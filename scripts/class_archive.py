@@ -20,8 +20,8 @@ def load_classes(folder: Path) -> None:
     """Have a JVM load what a build with tables loads, and end."""
     from pyspark import SparkContext
 
-    from jobs.cli import main as rmq_reindex
-    from jobs.demo import unpack
+    from rocketmq_reindex.jobs.cli import main as rmq_reindex
+    from rocketmq_reindex.jobs.demo import unpack
 
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         places = ["--out", str(folder / "out"), "--tables", str(folder / "tables")]
@@ -34,13 +34,13 @@ def load_classes(folder: Path) -> None:
 
 def main() -> int:
     sys.path.insert(0, str(ROOT))
-    from jobs.spark.java import choose_java, class_archive, java_option
+    from rocketmq_reindex.jobs.spark.java import choose_java, class_archive, java_option
 
     choose_java()
     archive = class_archive()
     if archive is None or archive.exists():
         return 0
-    from jobs.spark.session import configuration
+    from rocketmq_reindex.jobs.spark.session import configuration
 
     print("setup: archiving the classes that Spark loads (a minute, once)", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:

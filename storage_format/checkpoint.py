@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from storage_format.findings import Finding
+from rocketmq_reindex.storage_format.findings import Finding
 
 SIZE: Final = 4096
 _LAYOUT: Final = struct.Struct(">qqqqq")

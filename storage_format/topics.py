@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from storage_format.names import LMQ_PREFIX, SYSTEM_PREFIX
+from rocketmq_reindex.storage_format.names import LMQ_PREFIX, SYSTEM_PREFIX
 
 SYSTEM_TOPICS: Final = frozenset(
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from udfs import files
+from rocketmq_reindex.udfs import files
 
 
 @dataclass(frozen=True)

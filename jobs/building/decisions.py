@@ -6,21 +6,21 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NoReturn
 
-from jobs.building import notices, stale_tails
-from jobs.building.odd_queues import Lowest, OddQueues
-from jobs.building.scanning import Scan
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import DAMAGE_MAX, Summary
-from storage_format.chain import MISNAMED, Chain, Hole, Segment
-from storage_format.errors import RefusedError
-from storage_format.names import escape
-from storage_format.plurals import counted
-from storage_format.queue_order import RolledBack
-from storage_format.range_scan import HOLES_MAX
-from storage_format.range_summary import RangeSummary
-from storage_format.walk_state import INT64_MAX
-from udfs import schemas
-from udfs.judge import Judge
+from rocketmq_reindex.jobs.building import notices, stale_tails
+from rocketmq_reindex.jobs.building.odd_queues import Lowest, OddQueues
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
+from rocketmq_reindex.storage_format.errors import RefusedError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.queue.order import RolledBack
+from rocketmq_reindex.storage_format.scan.chain import MISNAMED, Chain, Hole, Segment
+from rocketmq_reindex.storage_format.scan.range_scan import HOLES_MAX
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.udfs.order.judge import Judge
 
 FEW_RUNS = 100_000
 """So many runs are judged by the driver, 40 bytes each: starting reducers takes longer."""

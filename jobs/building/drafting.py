@@ -7,17 +7,17 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from jobs.building.scanning import Scan
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.publishing.output import CONFIG, TOPICS
-from storage_format.digest import new_digest
-from storage_format.names import escape
-from storage_format.plurals import counted
-from storage_format.range_summary import RangeSummary
-from storage_format.topics import QUEUES_MAX, data_version
-from udfs import files, schemas
-from udfs.draft_topics import NAMES_TOLD, DraftTopics
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.publishing.output import CONFIG, TOPICS
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.topics import QUEUES_MAX, data_version
+from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs.scan.draft_topics import NAMES_TOLD, DraftTopics
 
 
 def write_topics(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> dict[str, Any]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from jobs.building.settings import BuildSettings
-from jobs.publishing import output
-from jobs.publishing.layout import MANIFEST_MAX
-from jobs.store.segments import Commitlog
-from storage_format.errors import InputError
-from storage_format.names import escape
-from storage_format.plurals import counted
-from udfs import files
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
+from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.udfs import files
 
 _BUILT_EMPTY: Final = "what is built of it is empty: is its disk mounted?"
 

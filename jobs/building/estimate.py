@@ -9,22 +9,22 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from jobs.building.planning import range_size
-from jobs.building.settings import BuildSettings
-from jobs.store.segments import Commitlog
-from storage_format import index_file as ix
-from storage_format import record as r
-from storage_format.batch_queue import BATCH_UNIT_SIZE
-from storage_format.chain import cut_ranges
-from storage_format.consume_queue import UNIT_SIZE
-from storage_format.errors import InputError
-from storage_format.index_plan import IndexFilePlan
-from storage_format.names import escape
-from storage_format.plurals import counted
-from storage_format.range_scan import RangeScanner, ScanSettings
-from storage_format.range_summary import RangeSpec, RangeSummary
-from udfs import files
-from udfs.stage import Stage
+from rocketmq_reindex.jobs.building.planning import range_size
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.index import file as ix
+from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.consume_queue import UNIT_SIZE
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan.chain import cut_ranges
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.stage import Stage
 
 SAMPLE_BYTES = 4 << 20
 BYTES_PER_SECOND_AND_CORE = 400e6

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobs.building.empty_log import check_segments
-from jobs.building.running_broker import check_broker
-from jobs.building.settings import BuildSettings
-from jobs.building.store_sizes import check_sizes
-from jobs.command.tables_place import check_place
-from jobs.publishing import output
-from jobs.store.segments import Commitlog, list_segments
+from rocketmq_reindex.jobs.building.empty_log import check_segments
+from rocketmq_reindex.jobs.building.running_broker import check_broker
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.store_sizes import check_sizes
+from rocketmq_reindex.jobs.command.tables_place import check_place
+from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.jobs.store.segments import Commitlog, list_segments
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,16 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from jobs import __version__
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.publishing.parts import entries, few_parts, joined
-from jobs.store.segments import Commitlog
-from storage_format.digest import CHUNK
-from storage_format.range_summary import RangeSummary
-from storage_format.walk_state import INT64_MAX
-from udfs import files
-from udfs.stage import Stage
+from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.publishing.parts import entries, few_parts, joined
+from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.storage_format.digest import CHUNK
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.stage import Stage
 
 _PATH: Final = b'{"path": "'
 

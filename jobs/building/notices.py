@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from storage_format import record as r
-from storage_format.chain import MISNAMED, Hole, Segment
-from storage_format.names import escape
-from storage_format.plurals import counted
-from storage_format.range_summary import RangeSummary
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan.chain import MISNAMED, Hole, Segment
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 
 NAMES_TOLD = 20
 LAST_SEGMENTS = {"5.3": 1, "4.9": 3}

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.building.summary import DAMAGE_MAX, Summary
-from jobs.publishing.parts import few_parts
-from storage_format import record as r
-from storage_format.chain import Hole, Segment
-from storage_format.errors import RefusedError
-from storage_format.names import escape
-from storage_format.plurals import counted
-from storage_format.queue_order import BREAKS_MAX
-from udfs import files
-from udfs.placements import PlanWriter
-from udfs.stage import Stage
+from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
+from rocketmq_reindex.jobs.publishing.parts import few_parts
+from rocketmq_reindex.storage_format.errors import RefusedError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.queue.order import BREAKS_MAX
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan.chain import Hole, Segment
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.order.placements import PlanWriter
+from rocketmq_reindex.udfs.stage import Stage
 
 Decision = tuple[str, str, int, int, int]
 """(kind, topic, queue id, queue offset, units)"""
@@ -81,7 +81,7 @@ class Verdict:
 
 
 class OddQueues:
-    """The words of a judgement (``udfs.words``), in the order of their queues; ``said`` is what the reducers returned."""
+    """The words of a judgement (``udfs.order.words``), in the order of their queues; ``said`` is what the reducers returned."""
 
     def __init__(self, stage: Stage, said: list[str]) -> None:
         words = [json.loads(word) for word in said]

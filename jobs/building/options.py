@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from jobs.building.settings import (
+from rocketmq_reindex.jobs.building.settings import (
     CRC_MODES,
     BuildSettings,
     parse_delay_levels,
@@ -15,14 +15,14 @@ from jobs.building.settings import (
     parse_time,
     parse_window,
 )
-from jobs.command.broker_conf import settings_of
-from jobs.command.options import checked, command_parser
-from jobs.publishing.layout import SIZES
-from jobs.watching.options import add_watch_options, watch_environment
-from storage_format.errors import InputError, UsageError
-from storage_format.names import escape
-from storage_format.topics import batch_topics
-from udfs import files
+from rocketmq_reindex.jobs.command.broker_conf import settings_of
+from rocketmq_reindex.jobs.command.options import checked, command_parser
+from rocketmq_reindex.jobs.publishing.layout import SIZES
+from rocketmq_reindex.jobs.watching.options import add_watch_options, watch_environment
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.topics import batch_topics
+from rocketmq_reindex.udfs import files
 
 
 def _policy(text: str) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from jobs.building.settings import CRC_MODES, BuildSettings
-from jobs.store.segments import Commitlog
-from storage_format.checkpoint import Checkpoint
-from storage_format.digest import CHUNK
-from storage_format.index_plan import IndexFilePlan
-from storage_format.range_scan import ScanSettings
-from storage_format.range_summary import RangeSummary
-from udfs.write_index import ends as ends_of
-from udfs.write_index import staged_items
+from rocketmq_reindex.jobs.building.settings import CRC_MODES, BuildSettings
+from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.digest import CHUNK
+from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
+from rocketmq_reindex.storage_format.scan.range_scan import ScanSettings
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.udfs.write.index import ends as ends_of
+from rocketmq_reindex.udfs.write.index import staged_items
 
 RANGE_BYTES = 4 * CHUNK
 """Of each segment in an incremental build, whatever the log's size and the cores: the same ranges in every run. At most so much

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from jobs.building.settings import BuildSettings
-from jobs.store.lock import LOCK, holder
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs import files
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.store.lock import LOCK, holder
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
 
 _OF_A_STORE: Final = ("consumequeue", "index", "checkpoint", "config", "abort")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from storage_format.digest import new_digest
-from storage_format.range_scan import ScanSettings
-from storage_format.range_summary import RangeSummary
-from udfs.remembered_scan import RememberedScan
-from udfs.scan import ScanTask
-from udfs.scan_store import ScanEntry, ScanStore
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.scan.range_scan import ScanSettings
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedScan
+from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore
+from rocketmq_reindex.udfs.scan.ranges import ScanTask
 
 
 def fingerprint_of(version: str, scan: ScanSettings, units_per_file: int, topics: bool) -> str:

@@ -6,17 +6,17 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 
-from jobs.building import stale_tails
-from jobs.building.scan_memory import ScanMemory
-from jobs.spark.engine import Engine
-from jobs.spark.session import TASKS_PER_CORE
-from jobs.watching.progress import Reporter
-from storage_format.chain import Chain, Segment, chain_ranges, cut_ranges
-from storage_format.range_summary import RangeSpec, RangeSummary
-from storage_format.walk_state import INT64_MAX
-from udfs import files
-from udfs.scan import ScanTask
-from udfs.stage import Stage
+from rocketmq_reindex.jobs.building import stale_tails
+from rocketmq_reindex.jobs.building.scan_memory import ScanMemory
+from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.spark.session import TASKS_PER_CORE
+from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.storage_format.scan.chain import Chain, Segment, chain_ranges, cut_ranges
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.scan.ranges import ScanTask
+from rocketmq_reindex.udfs.stage import Stage
 
 
 def _summary(data: bytes) -> RangeSummary:

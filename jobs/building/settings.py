@@ -6,15 +6,15 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
-from jobs.command.tables_place import given_place
-from jobs.command.times import parse_time as parse_time
-from storage_format.errors import InputError, UsageError
-from storage_format.record import INT64_MAX
-from storage_format.unit_layout import BATCH_UNIT_SIZE, UNIT_SIZE
-from udfs import files
-from udfs.option_words import CRC_MODES as CRC_MODES
-from udfs.option_words import DELAY_LEVELS as DELAY_LEVELS
-from udfs.option_words import UNITS, delay_levels
+from rocketmq_reindex.jobs.command.tables_place import given_place
+from rocketmq_reindex.jobs.command.times import parse_time as parse_time
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.record.layout import INT64_MAX
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.sql.option_words import CRC_MODES as CRC_MODES
+from rocketmq_reindex.udfs.sql.option_words import DELAY_LEVELS as DELAY_LEVELS
+from rocketmq_reindex.udfs.sql.option_words import UNITS, delay_levels
 
 PARTS: Final = ("consumequeue", "index", "checkpoint")
 INT32_MAX: Final = 2**31 - 1

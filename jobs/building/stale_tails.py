@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from jobs.store.checkpoint import read_times
-from storage_format import record as r
-from storage_format.chain import MISNAMED, Chain, Hole, Segment
-from storage_format.checkpoint import Checkpoint
-from storage_format.queue_order import RolledBack
-from storage_format.range_scan import HOLES_MAX
-from storage_format.stale_tail import Damage, Doubt, StaleTail
-from udfs import files
-from udfs.stale_tails import has_data, judge_segment, reason
+from rocketmq_reindex.jobs.store.checkpoint import read_times
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.queue.order import RolledBack
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan.chain import MISNAMED, Chain, Hole, Segment
+from rocketmq_reindex.storage_format.scan.range_scan import HOLES_MAX
+from rocketmq_reindex.storage_format.scan.stale_tail import Damage, Doubt, StaleTail
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.scan.stale_tails import has_data, judge_segment, reason
 
 _CODES: Final = {text: code for code, text in r.REASONS.items()}
 

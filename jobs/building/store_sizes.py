@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from jobs.building.settings import BuildSettings
-from jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files
-from storage_format.errors import InputError
-from storage_format.index_header import file_size
-from storage_format.names import escape
-from storage_format.unit_layout import BATCH_UNIT_SIZE, UNIT_SIZE
-from udfs import files
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.index.header import file_size
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.udfs import files
 
 LOOKED_AT = (20, 2)
 """So many topics, and queues of each. Behind a URI each costs a request or two:"""

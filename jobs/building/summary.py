@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs import __version__
-from jobs.command.times import now
-from storage_format.names import escape
-from storage_format.plurals import counted
+from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.command.times import now
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
 
 WARNING_LINES_MAX = 1000
 DAMAGE_MAX = DECISIONS_MAX = 10_000

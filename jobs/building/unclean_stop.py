@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from jobs.building.settings import BuildSettings
-from jobs.store.checkpoint import read_times
-from storage_format.checkpoint import Checkpoint
-from storage_format.names import escape
-from udfs import files
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.store.checkpoint import read_times
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
 
 
 def old_checkpoint(settings: BuildSettings) -> Checkpoint | None:

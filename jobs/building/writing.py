@@ -8,17 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.building.decisions import Order
-from jobs.building.scanning import Scan
-from jobs.building.settings import BuildSettings
-from storage_format.index_plan import IndexFilePlan
-from storage_format.range_summary import RangeSummary
-from udfs import files, schemas
-from udfs.reroute import Reroute
-from udfs.stage import Stage
-from udfs.write_batches import WriteBatches
-from udfs.write_index import WriteIndex
-from udfs.write_queues import WriteQueues, write_empty_files
+from rocketmq_reindex.jobs.building.decisions import Order
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs.order.reroute import Reroute
+from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.write.batches import WriteBatches
+from rocketmq_reindex.udfs.write.index import WriteIndex
+from rocketmq_reindex.udfs.write.queues import WriteQueues, write_empty_files
 
 
 @dataclass

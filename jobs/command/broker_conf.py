@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from storage_format.errors import UsageError
-from storage_format.names import escape
-from storage_format.unit_layout import UNIT_SIZE
+from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

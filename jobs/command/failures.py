@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Final
 
-from storage_format.errors import ReindexError
-from storage_format.names import escape
+from rocketmq_reindex.storage_format.errors import ReindexError
+from rocketmq_reindex.storage_format.names import escape
 
 JVM_GONE = "Spark's JVM is gone (killed, or out of memory)"
 

@@ -7,8 +7,8 @@ import io
 import sys
 from typing import Any, NoReturn
 
-from storage_format.errors import UsageError
-from storage_format.names import escape
+from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.names import escape
 
 
 class Parser(argparse.ArgumentParser):

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from storage_format.errors import InputError, UsageError
-from storage_format.names import escape
-from udfs import files
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
 
 _NO_HOST: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 _S3A: Final = re.compile(r"^s3[an]://")

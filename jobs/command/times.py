@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
-from storage_format.errors import UsageError
-from udfs.option_words import EPOCH, moment
+from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.udfs.sql.option_words import EPOCH, moment
 
 
 def parse_time(text: str, option: str = "--until-time") -> int:

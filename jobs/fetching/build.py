@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.publishing import pointers
-from jobs.publishing.layout import MANIFEST, MANIFEST_MAX, SIZES, TOPICS
-from storage_format.digest import new_digest
-from storage_format.errors import InputError
-from storage_format.index_header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
-from storage_format.names import escape, path_component
-from udfs import files
+from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.jobs.publishing.layout import MANIFEST, MANIFEST_MAX, SIZES, TOPICS
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.names import escape, path_component
+from rocketmq_reindex.udfs import files
 
 _INT32_MAX: Final = 2**31 - 1
 _QUEUE_FILE: Final = re.compile(r"(?:batch)?consumequeue/([^/]+)/([0-9]{1,10})/[0-9]{20}")

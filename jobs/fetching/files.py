@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from jobs.fetching.build import FoundBuild, Wanted
-from storage_format.digest import new_digest
-from storage_format.errors import InputError
-from storage_format.index_header import HEADER_SIZE, ITEM_SIZE
-from storage_format.names import escape
-from udfs import files
+from rocketmq_reindex.jobs.fetching.build import FoundBuild, Wanted
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
 
 PIECE: Final = 8 << 20
 """Bytes of one request; each thread holds one."""

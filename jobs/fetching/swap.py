@@ -14,11 +14,11 @@ import json
 import os
 from typing import Any, Final
 
-from jobs.publishing.layout import TOPICS
-from jobs.store.ownership import give
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs import files
+from rocketmq_reindex.jobs.publishing.layout import TOPICS
+from rocketmq_reindex.jobs.store.ownership import give
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
 
 FOLDER: Final = ".rmq-reindex-fetch"
 JOURNAL: Final = "journal.json"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from jobs.building.settings import BuildSettings
-from jobs.incremental import last_build
-from jobs.incremental.scan_place import store_of
-from jobs.publishing import output
-from storage_format.errors import ReindexError
-from udfs.segments import Commitlog
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.incremental import last_build
+from rocketmq_reindex.jobs.incremental.scan_place import store_of
+from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.storage_format.errors import ReindexError
+from rocketmq_reindex.udfs.scan.segments import Commitlog
 
 
 def needs_spark(settings: BuildSettings, log: Commitlog) -> bool:

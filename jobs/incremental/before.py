@@ -6,18 +6,18 @@ import heapq
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from jobs import __version__
-from jobs.building.scan_memory import ScanMemory
-from jobs.building.settings import BuildSettings
-from jobs.building.unclean_stop import old_checkpoint
-from jobs.incremental import carrying, last_build, strangers
-from jobs.incremental.last_build import LastBuild
-from jobs.publishing import output
-from jobs.publishing.standing import StandingFiles
-from jobs.store.segments import Commitlog
-from jobs.watching.progress import Reporter
-from udfs import files
-from udfs.scan_store import ScanStore, sampled_alike
+from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.building.scan_memory import ScanMemory
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.unclean_stop import old_checkpoint
+from rocketmq_reindex.jobs.incremental import carrying, last_build, strangers
+from rocketmq_reindex.jobs.incremental.last_build import LastBuild
+from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.jobs.publishing.standing import StandingFiles
+from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, sampled_alike
 
 _LOOKS_AT_ONCE: Final = 16
 

@@ -11,18 +11,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from jobs.building.decisions import Order
-from jobs.building.manifest import path_of
-from jobs.building.scanning import Scan
-from jobs.incremental.last_build import LastBuild
-from jobs.publishing.parts import joined
-from jobs.publishing.standing import StandingFiles
-from jobs.spark.session import TASKS_PER_CORE
-from udfs import files, write_batches, write_queues
-from udfs.scan_store import ScanStore
-from udfs.stage import Stage
-from udfs.stored_rows import Keys, Touched, Wanted, among, pack_keys, queue_keys, unpack_keys
-from udfs.write_again import StoredRange, TouchedFiles, write_ranges
+from rocketmq_reindex.jobs.building.decisions import Order
+from rocketmq_reindex.jobs.building.manifest import path_of
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.incremental.last_build import LastBuild
+from rocketmq_reindex.jobs.publishing.parts import joined
+from rocketmq_reindex.jobs.publishing.standing import StandingFiles
+from rocketmq_reindex.jobs.spark.session import TASKS_PER_CORE
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
+from rocketmq_reindex.udfs.incremental.stored_rows import Keys, Touched, Wanted, among, pack_keys, queue_keys, unpack_keys
+from rocketmq_reindex.udfs.incremental.write_again import StoredRange, TouchedFiles, write_ranges
+from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.write import batches as write_batches
+from rocketmq_reindex.udfs.write import queues as write_queues
 
 CARRIED_AT_ONCE: Final = 5_000
 """files of one task"""

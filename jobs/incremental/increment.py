@@ -15,36 +15,36 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, Final
 
-from jobs import __version__
-from jobs.building import writing
-from jobs.building.decisions import Order
-from jobs.building.manifest import path_of
-from jobs.building.scan_memory import ScanMemory, fingerprint_of
-from jobs.building.scanning import Scan
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.building.unclean_stop import old_checkpoint
-from jobs.incremental import carrying, last_build
-from jobs.incremental.before import Before
-from jobs.incremental.index_history import IndexHistory, fingerprints, plan_with_history
-from jobs.incremental.last_build import LastBuild
-from jobs.incremental.scan_place import store_of
-from jobs.publishing import output
-from jobs.publishing.output import MANIFEST
-from jobs.publishing.parts import entries, joined
-from jobs.spark.session import TASKS_PER_CORE
-from jobs.store.segments import Commitlog
-from jobs.watching.progress import Reporter
-from storage_format.errors import InputError
-from storage_format.index_plan import Begun, IndexFilePlan
-from storage_format.names import escape
-from storage_format.range_scan import ScanSettings
-from storage_format.range_summary import RangeSummary
-from udfs import files
-from udfs.carry import Carry
-from udfs.scan_store import file_digest
-from udfs.stage import Stage
-from udfs.write_again import LoadRows, stored_range, write_ranges
+from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.building import writing
+from rocketmq_reindex.jobs.building.decisions import Order
+from rocketmq_reindex.jobs.building.manifest import path_of
+from rocketmq_reindex.jobs.building.scan_memory import ScanMemory, fingerprint_of
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.unclean_stop import old_checkpoint
+from rocketmq_reindex.jobs.incremental import carrying, last_build
+from rocketmq_reindex.jobs.incremental.before import Before
+from rocketmq_reindex.jobs.incremental.index_history import IndexHistory, fingerprints, plan_with_history
+from rocketmq_reindex.jobs.incremental.last_build import LastBuild
+from rocketmq_reindex.jobs.incremental.scan_place import store_of
+from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.jobs.publishing.output import MANIFEST
+from rocketmq_reindex.jobs.publishing.parts import entries, joined
+from rocketmq_reindex.jobs.spark.session import TASKS_PER_CORE
+from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.index.plan import Begun, IndexFilePlan
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.scan.range_scan import ScanSettings
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.incremental.carry import Carry
+from rocketmq_reindex.udfs.incremental.scan_store import file_digest
+from rocketmq_reindex.udfs.incremental.write_again import LoadRows, stored_range, write_ranges
+from rocketmq_reindex.udfs.stage import Stage
 
 _TOLD: Final = ("bytes", "records", "units", "items", "files", "damage", "decisions", "warnings", "about", "exit")
 """of the summary: what a run that finds nothing new says again"""

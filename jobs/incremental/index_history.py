@@ -13,14 +13,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.building.settings import BuildSettings
-from jobs.incremental.last_build import LastBuild
-from jobs.store.segments import Commitlog
-from storage_format.digest import new_digest
-from storage_format.index_plan import Begun, IndexFilePlan, Stretch, plan_index_files
-from storage_format.range_summary import RangeSummary
-from udfs.scan_store import ScanEntry, ScanStore, begins_alike
-from udfs.write_index import ends, maker_of, staged_items
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.incremental.last_build import LastBuild
+from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.index.plan import Begun, IndexFilePlan, Stretch, plan_index_files
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, begins_alike
+from rocketmq_reindex.udfs.write.index import ends, maker_of, staged_items
 
 
 @dataclass

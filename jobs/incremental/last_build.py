@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from storage_format.checkpoint import Checkpoint
-from storage_format.index_plan import Begun
-from udfs import files
-from udfs.scan_store import ScanEntry, ScanStore, file_digest, sealed, unsealed
-from udfs.segments import Commitlog
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.index.plan import Begun
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, file_digest, sealed, unsealed
+from rocketmq_reindex.udfs.scan.segments import Commitlog
 
 FORMAT: Final = 2
 """Goes up when builds have other fields or lines. Ranges that were scanned stay known then."""

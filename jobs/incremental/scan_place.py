@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 
-from jobs.building.settings import BuildSettings
-from storage_format.digest import new_digest
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs import files
-from udfs.scan_store import ScanStore
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 
 
 def store_of(settings: BuildSettings, target: str) -> ScanStore:

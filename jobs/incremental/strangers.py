@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from udfs import files
+from rocketmq_reindex.udfs import files
 
 _FOLDERS: Final = ("batchconsumequeue", "consumequeue", "index")
 

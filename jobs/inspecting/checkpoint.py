@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from jobs.command.times import show_time
-from jobs.inspecting.show import Row
-from storage_format.checkpoint import read_checkpoint
-from udfs import files
+from rocketmq_reindex.jobs.command.times import show_time
+from rocketmq_reindex.jobs.inspecting.show import Row
+from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
+from rocketmq_reindex.udfs import files
 
 
 def checkpoint(path: str) -> tuple[dict[str, Any], Iterator[Row]]:

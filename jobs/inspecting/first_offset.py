@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from storage_format import record as r
-from storage_format.file_names import first_byte
-from storage_format.findings import UnreadableError
-from storage_format.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, find_record
-from storage_format.walk_state import INT64_MAX
-from udfs import files
+from rocketmq_reindex.storage_format.file_names import first_byte
+from rocketmq_reindex.storage_format.findings import UnreadableError
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, find_record
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.udfs import files
 
 OPTION: Final = "--first-offset"
 _STEP: Final = 16 << 20

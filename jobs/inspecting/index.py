@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from jobs.command.times import show_time
-from jobs.inspecting.show import Row
-from storage_format.errors import InputError
-from storage_format.index_check import IndexCheck, check_index, slot_lengths
-from storage_format.index_reader import IndexView, guess_sizes, open_index
-from storage_format.names import escape
-from udfs import files
+from rocketmq_reindex.jobs.command.times import show_time
+from rocketmq_reindex.jobs.inspecting.show import Row
+from rocketmq_reindex.storage_format.checks.index import IndexCheck, check_index, slot_lengths
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.index.reader import IndexView, guess_sizes, open_index
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
 
 _LONGEST: Final = 5
 _STEP: Final = 1 << 16

@@ -5,13 +5,13 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from storage_format import record as r
-from storage_format.errors import InputError
-from storage_format.file_names import first_byte, is_index_file
-from storage_format.index_header import HEADER_SIZE, IndexHeader
-from storage_format.names import escape
-from udfs import files
-from udfs.pages import Pages
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.file_names import first_byte, is_index_file
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.pages import Pages
 
 SEGMENT: Final = "segment"
 QUEUE: Final = "consumequeue"

@@ -6,14 +6,14 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from jobs.command.times import show_time
-from jobs.inspecting.first_offset import OPTION
-from jobs.inspecting.show import Row
-from storage_format.consume_queue_reader import BAD, EMPTY, PRE_BLANK, UNIT, QueueFile, read_queue_file
-from storage_format.file_names import first_byte
-from storage_format.findings import UnreadableError
-from storage_format.unit_layout import BATCH_LAYOUT, BATCH_UNIT_SIZE
-from udfs import files
+from rocketmq_reindex.jobs.command.times import show_time
+from rocketmq_reindex.jobs.inspecting.first_offset import OPTION
+from rocketmq_reindex.jobs.inspecting.show import Row
+from rocketmq_reindex.storage_format.file_names import first_byte
+from rocketmq_reindex.storage_format.findings import UnreadableError
+from rocketmq_reindex.storage_format.queue.reader import BAD, EMPTY, PRE_BLANK, UNIT, QueueFile, read_queue_file
+from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, BATCH_UNIT_SIZE
+from rocketmq_reindex.udfs import files
 
 _KINDS = {EMPTY: "empty", UNIT: "unit", PRE_BLANK: "pre-blank", BAD: "no unit"}
 

@@ -7,22 +7,22 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-from jobs.command.times import show_time
-from jobs.inspecting.first_offset import Begin, begin_of, by_records
-from jobs.inspecting.show import Row
-from jobs.querying.scan import damage, scan_segment, stale_tail
-from jobs.querying.show import fields
-from jobs.store.log import SegmentFile
-from storage_format import record as r
-from storage_format.file_names import first_byte
-from storage_format.java_string import java_text
-from storage_format.message import FLAG_COMPRESSED, Message, glance, read_message
-from storage_format.range_scan import RangeScanner, ScanSettings
-from storage_format.range_summary import RangeSummary
-from storage_format.stale_tail import StaleTail
-from udfs import files
-from udfs.pages import Pages
-from udfs.stale_tails import reason
+from rocketmq_reindex.jobs.command.times import show_time
+from rocketmq_reindex.jobs.inspecting.first_offset import Begin, begin_of, by_records
+from rocketmq_reindex.jobs.inspecting.show import Row
+from rocketmq_reindex.jobs.querying.scan import damage, scan_segment, stale_tail
+from rocketmq_reindex.jobs.querying.show import fields
+from rocketmq_reindex.jobs.store.log import SegmentFile
+from rocketmq_reindex.storage_format.file_names import first_byte
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, Message, glance, read_message
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.stale_tail import StaleTail
+from rocketmq_reindex.storage_format.text.java_string import java_text
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.pages import Pages
+from rocketmq_reindex.udfs.scan.stale_tails import reason
 
 _TOPICS: Final = 1000
 _CHUNK: Final = 8 << 20

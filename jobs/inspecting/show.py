@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from jobs.querying.show import to_json
-from storage_format.names import printable
+from rocketmq_reindex.jobs.querying.show import to_json
+from rocketmq_reindex.storage_format.names import printable
 
 Row = dict[str, Any]
 
@@ -16,7 +16,7 @@ def show_summary(summary: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(to_json(summary))
         return
-    from jobs.querying.table import cell, many, record
+    from rocketmq_reindex.jobs.querying.table import cell, many, record
 
     lists = {name: value for name, value in summary.items() if isinstance(value, list) and value}
     tables = {name: value for name, value in lists.items() if isinstance(value[0], dict)}

@@ -6,8 +6,8 @@ import contextlib
 import threading
 from typing import Final
 
-from udfs import files
-from udfs.stage import Stage
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.stage import Stage
 
 _ALIVE: Final = "alive-"
 BEAT_SECONDS: Final = 60.0

@@ -17,14 +17,14 @@ import uuid
 from collections.abc import Iterator
 from typing import Final
 
-from jobs.publishing.alive import Alive, last_beat
-from jobs.publishing.layout import MANIFEST, Standing
-from jobs.publishing.pointers import BUILD, BUILDS, POINTERS, Pointer, build_folder, pointers
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs import files
-from udfs.scan_store import file_digest
-from udfs.stage import Stage
+from rocketmq_reindex.jobs.publishing.alive import Alive, last_beat
+from rocketmq_reindex.jobs.publishing.layout import MANIFEST, Standing
+from rocketmq_reindex.jobs.publishing.pointers import BUILD, BUILDS, POINTERS, Pointer, build_folder, pointers
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.incremental.scan_store import file_digest
+from rocketmq_reindex.udfs.stage import Stage
 
 WORK: Final = "work"
 _SWEEPING: Final = "sweeping"

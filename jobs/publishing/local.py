@@ -12,13 +12,13 @@ import stat
 import uuid
 from collections.abc import Iterator
 
-from jobs.publishing.layout import CONFIG, MANIFEST, PUBLISHED, TOPICS, Standing
-from storage_format.digest import new_digest
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs import files
-from udfs.scan_store import file_digest
-from udfs.stage import Stage
+from rocketmq_reindex.jobs.publishing.layout import CONFIG, MANIFEST, PUBLISHED, TOPICS, Standing
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.incremental.scan_store import file_digest
+from rocketmq_reindex.udfs.stage import Stage
 
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100

@@ -9,16 +9,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Hashable, Iterator
 
-from jobs.publishing import builds, local, pointers
-from jobs.publishing.layout import CONFIG as CONFIG
-from jobs.publishing.layout import MANIFEST as MANIFEST
-from jobs.publishing.layout import PUBLISHED as PUBLISHED
-from jobs.publishing.layout import TOPICS as TOPICS
-from jobs.publishing.layout import Standing
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs import files
-from udfs.stage import Stage
+from rocketmq_reindex.jobs.publishing import builds, local, pointers
+from rocketmq_reindex.jobs.publishing.layout import CONFIG as CONFIG
+from rocketmq_reindex.jobs.publishing.layout import MANIFEST as MANIFEST
+from rocketmq_reindex.jobs.publishing.layout import PUBLISHED as PUBLISHED
+from rocketmq_reindex.jobs.publishing.layout import TOPICS as TOPICS
+from rocketmq_reindex.jobs.publishing.layout import Standing
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.stage import Stage
 
 
 def check_places(inputs: list[str], out: str, overwrite: bool) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from udfs import files
-from udfs.stage import Stage
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.stage import Stage
 
 FAN_IN: Final = 256
 """Parts that are merged, and so held open, at once."""

@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs import files
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
 
 BUILDS, POINTERS = "builds", "published"
 BUILD: Final = re.compile(r"[0-9a-f]{32}")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from jobs.publishing.layout import CONFIG
-from storage_format import index_file as ix
-from storage_format.digest import new_digest
-from udfs import files
-from udfs.scan_store import file_digest
+from rocketmq_reindex.jobs.publishing.layout import CONFIG
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.index import file as ix
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.incremental.scan_store import file_digest
 
 CHECKPOINT: Final = "checkpoint"
 LISTED_AT_ONCE: Final = 50_000

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jobs.store.folders import entries, reason
-from jobs.store.notes import Notes
-from storage_format.errors import InputError
-from storage_format.file_names import is_index_file
-from storage_format.index_header import HEADER_SIZE, IndexHeader, file_size
-from storage_format.index_lookup import FOUND_ALL, LookupHeader, lookup
-from storage_format.index_sizes import quick_sizes
-from storage_format.names import escape
-from storage_format.plurals import form
-from udfs import files
-from udfs.pages import Pages
+from rocketmq_reindex.jobs.store.folders import entries, reason
+from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.file_names import is_index_file
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, file_size
+from rocketmq_reindex.storage_format.index.lookup import FOUND_ALL, LookupHeader, lookup
+from rocketmq_reindex.storage_format.index.sizes import quick_sizes
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import form
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.pages import Pages
 
 Sizes = tuple[int, int]
 """slots, items"""
@@ -89,7 +89,7 @@ class IndexFiles:
 
     def _slow(self, file: _File) -> Sizes | None:
         """From all of a file that is not full."""
-        from storage_format.index_reader import guess_sizes
+        from rocketmq_reindex.storage_format.index.reader import guess_sizes
 
         try:
             return guess_sizes(files.read_bytes(file.path))

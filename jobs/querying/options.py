@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jobs.command.broker_conf import settings_of
-from jobs.command.options import command_parser
-from jobs.command.times import parse_time, show_time
-from storage_format.errors import InputError, UsageError
-from storage_format.java_string import java_text
-from storage_format.names import escape, path_component
-from udfs import files
+from rocketmq_reindex.jobs.command.broker_conf import settings_of
+from rocketmq_reindex.jobs.command.options import command_parser
+from rocketmq_reindex.jobs.command.times import parse_time, show_time
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.names import escape, path_component
+from rocketmq_reindex.storage_format.text.java_string import java_text
+from rocketmq_reindex.udfs import files
 
 BODIES: Final = ("text", "json", "hex", "none")
 BODY_MAX: Final = 4 << 20

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from jobs.store.folders import entries, reason
-from jobs.store.log import EXPIRED, StoreLog
-from jobs.store.notes import Notes
-from storage_format.errors import InputError
-from storage_format.file_names import first_byte
-from storage_format.message import Message
-from storage_format.names import escape
-from storage_format.queue_lookup import EMPTY, MISSING, PRE_BLANK, UNIT, QueueUnits, Unit
-from udfs import files
-from udfs.pages import Pages
+from rocketmq_reindex.jobs.store.folders import entries, reason
+from rocketmq_reindex.jobs.store.log import EXPIRED, StoreLog
+from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.file_names import first_byte
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.queue.lookup import EMPTY, MISSING, PRE_BLANK, UNIT, QueueUnits, Unit
+from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.pages import Pages
 
 PLAIN: Final = "consumequeue"
 BATCH: Final = "batchconsumequeue"

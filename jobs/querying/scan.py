@@ -12,23 +12,23 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from jobs.querying.queue import Served
-from jobs.store.folders import reason
-from jobs.store.log import SegmentFile, StoreLog
-from jobs.store.notes import Notes
-from storage_format import record as r
-from storage_format.errors import InputError
-from storage_format.frame import CRC_NONE
-from storage_format.java_string import key_hash
-from storage_format.message import Message
-from storage_format.names import LMQ_PREFIX, escape
-from storage_format.plurals import counted
-from storage_format.range_scan import Block, RangeScanner, ScanSettings
-from storage_format.range_summary import RangeSpec, RangeSummary
-from storage_format.stale_tail import StaleTail
-from udfs import files
-from udfs.stale_tails import framed, has_data, judge_segment
-from udfs.stale_tails import reason as stale_reason
+from rocketmq_reindex.jobs.querying.queue import Served
+from rocketmq_reindex.jobs.store.folders import reason
+from rocketmq_reindex.jobs.store.log import SegmentFile, StoreLog
+from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.frame import CRC_NONE
+from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.scan.range_scan import Block, RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.stale_tail import StaleTail
+from rocketmq_reindex.storage_format.text.java_string import key_hash
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.scan.stale_tails import framed, has_data, judge_segment
+from rocketmq_reindex.udfs.scan.stale_tails import reason as stale_reason
 
 
 def scan_log(log: StoreLog, names: list[str] | None, key: str, notes: Notes) -> set[int]:

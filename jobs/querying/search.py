@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
-from jobs.publishing.pointers import check_laid_out
-from jobs.querying.index import IndexFiles, Sizes
-from jobs.querying.queue import PLAIN, Served, StoreQueue, queue_folder, topics
-from jobs.store.log import EXPIRED, StoreLog
-from jobs.store.notes import Notes
-from storage_format.errors import InputError
-from storage_format.java_string import key_hash
-from storage_format.message import Message
-from storage_format.names import escape
-from udfs import files
+from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
+from rocketmq_reindex.jobs.querying.index import IndexFiles, Sizes
+from rocketmq_reindex.jobs.querying.queue import PLAIN, Served, StoreQueue, queue_folder, topics
+from rocketmq_reindex.jobs.store.log import EXPIRED, StoreLog
+from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.text.java_string import key_hash
+from rocketmq_reindex.udfs import files
 
 
 def _any_time(_time: int) -> bool:
@@ -109,7 +109,7 @@ class Search:
     def _places(self, names: list[str] | None, key: str) -> set[int]:
         """Where records may lie that have the key: what has its hash. ``names`` None: of any topic."""
         if self._scan:
-            from jobs.querying.scan import scan_log
+            from rocketmq_reindex.jobs.querying.scan import scan_log
 
             return scan_log(self.log, names, key, self._notes)
         index = self._opened_index()
@@ -140,7 +140,7 @@ class Search:
         """
         queue = self._with_files(topic, number)
         if self._scan and (offset is not None or queue is None):
-            from jobs.querying.scan import scan_queue
+            from rocketmq_reindex.jobs.querying.scan import scan_queue
 
             return scan_queue(self.log, topic, number, offset, time, most, self._notes)
         return self.in_queue(queue or self.queue(topic, number), offset, time, most)

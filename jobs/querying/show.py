@@ -10,16 +10,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from jobs.command.times import show_time
-from jobs.querying.options import Query
-from jobs.store.folders import reason
-from jobs.store.log import StoreLog
-from jobs.store.notes import Notes
-from storage_format import record as r
-from storage_format.errors import InputError
-from storage_format.message import FLAG_COMPRESSED, FLAG_MULTI_TAGS, FLAG_NEED_UNWRAP, Host, Message
-from storage_format.names import printable
-from storage_format.plurals import form
+from rocketmq_reindex.jobs.command.times import show_time
+from rocketmq_reindex.jobs.querying.options import Query
+from rocketmq_reindex.jobs.store.folders import reason
+from rocketmq_reindex.jobs.store.log import StoreLog
+from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import printable
+from rocketmq_reindex.storage_format.plurals import form
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, FLAG_MULTI_TAGS, FLAG_NEED_UNWRAP, Host, Message
 
 _FLAGS: Final = {
     FLAG_COMPRESSED: "compressed",
@@ -65,7 +65,7 @@ def read_body(message: Message, log: StoreLog, most: int, notes: Notes) -> Body:
         notes.add("wrong CRC", f"offset {message.place}: {r.REASONS[r.BAD_BODY_CRC]}", lost=False)
     if message.compression is None or not raw:
         return Body(raw, not cut, crc)
-    from udfs.unpack_body import unpack
+    from rocketmq_reindex.udfs.messages.unpack_body import unpack
 
     data, more, fault = unpack(raw, message.compression, most)
     if cut:
@@ -171,7 +171,7 @@ def show(found: Iterable[Shown], log: StoreLog, asked: Query, notes: Notes) -> i
         else:
             rows.append(row if count < 2 else _short(row))
     if rows:
-        from jobs.querying.table import many, one
+        from rocketmq_reindex.jobs.querying.table import many, one
 
         if len(rows) == 1:
             one(rows[0])

@@ -12,8 +12,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from jobs.querying.show import preview
-from storage_format.names import printable
+from rocketmq_reindex.jobs.querying.show import preview
+from rocketmq_reindex.storage_format.names import printable
 
 _BODY_MAX: Final = 1000
 _LABEL_MAX: Final = 32

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape as html
 from typing import Any, Final
 
-from storage_format.plurals import counted
+from rocketmq_reindex.storage_format.plurals import counted
 
 PLACES_OPEN: Final = 3
 PLACES_SHOWN: Final = 50

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from storage_format.consume_queue import UNIT_SIZE
-from storage_format.names import LMQ_PREFIX, escape
-from storage_format.plurals import counted
+from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.queue.consume_queue import UNIT_SIZE
 
 QUEUE_PATH: Final = re.compile(r"consumequeue/([^/]+)/(\d+)/(\d{20})")
 

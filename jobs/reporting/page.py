@@ -11,14 +11,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from jobs.reporting import plots
-from jobs.reporting.bars import Bar, bars, legend
-from jobs.reporting.differences import differences
-from jobs.reporting.model import Model
-from jobs.reporting.style import STYLE
-from jobs.reporting.times import Times
-from storage_format.names import escape, printable
-from storage_format.plurals import counted
+from rocketmq_reindex.jobs.reporting import plots
+from rocketmq_reindex.jobs.reporting.bars import Bar, bars, legend
+from rocketmq_reindex.jobs.reporting.differences import differences
+from rocketmq_reindex.jobs.reporting.model import Model
+from rocketmq_reindex.jobs.reporting.style import STYLE
+from rocketmq_reindex.jobs.reporting.times import Times
+from rocketmq_reindex.storage_format.names import escape, printable
+from rocketmq_reindex.storage_format.plurals import counted
 
 TOPICS_SHOWN: Final = 20
 QUEUES_SHOWN: Final = 200

@@ -11,15 +11,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from jobs.reporting.model import Index, Model, Queue
-from storage_format import record as r
-from storage_format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
-from storage_format.errors import InputError
-from storage_format.file_names import first_byte
-from storage_format.frame import int32_at, int64_at
-from storage_format.index_check import slot_lengths
-from storage_format.index_reader import IndexView, open_index
-from udfs import files
+from rocketmq_reindex.jobs.reporting.model import Index, Model, Queue
+from rocketmq_reindex.storage_format.checks.index import slot_lengths
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.file_names import first_byte
+from rocketmq_reindex.storage_format.index.reader import IndexView, open_index
+from rocketmq_reindex.storage_format.queue.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
+from rocketmq_reindex.udfs import files
 
 SAMPLES: Final = 20_000
 """Records looked at in all, but for the least of each topic."""

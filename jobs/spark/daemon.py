@@ -1,4 +1,4 @@
-"""A Python daemon for Spark that gets ready while the JVM does; see ``udfs.daemon``."""
+"""A Python daemon for Spark that gets ready while the JVM does; see ``udfs.worker.daemon``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from udfs.daemon import FOLDER, VARIABLE
+from rocketmq_reindex.udfs.worker.daemon import FOLDER, VARIABLE
 
 
 @contextlib.contextmanager
@@ -29,7 +29,7 @@ def daemon_ahead() -> Iterator[None]:
     if VARIABLE not in os.environ:
         yield
         return
-    words = [sys.executable, "-m", "udfs.daemon", "ahead"]
+    words = [sys.executable, "-m", "rocketmq_reindex.udfs.worker.daemon", "ahead"]
     daemon = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=FOLDER)
     try:
         yield

@@ -10,12 +10,13 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.spark import full_disk, session
-from udfs import schemas, worker
-from udfs.worker import Batches
+from rocketmq_reindex.jobs.spark import full_disk, session
+from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.udfs.worker import setup as worker
+from rocketmq_reindex.udfs.worker.setup import Batches
 
 if TYPE_CHECKING:
-    from jobs.spark.observing import Observer
+    from rocketmq_reindex.jobs.spark.observing import Observer
 
 
 class Engine(Protocol):

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from storage_format.errors import InputError
-from storage_format.names import escape
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
 
 _FULL: Final = "java.io.IOException: No space left on device"
 _OWN: Final = re.compile(r"\bat org\.apache\.spark\.(storage|shuffle|broadcast|util\.collection)\.")

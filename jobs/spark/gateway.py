@@ -20,11 +20,11 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
-from jobs.spark.java import fits
-from storage_format import cache_folder
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs.daemon import FOLDER
+from rocketmq_reindex.jobs.spark.java import fits
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.kernels import cache_folder
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs.worker.daemon import FOLDER
 
 _NO_NEWS: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
 """Spark's launcher asks for the module, so each JVM of Spark's says it first of all (``ModuleBootstrap``)."""

@@ -13,25 +13,26 @@ from pathlib import Path
 import pyspark
 
 JAVA_VERSIONS = ("17", "21")
-_PACKAGE = Path(__file__).resolve().parents[1]
+_ABOVE = Path(__file__).resolve().parents[2]
+"""the package ``rocketmq_reindex`` where it is installed; in a checkout, where its packages are links, the checkout"""
 _PROJECT = re.compile(r'^name = "rocketmq-reindex"$', re.MULTILINE)
 
 
-def _checkout(package: Path) -> Path | None:
-    """The checkout that the package ``jobs`` lies in, known by the project's own pyproject.toml; None where it is installed."""
+def _checkout(above: Path) -> Path | None:
+    """The folder above ``jobs`` where that is a checkout, known by the project's own pyproject.toml; None where it is not."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        if _PROJECT.search((package.parent / "pyproject.toml").read_text(encoding="utf-8")):
-            return package.parent
+        if _PROJECT.search((above / "pyproject.toml").read_text(encoding="utf-8")):
+            return above
     return None
 
 
-CHECKOUT = _checkout(_PACKAGE)
+CHECKOUT = _checkout(_ABOVE)
 
 
 def settings_folder() -> Path | None:
     """Where spark-defaults.conf and log4j2.properties are: in the wheel, or in the checkout; None in a zip."""
-    folders = [_PACKAGE / "_conf", *([CHECKOUT / "conf"] if CHECKOUT else [])]
-    return next((folder for folder in folders if (folder / "spark-defaults.conf").exists()), None)
+    folder = _ABOVE / "conf"
+    return folder if (folder / "spark-defaults.conf").exists() else None
 
 
 def delta_jars() -> list[str]:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Final
 
-from storage_format import cache_folder
+from rocketmq_reindex.storage_format.kernels import cache_folder
 
 NOTE: Final = (
     "no folder keeps the compiled record loops: they were compiled for this run alone: "
@@ -25,7 +25,7 @@ def kept() -> Iterator[bool]:
     """
     plain = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
     # What is imported has looked for its folder.
-    if plain or "storage_format.jit" in sys.modules or cache_folder.find():
+    if plain or "rocketmq_reindex.storage_format.kernels.jit" in sys.modules or cache_folder.find():
         yield False
         return
     before = os.environ.get(cache_folder.VARIABLE)

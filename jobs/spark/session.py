@@ -16,9 +16,9 @@ import mmh3
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from jobs.spark import gateway
-from jobs.spark.daemon import name_daemon
-from jobs.spark.java import choose_java, class_archive, delta_jars, java_option, settings_folder
+from rocketmq_reindex.jobs.spark import gateway
+from rocketmq_reindex.jobs.spark.daemon import name_daemon
+from rocketmq_reindex.jobs.spark.java import choose_java, class_archive, delta_jars, java_option, settings_folder
 
 SHUFFLE_PARTITIONS_DEFAULT = 200
 TASKS_PER_CORE = 4
@@ -60,7 +60,7 @@ def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
             java += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
         if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
             # Another Python may not have this package where its daemon starts.
-            found[_DAEMON] = "udfs.daemon"
+            found[_DAEMON] = "rocketmq_reindex.udfs.worker.daemon"
         # Nobody else calls. A cluster's executors must reach the driver, or the run would wait for them for ever.
         found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     if (folder := settings_folder()) is not None:

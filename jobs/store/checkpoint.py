@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storage_format.checkpoint import SIZE, Checkpoint
-from udfs import files
+from rocketmq_reindex.storage_format.checkpoint import SIZE, Checkpoint
+from rocketmq_reindex.udfs import files
 
 
 def read_times(path: str) -> Checkpoint:

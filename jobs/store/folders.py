@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobs.store.notes import Notes
-from storage_format.names import escape
-from udfs import files
+from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
 
 
 def reason(error: Exception) -> str:

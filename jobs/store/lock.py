@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from jobs.store.ownership import give
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs import files
-from udfs.files.local import open_regular
+from rocketmq_reindex.jobs.store.ownership import give
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.local import open_regular
 
 LOCK: Final = "lock"
 """``StorePathConfigHelper.getLockFile``"""

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.store.folders import entries, reason
-from jobs.store.notes import Notes
-from storage_format import record as r
-from storage_format.errors import InputError
-from storage_format.file_names import first_byte
-from storage_format.message import Message, read_message
-from storage_format.names import escape
-from udfs import files
-from udfs.pages import Pages
+from rocketmq_reindex.jobs.store.folders import entries, reason
+from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.file_names import first_byte
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.message import Message, read_message
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.pages import Pages
 
 EXPIRED: Final = "lies before the log's first byte (expired)"
 BEYOND: Final = "lies behind the log's last byte"

@@ -8,14 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from jobs.store.folders import entries_of
-from storage_format.errors import InputError
-from storage_format.file_names import first_byte, is_index_file, queue_id
-from storage_format.index_header import HEADER_SIZE, IndexHeader
-from storage_format.index_reader import guess_sizes
-from storage_format.index_sizes import quick_sizes
-from udfs import files
-from udfs.pages import Pages
+from rocketmq_reindex.jobs.store.folders import entries_of
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.file_names import first_byte, is_index_file, queue_id
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.index.reader import guess_sizes
+from rocketmq_reindex.storage_format.index.sizes import quick_sizes
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.pages import Pages
 
 INDEX_ASKED: Final = 4
 

@@ -12,10 +12,10 @@ from typing import Final, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.command.tables_place import quoted
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs.table_schema import Column, Table
+from rocketmq_reindex.jobs.command.tables_place import quoted
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs.tables.schema import Column, Table
 
 APPLICATION: Final = "rmq-reindex"
 _PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0)

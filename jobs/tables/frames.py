@@ -10,19 +10,20 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from jobs.building.scanning import Scan
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.spark.engine import SparkEngine
-from jobs.tables import rows
-from storage_format.range_summary import RangeSpec, RangeSummary
-from udfs import files, worker
-from udfs.segments import Commitlog
-from udfs.source_commitlog import BLOCK_ROWS
-from udfs.table_files import STRETCH, ManifestFiles
-from udfs.table_messages import MessageRows
-from udfs.table_quarantine import read_first_bytes
-from udfs.table_schema import FILES, MESSAGES, QUARANTINE
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.spark.engine import SparkEngine
+from rocketmq_reindex.jobs.tables import rows
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.scan.segments import Commitlog
+from rocketmq_reindex.udfs.sql.commitlog import BLOCK_ROWS
+from rocketmq_reindex.udfs.tables.files_table import STRETCH, ManifestFiles
+from rocketmq_reindex.udfs.tables.messages import MessageRows
+from rocketmq_reindex.udfs.tables.quarantine import read_first_bytes
+from rocketmq_reindex.udfs.tables.schema import FILES, MESSAGES, QUARANTINE
+from rocketmq_reindex.udfs.worker import setup as worker
 
 _MESSAGE_BYTES: Final = 1 << 30
 """Bytes of the log whose messages one task reads, and so one file of ``messages`` holds"""

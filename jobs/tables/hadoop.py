@@ -7,9 +7,9 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs import files
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
 
 _SIMPLE: Final = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 _PROFILE: Final = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"

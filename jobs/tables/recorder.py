@@ -17,23 +17,23 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from jobs.building.scanning import Scan
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.command.failures import PLACE, UNPUBLISHED
-from jobs.command.failures import outcome as failure
-from jobs.command.tables_place import table_path
-from jobs.spark.engine import SparkEngine
-from jobs.spark.session import run_settings
-from jobs.tables.delta import ensure, reason, small_queries, write
-from jobs.tables.frames import Built, Frames
-from jobs.tables.hadoop import hadoop_settings, hdfs_user
-from jobs.watching.progress import Reporter
-from storage_format.errors import InputError, RefusedError, ReindexError
-from storage_format.names import escape
-from storage_format.range_summary import RangeSummary
-from udfs.segments import Commitlog
-from udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, Table
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED
+from rocketmq_reindex.jobs.command.failures import outcome as failure
+from rocketmq_reindex.jobs.command.tables_place import table_path
+from rocketmq_reindex.jobs.spark.engine import SparkEngine
+from rocketmq_reindex.jobs.spark.session import run_settings
+from rocketmq_reindex.jobs.tables.delta import ensure, reason, small_queries, write
+from rocketmq_reindex.jobs.tables.frames import Built, Frames
+from rocketmq_reindex.jobs.tables.hadoop import hadoop_settings, hdfs_user
+from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.udfs.scan.segments import Commitlog
+from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, Table
 
 _STARTED, _ENDED = 0, 1
 _FEW_FILES: Final = 50_000

@@ -9,14 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.building import manifest
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from storage_format.digest import new_digest
-from storage_format.names import redacted
-from storage_format.range_summary import RangeSummary
-from udfs.segments import Commitlog
-from udfs.table_schema import BUILDS, QUARANTINE, SEGMENTS
+from rocketmq_reindex.jobs.building import manifest
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.names import redacted
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.udfs.scan.segments import Commitlog
+from rocketmq_reindex.udfs.tables.schema import BUILDS, QUARANTINE, SEGMENTS
 
 
 def text(value: str) -> str:

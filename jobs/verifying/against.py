@@ -9,22 +9,22 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final
 
-from jobs.spark.engine import Engine
-from jobs.store.segments import Commitlog, check_unchanged
-from jobs.verifying.build import of_build
-from jobs.verifying.mend import Mend
-from jobs.verifying.run import broker_notes
-from jobs.verifying.settings import VerifySettings, at_its_place
-from jobs.verifying.sizes import take_sizes
-from jobs.verifying.summary import VerifySummary
-from jobs.verifying.work import work_folder
-from jobs.watching.progress import Reporter
-from storage_format.differences import Tally
-from storage_format.names import escape, redacted
-from storage_format.plurals import counted
-from udfs import files
-from udfs.stage import Stage
-from udfs.verify_against import BATCH_FOLDER, CompareIndex, CompareLogs, CompareQueues, Stretch, topics_of
+from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
+from rocketmq_reindex.jobs.verifying.build import of_build
+from rocketmq_reindex.jobs.verifying.mend import Mend
+from rocketmq_reindex.jobs.verifying.run import broker_notes
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings, at_its_place
+from rocketmq_reindex.jobs.verifying.sizes import take_sizes
+from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.verifying.work import work_folder
+from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.storage_format.checks.differences import Tally
+from rocketmq_reindex.storage_format.names import escape, redacted
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.verify.against import BATCH_FOLDER, CompareIndex, CompareLogs, CompareQueues, Stretch, topics_of
 
 PIECE: Final = 256 << 20
 TASKS_PER_CORE: Final = 4

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from jobs.fetching.build import find_build
-from jobs.publishing import pointers
-from jobs.publishing.layout import SIZES
-from jobs.verifying.settings import VerifySettings
-from udfs import files
+from rocketmq_reindex.jobs.fetching.build import find_build
+from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.jobs.publishing.layout import SIZES
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.udfs import files
 
 
 def of_build(settings: VerifySettings) -> VerifySettings:

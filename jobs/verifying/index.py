@@ -7,23 +7,23 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jobs.building.scanning import Scan
-from jobs.store.folders import entries_of
-from jobs.verifying.settings import VerifySettings
-from jobs.verifying.summary import FILES_TOLD, LOST_TOLD, VerifySummary, lost_example
-from storage_format.chain import Segment
-from storage_format.checkpoint_compare import IndexEnd
-from storage_format.differences import EXAMPLES_MAX, Tally
-from storage_format.file_names import is_index_file
-from storage_format.index_file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
-from storage_format.index_neighbours import LogFacts, Neighbour, empty_headers, out_of_order
-from storage_format.names import escape
-from storage_format.plurals import counted
-from storage_format.range_summary import RangeSummary
-from storage_format.walk_state import INT64_MAX
-from udfs import files
-from udfs.verify_index import CheckIndex, IndexPlace
-from udfs.verify_items import CompareItems, IndexItems, Lost, Span
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.store.folders import entries_of
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.verifying.summary import FILES_TOLD, LOST_TOLD, VerifySummary, lost_example
+from rocketmq_reindex.storage_format.checks.checkpoint import IndexEnd
+from rocketmq_reindex.storage_format.checks.differences import EXAMPLES_MAX, Tally
+from rocketmq_reindex.storage_format.checks.index_neighbours import LogFacts, Neighbour, empty_headers, out_of_order
+from rocketmq_reindex.storage_format.file_names import is_index_file
+from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.scan.chain import Segment
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.verify.index import CheckIndex, IndexPlace
+from rocketmq_reindex.udfs.verify.items import CompareItems, IndexItems, Lost, Span
 
 FOLDER: Final = "index"
 TASKS_PER_CORE: Final = 4

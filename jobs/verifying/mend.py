@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from jobs.building.settings import BuildSettings
-from jobs.publishing.layout import SIZES
-from jobs.store.folders import entries_of
-from jobs.store.log import StoreLog
-from jobs.store.notes import Notes
-from jobs.verifying.settings import VerifySettings
-from storage_format.consume_queue import UNIT, UNIT_SIZE
-from storage_format.differences import CHECKPOINT, INDEX, KINDS, LOG, QUEUES, Example, Tally
-from storage_format.errors import InputError
-from storage_format.file_names import first_byte
-from storage_format.index_file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE
-from storage_format.java_string import key_hash
-from storage_format.message import Message
-from storage_format.names import escape, redacted
-from udfs import files
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.publishing.layout import SIZES
+from rocketmq_reindex.jobs.store.folders import entries_of
+from rocketmq_reindex.jobs.store.log import StoreLog
+from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, KINDS, LOG, QUEUES, Example, Tally
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.file_names import first_byte
+from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.names import escape, redacted
+from rocketmq_reindex.storage_format.queue.consume_queue import UNIT, UNIT_SIZE
+from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.text.java_string import key_hash
+from rocketmq_reindex.udfs import files
 
 _SIXTH_FIELD = 40
 """of ``StoreCheckpoint``: logicsPhysicalOffset, since 5.5"""

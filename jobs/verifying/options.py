@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final
 
-from jobs.building.options import build_parser, merged
-from jobs.building.settings import BuildSettings
-from jobs.command.options import command_parser
-from jobs.publishing.layout import SIZES
-from jobs.verifying.settings import VerifySettings, parse_only
-from jobs.watching.options import add_watch_options
-from storage_format.errors import UsageError
+from rocketmq_reindex.jobs.building.options import build_parser, merged
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.command.options import command_parser
+from rocketmq_reindex.jobs.publishing.layout import SIZES
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings, parse_only
+from rocketmq_reindex.jobs.watching.options import add_watch_options
+from rocketmq_reindex.storage_format.errors import UsageError
 
 _OF_BUILD: Final = frozenset({
     "commitlogs", "broker_conf", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "segment_size", "crc",

@@ -7,24 +7,24 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.building.odd_queues import OddQueues
-from jobs.building.scanning import Scan
-from jobs.building.settings import BuildSettings
-from jobs.store.folders import entries_of
-from jobs.verifying.settings import VerifySettings
-from jobs.verifying.summary import QUEUES_TOLD, VerifySummary
-from storage_format.chain import Segment
-from storage_format.differences import Tally
-from storage_format.plurals import counted
-from storage_format.queue_order import RolledBack
-from storage_format.range_summary import RangeSummary
-from udfs import files, schemas
-from udfs.judge import Judge
-from udfs.placements import PlanWriter
-from udfs.verify_batches import VerifyBatches
-from udfs.verify_listing import ListQueues
-from udfs.verify_queues import EMPTY_ENDS, FOLDER, IDLE, QueueTask, VerifyQueues
-from udfs.write_batches import FOLDER as BATCH_FOLDER
+from rocketmq_reindex.jobs.building.odd_queues import OddQueues
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.store.folders import entries_of
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.verifying.summary import QUEUES_TOLD, VerifySummary
+from rocketmq_reindex.storage_format.checks.differences import Tally
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.queue.order import RolledBack
+from rocketmq_reindex.storage_format.scan.chain import Segment
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs.order.judge import Judge
+from rocketmq_reindex.udfs.order.placements import PlanWriter
+from rocketmq_reindex.udfs.verify.batches import VerifyBatches
+from rocketmq_reindex.udfs.verify.listing import ListQueues
+from rocketmq_reindex.udfs.verify.queues import EMPTY_ENDS, FOLDER, IDLE, QueueTask, VerifyQueues
+from rocketmq_reindex.udfs.write.batches import FOLDER as BATCH_FOLDER
 
 TASKS_PER_CORE = 2
 

@@ -10,34 +10,34 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from jobs.building import empty_log, running_broker, stale_tails
-from jobs.building.notices import first_cut
-from jobs.building.planning import BUCKET_BYTES, range_size, scan_settings
-from jobs.building.scanning import Scan
-from jobs.spark.engine import Engine
-from jobs.store.segments import Commitlog, check_unchanged
-from jobs.verifying.build import of_build
-from jobs.verifying.index import Index
-from jobs.verifying.mend import LogVerdict, advise
-from jobs.verifying.queues import Queues
-from jobs.verifying.settings import VerifySettings, at_its_place
-from jobs.verifying.sizes import take_sizes
-from jobs.verifying.summary import DAMAGE_TOLD, VerifySummary
-from jobs.verifying.work import work_folder
-from jobs.watching.progress import Reporter
-from storage_format import record as r
-from storage_format.chain import Chain, Segment
-from storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
-from storage_format.checkpoint_compare import StoreTimes, compare_checkpoint
-from storage_format.differences import CHECKPOINT, INDEX, LOG, QUEUES, Tally
-from storage_format.names import escape, redacted
-from storage_format.plurals import counted
-from storage_format.range_scan import ScanSettings
-from storage_format.range_summary import RangeSummary
-from storage_format.walk_state import INT64_MAX
-from udfs import files
-from udfs.stage import Stage
-from udfs.verify_scan import ANY_FILE, VerifyScan
+from rocketmq_reindex.jobs.building import empty_log, running_broker, stale_tails
+from rocketmq_reindex.jobs.building.notices import first_cut
+from rocketmq_reindex.jobs.building.planning import BUCKET_BYTES, range_size, scan_settings
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
+from rocketmq_reindex.jobs.verifying.build import of_build
+from rocketmq_reindex.jobs.verifying.index import Index
+from rocketmq_reindex.jobs.verifying.mend import LogVerdict, advise
+from rocketmq_reindex.jobs.verifying.queues import Queues
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings, at_its_place
+from rocketmq_reindex.jobs.verifying.sizes import take_sizes
+from rocketmq_reindex.jobs.verifying.summary import DAMAGE_TOLD, VerifySummary
+from rocketmq_reindex.jobs.verifying.work import work_folder
+from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
+from rocketmq_reindex.storage_format.checks.checkpoint import StoreTimes, compare_checkpoint
+from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, LOG, QUEUES, Tally
+from rocketmq_reindex.storage_format.names import escape, redacted
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan.chain import Chain, Segment
+from rocketmq_reindex.storage_format.scan.range_scan import ScanSettings
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.verify.scan import ANY_FILE, VerifyScan
 
 CHECKPOINT_READ: Final = 1 << 20
 

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from jobs.building.settings import BuildSettings
-from jobs.store.segments import Commitlog, list_segments
-from storage_format.differences import PARTS
-from storage_format.errors import InputError, UsageError
-from storage_format.names import escape
-from udfs import files
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.store.segments import Commitlog, list_segments
+from rocketmq_reindex.storage_format.checks.differences import PARTS
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,16 @@ from collections import Counter
 from itertools import islice
 from typing import Final
 
-from jobs.building.options import read_batch_topics
-from jobs.store.folders import entries_of
-from jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files, without_items
-from jobs.verifying.settings import VerifySettings
-from storage_format.batch_queue import BATCH_UNIT_SIZE
-from storage_format.consume_queue import UNIT_SIZE
-from storage_format.errors import InputError, UsageError
-from storage_format.index_file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
-from storage_format.names import LMQ_PREFIX
-from udfs import files
+from rocketmq_reindex.jobs.building.options import read_batch_topics
+from rocketmq_reindex.jobs.store.folders import entries_of
+from rocketmq_reindex.jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files, without_items
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
+from rocketmq_reindex.storage_format.names import LMQ_PREFIX
+from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.consume_queue import UNIT_SIZE
+from rocketmq_reindex.udfs import files
 
 FILES_ASKED: Final = 1000
 """ConsumeQueue files whose size is asked for"""

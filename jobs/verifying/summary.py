@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jobs import __version__
-from jobs.command.times import now
-from jobs.verifying.mend import NO_BUILD, Mend
-from storage_format.differences import KINDS, Example, Tally
-from storage_format.plurals import counted
+from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.command.times import now
+from rocketmq_reindex.jobs.verifying.mend import NO_BUILD, Mend
+from rocketmq_reindex.storage_format.checks.differences import KINDS, Example, Tally
+from rocketmq_reindex.storage_format.plurals import counted
 
 QUEUES_TOLD: Final = 1000
 FILES_TOLD: Final = 1000

@@ -8,10 +8,10 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs import files
-from udfs.stage import Stage
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.stage import Stage
 
 
 @contextlib.contextmanager

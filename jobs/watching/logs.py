@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.logger import PySparkLogger
 
-from jobs.watching.progress import Shown, Stage
+from rocketmq_reindex.jobs.watching.progress import Shown, Stage
 
 NAME = "rmq-reindex"
 Value = str | int | float | bool | None

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.errors import UsageError
 
 PROGRESS: Final = ("lines", "json")
 LOG_FORMATS: Final = ("text", "json")

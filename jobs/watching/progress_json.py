@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from jobs.watching.progress import Shown, Stage
+from rocketmq_reindex.jobs.watching.progress import Shown, Stage
 
 LINE_INTERVAL = 5.0
 

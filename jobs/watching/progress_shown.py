@@ -7,8 +7,8 @@ import sys
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from jobs.watching.progress import Shown, Stage
-from storage_format.plurals import counted
+from rocketmq_reindex.jobs.watching.progress import Shown, Stage
+from rocketmq_reindex.storage_format.plurals import counted
 
 LINE_INTERVAL = 5.0
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jobs.spark.session import configuration
+from rocketmq_reindex.jobs.spark.session import configuration
 from tests.airflow.airflow_home import AirflowHome, airflow_home
 from tests.airflow.workspace import JOB_ID, workspace
 from tests.airflow.workspace import NAME as NAME_OF_JOB

@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs import run
-from jobs.building import decisions, inputs, manifest, notices, scanning, writing
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.publishing import local as output_local
-from jobs.run import Build
-from storage_format.errors import ReindexError
+from rocketmq_reindex.jobs import run
+from rocketmq_reindex.jobs.building import decisions, inputs, manifest, notices, scanning, writing
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.publishing import local as output_local
+from rocketmq_reindex.jobs.run import Build
+from rocketmq_reindex.storage_format.errors import ReindexError
+from rocketmq_reindex.udfs import files
 from tests.bench.pretended import PretendedEngine, Shape
 from tests.bench.steps import Steps, own_memory
 from tests.tools.local_engine import QuietReporter, single
-from udfs import files
 
 DISK = ("make durable, publish", "remove the staging folder")
 WATCHED: list[tuple[Any, str, str]] = [

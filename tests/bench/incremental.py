@@ -38,7 +38,7 @@ def make(store: Path, segments: int, segment_size: int, queues: int, body: int) 
 def run(name: str, *words: str) -> dict[str, Any]:
     """One build as a process of its own, with what it says of itself."""
     begin = time.monotonic()
-    command = [sys.executable, "-m", "jobs.cli", "build", *words, "--json"]
+    command = [sys.executable, "-m", "rocketmq_reindex", "build", *words, "--json"]
     found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     summary: dict[str, Any] = json.loads(found.stdout)
     if summary["exit"]:

@@ -14,19 +14,19 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobs.spark.session import bucket_keys, plan_shuffle
-from storage_format.digest import CHUNK
-from storage_format.index_file import STAGED
-from storage_format.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.jobs.spark.session import bucket_keys, plan_shuffle
+from rocketmq_reindex.storage_format.digest import CHUNK
+from rocketmq_reindex.storage_format.index.file import STAGED
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs.order.judge import Judge
+from rocketmq_reindex.udfs.order.words import queue_word
+from rocketmq_reindex.udfs.scan.ranges import ScanTask
+from rocketmq_reindex.udfs.worker.setup import Batches
+from rocketmq_reindex.udfs.write.index import WriteIndex
+from rocketmq_reindex.udfs.write.queue_files import entry_line, queue_path
+from rocketmq_reindex.udfs.write.queues import FOLDER, WriteQueues
 from tests.tools.encode import EPOCH
-from udfs import files, schemas
-from udfs.judge import Judge
-from udfs.queue_files import entry_line, queue_path
-from udfs.scan import ScanTask
-from udfs.words import queue_word
-from udfs.worker import Batches
-from udfs.write_index import WriteIndex
-from udfs.write_queues import FOLDER, WriteQueues
 
 RECORD = 1_042
 """Bytes of a record: about 1 KiB, as most logs have."""

@@ -110,7 +110,10 @@ def ask(store: Path, words: list[str], wanted: int) -> Took:
     """What a process took that answers; raises AssertionError for a wrong answer."""
     began, before = time.perf_counter(), _children()
     done = subprocess.run(
-        [sys.executable, "-m", "jobs.cli", "query", str(store), "--json", *words], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "rocketmq_reindex", "query", str(store), "--json", *words],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     took = time.perf_counter() - began, _children() - before
     assert done.returncode == 0, done.stderr

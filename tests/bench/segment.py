@@ -49,7 +49,18 @@ def memory_by_kind(root: int) -> dict[str, int]:
 
 def build_once(store: Path, out: Path, more: list[str]) -> dict[str, object]:
     """One run of the command as a user would start it, with the peak memory of its processes."""
-    command = [sys.executable, "-m", "jobs.cli", "build", str(store), "--out", str(out), "--overwrite", "--json", *more]
+    command = [
+        sys.executable,
+        "-m",
+        "rocketmq_reindex.jobs.cli",
+        "build",
+        str(store),
+        "--out",
+        str(out),
+        "--overwrite",
+        "--json",
+        *more,
+    ]
     begin = time.monotonic()
     peak = {"driver": 0, "jvm": 0, "worker": 0}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, text=True) as process:
@@ -66,8 +77,8 @@ def build_once(store: Path, out: Path, more: list[str]) -> dict[str, object]:
 
 def build_warm(store: Path, out: Path, times: int) -> list[float]:
     """Seconds of builds one after another in one session: the first pays for the warming up."""
-    from jobs.build import build
-    from jobs.spark.session import get_session
+    from rocketmq_reindex.jobs.build import build
+    from rocketmq_reindex.jobs.spark.session import get_session
 
     spark, _ = get_session("local[2]")
     seconds = []

@@ -65,7 +65,18 @@ def run_command(store: Path, out: Path, master: str) -> Run:
     """The command as a user starts it: Python, the JVM and the session included."""
     _fresh(out)
     begin = time.monotonic()
-    command = [sys.executable, "-m", "jobs.cli", "build", str(store), "--out", str(out), "--master", master, "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "rocketmq_reindex.jobs.cli",
+        "build",
+        str(store),
+        "--out",
+        str(out),
+        "--master",
+        master,
+        "--json",
+    ]
     done = subprocess.run([*command, *SAME_BYTES], cwd=ROOT, capture_output=True, text=True, check=False)
     took = time.monotonic() - begin
     _ended(done.returncode, done.stderr, "the command")
@@ -78,14 +89,14 @@ class Session:
     """A started session in this process, in which builds follow one another."""
 
     def __init__(self, master: str) -> None:
-        from jobs.spark.session import get_session
+        from rocketmq_reindex.jobs.spark.session import get_session
 
         begin = time.monotonic()
         self._spark, _ = get_session(master)
         self.start_seconds = time.monotonic() - begin
 
     def run(self, store: Path, out: Path) -> Run:
-        from jobs.build import build
+        from rocketmq_reindex.jobs.build import build
 
         _fresh(out)
         summary, progress = io.StringIO(), io.StringIO()

@@ -94,9 +94,9 @@ def main() -> int:
     conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.eventLog.compress": "false"}
     conf["spark.eventLog.rolling.enabled"] = "false"
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(f"--conf {name}={value}" for name, value in conf.items()) + " pyspark-shell"
-    from jobs.build import build
-    from jobs.building import writing
-    from jobs.spark.session import get_session
+    from rocketmq_reindex.jobs.build import build
+    from rocketmq_reindex.jobs.building import writing
+    from rocketmq_reindex.jobs.spark.session import get_session
 
     spark, _ = get_session("local[2]")
     times: list[tuple[float, float]] = []

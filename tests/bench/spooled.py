@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from jobs.building import planning
-from jobs.spark.session import bucket_keys, plan_shuffle
+from rocketmq_reindex.jobs.building import planning
+from rocketmq_reindex.jobs.spark.session import bucket_keys, plan_shuffle
+from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.tools.local_engine import local_build
 from tests.tools.make_log import random_log
-from udfs import schemas
-from udfs.worker import Batches
 
 ROWS = 16
 """in a batch: spark.sql.execution.arrow.maxRecordsPerBatch"""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.spark.engine import Engine
 from tests.golden.guard import guarded
 from tests.reference.build import reference_build
 from tests.reference.log import LogError

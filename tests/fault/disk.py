@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.building.settings import PARTS
+from rocketmq_reindex.jobs.building.settings import PARTS
 from tests.tools.encode import Message
 from tests.tools.faulty_files import Fault, Matches, any_operation
 from tests.tools.faulty_runs import command, command_with

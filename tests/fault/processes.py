@@ -109,7 +109,9 @@ def _kill(found: Running, who: str) -> bool:
     pids = {
         "driver": [found.process.pid],
         "jvm": [pid for pid, (_, words) in left.items() if "org.apache.spark" in words and "java" in words],
-        "worker": [pid for pid, (_, words) in left.items() if {"pyspark.daemon", "udfs.daemon"} & set(words)],
+        "worker": [
+            pid for pid, (_, words) in left.items() if {"pyspark.daemon", "rocketmq_reindex.udfs.worker.daemon"} & set(words)
+        ],
     }[who]
     if found.process.poll() is not None or not pids:
         return False

@@ -8,7 +8,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import Summary
 from tests.fault.case import Case, Segments, some_range_size, some_settings
 from tests.fault.layout import Laid, flip, laid_records, overwrite
 from tests.fault.stores import orderly_store

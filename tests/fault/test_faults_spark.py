@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.spark import session
-from jobs.spark.engine import SparkEngines
+from rocketmq_reindex.jobs.spark import session
+from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from tests.fault import flips, salvage, sizes
 from tests.fault.case import POLICIES, Case, Segments, faults, some_settings
 from tests.fault.layout import fields_of, flip, laid_records, overwrite

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from jobs.publishing import output
-from jobs.spark import session
-from storage_format.errors import InputError
+from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.jobs.spark import session
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.fault.disk import tiny_store, tree
 from tests.tools.faulty_runs import command
 from tests.tools.local_engine import LocalEngine, local_build
-from udfs import files, schemas
-from udfs.stage import Stage
-from udfs.worker import Batches
 
 SMALL = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 

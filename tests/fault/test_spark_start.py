@@ -12,8 +12,8 @@ from typing import ClassVar
 import pyspark
 import pytest
 
-from jobs.spark import full_disk, gateway, java, session
-from storage_format.errors import InputError
+from rocketmq_reindex.jobs.spark import full_disk, gateway, java, session
+from rocketmq_reindex.storage_format.errors import InputError
 from tests.golden.stores import GoldenStore
 from tests.tools.faulty_cluster import spark_home
 from tests.tools.faulty_disk import namespace

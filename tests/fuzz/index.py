@@ -8,10 +8,11 @@ from __future__ import annotations
 import random
 import struct
 
-from storage_format import index_check, index_lookup
-from storage_format.findings import CODES, Finding, UnreadableError
-from storage_format.index_check import ITEM_FAULTS, LINK_FAULTS, SLOT_FAULTS, check_index, slot_lengths
-from storage_format.index_reader import guess_sizes, open_index
+from rocketmq_reindex.storage_format.checks import index as index_check
+from rocketmq_reindex.storage_format.checks.index import ITEM_FAULTS, LINK_FAULTS, SLOT_FAULTS, check_index, slot_lengths
+from rocketmq_reindex.storage_format.findings import CODES, Finding, UnreadableError
+from rocketmq_reindex.storage_format.index import lookup as index_lookup
+from rocketmq_reindex.storage_format.index.reader import guess_sizes, open_index
 from tests.fuzz.guard import allow, guarded
 from tests.fuzz.plain_index import PlainIndex
 from tests.reference.index_file import IndexFile

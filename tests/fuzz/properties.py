@@ -6,9 +6,11 @@ import random
 
 import numpy as np
 
-from storage_format import java_text, lmq, names
-from storage_format import properties as p
-from storage_format.frame import SPANS_SIZE
+from rocketmq_reindex.storage_format import names
+from rocketmq_reindex.storage_format.record import properties as p
+from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE
+from rocketmq_reindex.storage_format.text import java_text
+from rocketmq_reindex.storage_format.walk import lmq
 from tests.fuzz.guard import allow, guard
 from tests.reference import java
 from tests.reference.names import is_plain_component

@@ -9,9 +9,17 @@ import itertools
 import random
 import struct
 
-from storage_format import consume_queue_reader as reader
-from storage_format.consume_queue_reader import BAD, EMPTY, PRE_BLANK, UNIT, QueueFile, join_queue_files, read_queue_file
-from storage_format.findings import CODES, Finding, UnreadableError
+from rocketmq_reindex.storage_format.findings import CODES, Finding, UnreadableError
+from rocketmq_reindex.storage_format.queue import reader
+from rocketmq_reindex.storage_format.queue.reader import (
+    BAD,
+    EMPTY,
+    PRE_BLANK,
+    UNIT,
+    QueueFile,
+    join_queue_files,
+    read_queue_file,
+)
 from tests.fuzz.guard import allow, guarded
 
 MAX_LEN = 1024

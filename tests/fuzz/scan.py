@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from jobs.building.settings import DELAY_LEVELS, parse_delay_levels
-from storage_format import frame, range_scan, refused_records
-from storage_format import record as r
-from storage_format.chain import Segment
-from storage_format.range_scan import ScanSettings
+from rocketmq_reindex.jobs.building.settings import DELAY_LEVELS, parse_delay_levels
+from rocketmq_reindex.storage_format.record import frame
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan import range_scan, refused_records
+from rocketmq_reindex.storage_format.scan.chain import Segment
+from rocketmq_reindex.storage_format.scan.range_scan import ScanSettings
 from tests.fuzz.guard import allow, guard, guarded
 from tests.reference import log as reference_log
 from tests.reference.log import merged

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from jobs.building.summary import Summary
-from storage_format.digest import new_digest
-from storage_format.topics import batch_topics
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.topics import batch_topics
 from tests.golden.stores import GoldenStore, index_in_order, read_files
 from tests.tools.batch_log import BATCH_TOPICS, MADE, SIZES, batch, batch_files, batch_queue, random_batch_log
 from tests.tools.encode import Message

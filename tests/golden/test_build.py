@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.digest import new_digest
 from tests.golden.stores import NAMES, GoldenStore, index_in_order, read_files
 from tests.reference.build import reference_build
 from tests.tools.compare import SMALL, compare, differences, project_settings

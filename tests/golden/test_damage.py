@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import Summary
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore, read_files
 from tests.reference.build import reference_build

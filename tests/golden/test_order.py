@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.building import decisions
-from jobs.building.summary import Summary
-from storage_format.consume_queue import UNIT
+from rocketmq_reindex.jobs.building import decisions
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from tests.golden.stores import read_files
 from tests.golden.test_damage import build_and_compare
 from tests.reference.build import reference_build

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.building.options import parse_settings
-from jobs.building.settings import PARTS
+from rocketmq_reindex.jobs.building.options import parse_settings
+from rocketmq_reindex.jobs.building.settings import PARTS
 from tests.golden.stores import NAMES, GoldenStore, index_in_order, read_files
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools.compare import SMALL, differences

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from jobs.querying.queue import StoreQueue
-from jobs.querying.scan import scan_queue
-from jobs.querying.search import Search
-from jobs.store.notes import Notes
+from rocketmq_reindex.jobs.querying.queue import StoreQueue
+from rocketmq_reindex.jobs.querying.scan import scan_queue
+from rocketmq_reindex.jobs.querying.search import Search
+from rocketmq_reindex.jobs.store.notes import Notes
 from tests.golden.stores import NAMES, GoldenStore
 from tests.oracle.scenarios import FOLDER, java_home
 from tests.reference import java

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import main
-from jobs.querying.options import build_parser
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.querying.options import build_parser
 from tests.golden.stores import GoldenStore
 
 README = Path(__file__).resolve().parents[2] / "README.md"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_format import record as r
+from rocketmq_reindex.storage_format.record import layout as r
 from tests.golden.test_damage import EXIT, POLICIES, build_and_compare
 from tests.tools.compare import SMALL
 from tests.tools.log_writer import LogWriter, Put

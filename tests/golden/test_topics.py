@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jobs.building.summary import Summary
-from storage_format.digest import new_digest
-from storage_format.topics import QUEUES_MAX, SYSTEM_TOPICS
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.topics import QUEUES_MAX, SYSTEM_TOPICS
 from tests.golden.stores import NAMES, GoldenStore
 from tests.tools.batch_log import MADE
 from tests.tools.compare import SMALL

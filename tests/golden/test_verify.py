@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs.building.options import read_batch_topics
-from storage_format.differences import KINDS
+from rocketmq_reindex.jobs.building.options import read_batch_topics
+from rocketmq_reindex.storage_format.checks.differences import KINDS
 from tests.golden.guard import guarded
 from tests.golden.stores import NAMES, GoldenStore
 from tests.tools.local_engine import LocalEngine, local_build

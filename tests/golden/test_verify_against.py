@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.building.settings import BuildSettings
-from jobs.report import make_page
-from jobs.verifying.against import Against
-from jobs.verifying.settings import VerifySettings
-from jobs.verifying.summary import VerifySummary
-from storage_format.errors import InputError
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.report import make_page
+from rocketmq_reindex.jobs.verifying.against import Against
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.storage_format.errors import InputError
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from jobs.building.options import parse_settings
-from jobs.verifying.options import parse_verify
-from jobs.verifying.summary import VerifySummary
-from storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.jobs.building.options import parse_settings
+from rocketmq_reindex.jobs.verifying.options import parse_verify
+from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from tests.golden.stores import GoldenStore
 from tests.oracle.scenarios import FOLDER, java_home
 from tests.tools import spoil

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from storage_format.differences import KINDS
+from rocketmq_reindex.storage_format.checks.differences import KINDS
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil, spoil_derived
 from tests.tools.batch_log import SIZES as BATCH_SIZES

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-import storage_format
-from jobs.spark import kernels
-from storage_format import cache_folder
-from storage_format.errors import InputError
+import rocketmq_reindex.storage_format.kernels
+from rocketmq_reindex.jobs.spark import kernels
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.kernels import cache_folder
 from tests.golden.stores import GoldenStore
 from tests.tools.faulty_processes import ROOT
 
@@ -23,7 +23,7 @@ Stores = Callable[[str], GoldenStore]
 COMMAND = Path(sys.executable).with_name("rmq-reindex")
 HASH = """
 import numpy
-from storage_format import murmur3
+from rocketmq_reindex.storage_format.kernels import murmur3
 murmur3._hash(numpy.frombuffer(b"orders#key", "u1"), 0, 10, numpy.zeros(2, "u8"))
 print(sum(murmur3._hash.stats.cache_hits.values()))
 """
@@ -152,11 +152,11 @@ def test_code_that_somebody_prepared_is_not_run(named: Path, golden_store: Store
 
 ONCE = f"""
 import contextlib, os, subprocess, sys, tempfile
-from storage_format import cache_folder
+from rocketmq_reindex.storage_format.kernels import cache_folder
 cache_folder.__file__ = "/proc/nowhere/cache_folder.py"
 os.environ["XDG_CACHE_HOME"] = "relative"
-from jobs.command.failures import Interrupts
-from jobs.spark import kernels
+from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.spark import kernels
 child = [sys.executable, "-c", {HASH!r}]
 with contextlib.suppress(KeyboardInterrupt), Interrupts(), kernels.kept() as anew:
     both = [subprocess.Popen(child, stdout=subprocess.PIPE, text=True) for _ in range(3)]
@@ -184,7 +184,7 @@ def test_it_is_said(
     golden_store: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In the summary, not in the manifest, which is the same on every machine."""
-    from jobs.build import build
+    from rocketmq_reindex.jobs.build import build
     from tests.tools.local_engine import LocalEngine, single
 
     asked = []
@@ -194,8 +194,8 @@ def test_it_is_said(
         return tempfile.TemporaryDirectory(dir=tmp_path)
 
     monkeypatch.setattr(kernels, "kept", none)
-    monkeypatch.setattr("jobs.build.needs_spark", lambda *_: False)
-    monkeypatch.setattr("jobs.spark.engine.SparkEngines", lambda *_, **__: single(LocalEngine()))
+    monkeypatch.setattr("rocketmq_reindex.jobs.build.needs_spark", lambda *_: False)
+    monkeypatch.setattr("rocketmq_reindex.jobs.spark.engine.SparkEngines", lambda *_, **__: single(LocalEngine()))
     store = golden_store("trimmed-head")
     sizes = [f"--{name.replace('_', '-')}={size}" for name, size in store.sizes().items()]
     words = [str(store.path), "--out", str(tmp_path / "out"), *sizes]
@@ -207,4 +207,4 @@ def test_it_is_said(
 
 def test_the_package_itself_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(cache_folder.VARIABLE, raising=False)
-    assert cache_folder.find() == str(Path(storage_format.__path__[0]) / "__pycache__")
+    assert cache_folder.find() == str(Path(rocketmq_reindex.storage_format.kernels.__path__[0]) / "__pycache__")

@@ -20,7 +20,7 @@ Stores = Callable[[str], GoldenStore]
 COMMAND = Path(sys.executable).with_name("rmq-reindex")
 AS_ON_310 = """
 import sys
-from jobs.spark import session
+from rocketmq_reindex.jobs.spark import session
 
 # Python 3.10 does not know PYTHONSAFEPATH: the answer may not rest on it.
 usual = session.configuration
@@ -31,7 +31,7 @@ def configuration(*words):
 session.configuration = configuration
 session._SUBMITTED.clear()
 
-from jobs.cli import main
+from rocketmq_reindex.jobs.cli import main
 sys.exit(main())
 """
 
@@ -132,7 +132,7 @@ def test_what_lies_beside_an_installed_package_is_not_looked_for(tmp_path: Path)
 import sys, shutil
 shutil.copytree({str(ROOT / "jobs")!r}, {str(tmp_path / "jobs")!r})
 sys.path.insert(0, {str(tmp_path)!r})
-from jobs.spark import java
+from rocketmq_reindex.jobs.spark import java
 assert java.__file__.startswith({str(tmp_path)!r})
 java.choose_java()
 import os

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from jobs.building.settings import BuildSettings
-from jobs.incremental.ahead import needs_spark
-from jobs.publishing import pointers
-from jobs.store.segments import list_segments
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.incremental.ahead import needs_spark
+from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.jobs.store.segments import list_segments
+from rocketmq_reindex.udfs.incremental.scan_store import unsealed
 from tests.fault.disk import tree
 from tests.incremental.machine import live
 from tests.incremental.world import SALVAGE, SEGMENT, World
@@ -26,7 +27,6 @@ from tests.tools.encode import body_start
 from tests.tools.faulty_children import Children, children
 from tests.tools.faulty_runs import command
 from tests.tools.local_engine import LocalEngine, local_build, run_build
-from udfs.scan_store import unsealed
 
 
 def kept(out: Path) -> dict[str, tuple[int, int]]:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.spark.engine import SparkEngines
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
@@ -67,7 +67,11 @@ def test_a_store_that_grows(golden_store: Stores, delta: SparkSession, tmp_path:
     for name, value in settings.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
     found = subprocess.run(
-        [sys.executable, "-m", "jobs.cli", "build", *words], capture_output=True, text=True, check=True, timeout=900
+        [sys.executable, "-m", "rocketmq_reindex", "build", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=900,
     )
     assert processor_seconds() - begin < SECONDS
     assert json.loads(found.stdout)["incremental"]["nothing_new"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from storage_format.topics import batch_topics
+from rocketmq_reindex.storage_format.topics import batch_topics
 from tests.golden.stores import index_in_order, read_files
 from tests.oracle.scenarios import FOLDER, java_home
 from tests.tools.batch_log import BATCH_TOPICS, MADE, SIZES, batch, batch_files, random_batch_log, topics_json

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.building.settings import BuildSettings
-from jobs.spark import session
-from jobs.spark.engine import SparkEngines
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.spark import session
+from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from tests.golden.guard import guarded
 from tests.golden.stores import read_files
 from tests.oracle.judge import different, judge

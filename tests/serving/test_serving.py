@@ -189,7 +189,9 @@ def test_a_bare_commitlog_backup_becomes_a_store_that_boots(serving: Program, sc
     puts = keyed_log(store, 600, seed)
     out = store.with_name("out")
     words = ["build", str(store), "--out", str(out), "--write-topics", "--master", "local[2]"]
-    run = subprocess.run([sys.executable, "-m", "jobs.cli", *words], timeout=900, capture_output=True, cwd=ROOT, text=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "rocketmq_reindex", *words], timeout=900, capture_output=True, cwd=ROOT, text=True
+    )
     assert run.returncode == 0, run.stderr
     place(out, store)
     assert sorted(path.name for path in store.iterdir()) == ["checkpoint", "commitlog", "config", "consumequeue", "index"]

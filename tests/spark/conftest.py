@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.spark import session
+from rocketmq_reindex.jobs.spark import session
 from tests.tools.jvm import end_jvm
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.building import decisions
-from jobs.building.settings import BuildSettings
-from jobs.spark.engine import SparkEngines
+from rocketmq_reindex.jobs.building import decisions
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from tests.golden.guard import guarded
 from tests.tools.batch_log import MADE, batch_files, random_batch_log
 from tests.tools.local_engine import local_build, run_build

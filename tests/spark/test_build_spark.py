@@ -12,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.logger import SPARK_LOG_SCHEMA
 from pyspark.sql import SparkSession
 
-from jobs.building.settings import BuildSettings
-from jobs.cli import main
-from jobs.spark.engine import SparkEngines
-from jobs.spark.observing import Observer
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.spark.engine import SparkEngines
+from rocketmq_reindex.jobs.spark.observing import Observer
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore, read_files
 from tests.golden.test_build import assert_is_rebuilt

@@ -28,7 +28,7 @@ PATIENCE = 900
 
 
 def command(*words: str | Path) -> list[str]:
-    return [sys.executable, "-m", "jobs.cli", "build", *(str(word) for word in words)]
+    return [sys.executable, "-m", "rocketmq_reindex", "build", *(str(word) for word in words)]
 
 
 def broker_words(store: GoldenStore) -> list[str]:

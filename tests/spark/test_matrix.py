@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.building import decisions
-from jobs.building.settings import BuildSettings
-from jobs.spark.engine import SparkEngines
-from jobs.spark.session import run_settings
+from rocketmq_reindex.jobs.building import decisions
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.spark.engine import SparkEngines
+from rocketmq_reindex.jobs.spark.session import run_settings
 from tests.reference.build import ReferenceBuild, reference_build
 from tests.tools import spoil
 from tests.tools.compare import compare, project_settings

@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rocketmq_reindex.udfs.sql import functions, sources
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.reference import java
 from tests.tools import spoil
-from udfs import functions, sources
 
 Stores = Callable[[str], GoldenStore]
 

@@ -22,24 +22,24 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.command.failures import Interrupts
-from jobs.command.tables_place import quoted, table_path
-from jobs.run import Build
-from jobs.spark.engine import SparkEngine, SparkEngines
-from jobs.spark.session import run_settings
-from jobs.tables.delta import ensure, small_queries, write
-from jobs.watching.progress import Reporter, Shown, Stage
-from storage_format.digest import new_digest
-from storage_format.errors import InputError
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.command.tables_place import quoted, table_path
+from rocketmq_reindex.jobs.run import Build
+from rocketmq_reindex.jobs.spark.engine import SparkEngine, SparkEngines
+from rocketmq_reindex.jobs.spark.session import run_settings
+from rocketmq_reindex.jobs.tables.delta import ensure, small_queries, write
+from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs.sql import sources
+from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, TABLES, Table
+from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
 from tests.tools.local_engine import QuietReporter, run_build, single
-from udfs import sources
-from udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, TABLES, Table
-from udfs.worker import Batches
 
 Stores = Callable[[str], GoldenStore]
 NAME = "t`able's %41 #é"
@@ -396,7 +396,18 @@ def test_a_killed_driver(golden_store: Stores, delta: SparkSession, tmp_path: Pa
     """kill -9 between two tables; the retry of the same id completes them, and nothing is there twice."""
     store, out, place = golden_store("trimmed-head"), tmp_path / "out", tmp_path / "tables"
     sizes = [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    command = [sys.executable, "-m", "jobs.cli", "build", str(store.path), "--out", str(out), "--tables", str(place), *sizes]
+    command = [
+        sys.executable,
+        "-m",
+        "rocketmq_reindex.jobs.cli",
+        "build",
+        str(store.path),
+        "--out",
+        str(out),
+        "--tables",
+        str(place),
+        *sizes,
+    ]
     process = subprocess.Popen([*command, "--build-id", "k", "--master", "local[2]"], start_new_session=True)
     try:
         first, deadline = _commit(place, SEGMENTS, 1), time.monotonic() + 240

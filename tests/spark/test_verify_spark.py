@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.cli import main
+from rocketmq_reindex.jobs.cli import main
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil_derived

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from jobs.fetch import fetch
-from jobs.publishing import pointers
+from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.udfs import files
 from tests.incremental.world import World
 from tests.tools.faulty_runs import command
 from tests.tools.faulty_s3 import faulty_s3
-from udfs import files
 
 _AT = re.compile(rb', "at": "[^"]*"')
 REFUSED = ("/entries/", "/data/", "/consumequeue/", "/builds/.*/index/", "/reindex.json", "/published/", "/_scans/.*/builds/")

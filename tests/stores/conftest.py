@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.udfs import files
 from tests.tools.hdfs_server import hdfs_server
 from tests.tools.s3_server import BUCKET, s3_server
-from udfs import files
 
 Place = Callable[[], str]
 """A folder of one's own, as a URI; nothing is there yet."""

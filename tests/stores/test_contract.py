@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rocketmq_reindex.udfs.files import systems
 from tests.stores.contract import FilesContract
-from udfs.files import systems
 
 
 class TestLocal(FilesContract):

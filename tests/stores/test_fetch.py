@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from jobs.building.settings import BuildSettings
-from jobs.fetch import fetch
-from jobs.publishing import pointers
-from jobs.publishing.layout import MANIFEST_MAX
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
+from rocketmq_reindex.udfs.files import systems
 from tests.fault.disk import tiny_store, tree
 from tests.tools.faulty_files import Fault, faulty
 from tests.tools.local_engine import LocalEngine, local_build, run_build, single
-from udfs.files import systems
 
 ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}

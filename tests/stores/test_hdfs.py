@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.build import build
+from rocketmq_reindex.jobs.build import build
 from tests.golden.stores import GoldenStore
 from tests.stores.bucket_world import BucketWorld
 from tests.stores.contract import FilesContract

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from jobs.building import running_broker
-from jobs.building.settings import BuildSettings
-from jobs.cli import main
-from jobs.store.lock import holder
+from rocketmq_reindex.jobs.building import running_broker
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.store.lock import holder
 from tests.fault.disk import state, tiny_store
 from tests.tools.local_engine import LocalEngine, local_build
 from tests.tools.local_verify import local_verify
@@ -160,7 +160,7 @@ def test_a_lock_that_cannot_be_looked_at(kind: str, store: Path, tmp_path: Path,
         def refuse(path: str) -> int:
             raise PermissionError(13, "Permission denied", path)
 
-        monkeypatch.setattr("jobs.store.lock.open_regular", refuse)
+        monkeypatch.setattr("rocketmq_reindex.jobs.store.lock.open_regular", refuse)
     summary = local_build(store, tmp_path / "out", None, **SIZES)
     verified = local_verify(store, None, **SIZES)
     assert (summary.exit, verified.exit) == (0, 0)

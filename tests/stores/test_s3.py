@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
-from jobs.build import build
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.fetch import fetch
-from jobs.inspect_files import inspect
-from jobs.publishing import builds as output_builds
-from jobs.publishing import output, pointers
-from jobs.query import query
-from storage_format.errors import InputError
+from rocketmq_reindex.jobs.build import build
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.inspect_files import inspect
+from rocketmq_reindex.jobs.publishing import builds as output_builds
+from rocketmq_reindex.jobs.publishing import output, pointers
+from rocketmq_reindex.jobs.query import query
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs import files
 from tests.fault.disk import tiny_store, tree
 from tests.golden.stores import GoldenStore
 from tests.stores.whole import build_through_spark, published
 from tests.tools.faulty_s3 import faulty_s3
 from tests.tools.local_engine import LocalEngine, local_build, run_build, single
 from tests.tools.upload import upload
-from udfs import files
 
 Stores = Callable[[str], GoldenStore]
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
@@ -136,8 +136,8 @@ def test_the_next_run_after_a_refused_one_needs_no_overwrite(store: str, out: st
 
 KILLED = """
 import sys, time
-from jobs.publishing import output
-from udfs import files
+from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.udfs import files
 with output.staging(sys.argv[1], True, True) as stage:
     files.write_bytes(stage.temporary, files.join(stage.tree, "consumequeue", "T", "0", "0" * 20), [b"half"])
     print(files.base(stage.tree), flush=True)

@@ -14,22 +14,22 @@ from typing import Any
 
 import pytest
 
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.incremental import last_build
-from jobs.incremental.scan_place import store_of
-from jobs.publishing import alive as output_alive
-from jobs.publishing import builds as output_builds
-from jobs.publishing import output
-from storage_format.errors import InputError
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.incremental import last_build
+from rocketmq_reindex.jobs.incremental.scan_place import store_of
+from rocketmq_reindex.jobs.publishing import alive as output_alive
+from rocketmq_reindex.jobs.publishing import builds as output_builds
+from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
+from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.fault.disk import tree
 from tests.stores.bucket_world import BucketWorld
 from tests.tools.faulty_children import Children, children
 from tests.tools.local_engine import LocalEngine, local_build, run_build, single
 from tests.tools.s3_door import s3_door
-from udfs import files
-from udfs.scan_store import ScanStore
-from udfs.worker import Batches
 
 SIZES: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 SEGMENT = 1 << 14

@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.build import build
-from jobs.command.tables_place import table_path
-from jobs.spark import session
-from jobs.tables.delta import write
-from jobs.tables.hadoop import hadoop_settings
+from rocketmq_reindex.jobs.build import build
+from rocketmq_reindex.jobs.command.tables_place import table_path
+from rocketmq_reindex.jobs.spark import session
+from rocketmq_reindex.jobs.tables.delta import write
+from rocketmq_reindex.jobs.tables.hadoop import hadoop_settings
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.systems import resolve
+from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, SEGMENTS, Table
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
 from tests.stores.whole import published
 from tests.tools.jvm import end_jvm
 from tests.tools.local_engine import local_build
-from udfs import files
-from udfs.files.systems import resolve
-from udfs.table_schema import BUILDS, FILES, SEGMENTS, Table
 
 Stores = Callable[[str], GoldenStore]
 NAME = "tables é 100%25 a+b"

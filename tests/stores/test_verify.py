@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from jobs.building.settings import BuildSettings
-from jobs.publishing import pointers
-from jobs.query import query
-from jobs.report import report
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.jobs.query import query
+from rocketmq_reindex.jobs.report import report
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files import systems
 from tests.fault.disk import tiny_store
 from tests.stores.whole import published
 from tests.tools.local_engine import LocalEngine, local_build, run_build, single
 from tests.tools.local_verify import kinds, local_verify
-from udfs import files
-from udfs.files import systems
 
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 

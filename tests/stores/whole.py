@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jobs.fetch import fetch
-from jobs.publishing import pointers
+from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.udfs import files
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
 from tests.tools.local_engine import local_build
 from tests.tools.upload import upload
-from udfs import files
 
 
 def entries_of(manifest: bytes) -> dict[str, Any]:
@@ -34,9 +34,10 @@ def build_through_spark(golden: GoldenStore, place: str, tmp_path: Path, *words:
     """STORE and --out below ``place``: what is fetched equals a local build of the same store, byte for byte."""
     store, out = files.join(place, "store"), files.join(place, "out")
     upload(golden.path / "commitlog", files.join(store, "commitlog"), files.join(place, "aside"))
+    words = ("--master", "local[2]", *words)
     sizes = [word for name, size in golden.sizes().items() for word in (f"--{name.replace('_', '-')}", str(size))]
     run = subprocess.run(
-        [sys.executable, "-m", "jobs.cli", "build", store, "--out", out, *sizes, "--master", "local[2]", "--json", *words],
+        [sys.executable, "-m", "rocketmq_reindex", "build", store, "--out", out, *sizes, *words, "--json"],
         capture_output=True, text=True, timeout=900, check=False, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-2000:]

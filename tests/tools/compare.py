@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from jobs.building.summary import Summary
-from jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.spark.engine import Engine
 from tests.golden.stores import read_files
 from tests.reference.build import ReferenceBuild, reference_build
 from tests.reference.log import merged

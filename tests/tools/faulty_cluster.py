@@ -58,8 +58,9 @@ class Cluster:
         archive = self.folder / "reindex.zip"
         if not archive.exists():
             with zipfile.ZipFile(archive, "w") as package:
-                for path in sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py")):
-                    package.write(path, path.relative_to(ROOT))
+                paths = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+                for path in sorted([*paths, *(ROOT / "rocketmq_reindex").glob("*.py")]):
+                    package.write(path, Path("rocketmq_reindex", str(path.relative_to(ROOT)).removeprefix("rocketmq_reindex/")))
         settings = settings | _executors(folder, faults or [])
         settings |= {"spark.executorEnv.REINDEX_HIDDEN": str(ROOT), "spark.executorEnv.NUMBA_DISABLE_JIT": "1"}
         submit = [str(spark_home() / "bin" / "spark-submit"), "--master", self.url]

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from jobs.fetching import swap
-from jobs.publishing import local as output_local
-from udfs.files import entries, folders, local, reading, systems, uris, writer
+from rocketmq_reindex.jobs.fetching import swap
+from rocketmq_reindex.jobs.publishing import local as output_local
+from rocketmq_reindex.udfs.files import entries, folders, local, reading, systems, uris, writer
 
 OPERATIONS: Final = frozenset({
     "open", "close", "stat", "lstat", "fstat", "statvfs", "listdir", "scandir", "mkdir", "rmdir", "unlink", "rename", "replace",

@@ -107,7 +107,7 @@ def running(
 
 def command(store: Path, out: Path, *words: str) -> list[str]:
     """The command line's words for a build in a process of its own."""
-    return [sys.executable, "-m", "jobs.cli", "build", str(store), "--out", str(out), "--json", *words]
+    return [sys.executable, "-m", "rocketmq_reindex", "build", str(store), "--out", str(out), "--json", *words]
 
 
 def fired(folder: Path) -> int:

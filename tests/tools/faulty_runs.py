@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from jobs.build import build
-from jobs.spark import engine, session
-from jobs.spark.observing import Observer
+from rocketmq_reindex.jobs.build import build
+from rocketmq_reindex.jobs.spark import engine, session
+from rocketmq_reindex.jobs.spark.observing import Observer
 from tests.tools.faulty_files import Fault, faulty
 from tests.tools.local_engine import Engines, LocalEngine, single
 

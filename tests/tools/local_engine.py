@@ -9,14 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.run import Build
-from jobs.spark.engine import Engine
-from jobs.watching.progress import Reporter
-from storage_format.errors import ReindexError
-from udfs import schemas
-from udfs.worker import Batches
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.run import Build
+from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.storage_format.errors import ReindexError
+from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.udfs.worker.setup import Batches
 
 
 class LocalEngine:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jobs.building.settings import BuildSettings
-from jobs.publishing.layout import SIZES
-from jobs.spark.engine import Engine
-from jobs.verifying.run import Verify
-from jobs.verifying.settings import VerifySettings
-from jobs.verifying.summary import VerifySummary
-from storage_format.errors import ReindexError
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.publishing.layout import SIZES
+from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.verifying.run import Verify
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.storage_format.errors import ReindexError
 from tests.tools.local_engine import LocalEngine, QuietReporter, single
 
 OWN = ("only", "sample", "work", "against")

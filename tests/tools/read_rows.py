@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from udfs.source_base import Reader, Source
+from rocketmq_reindex.udfs.sql.base import Reader, Source
 
 
 def make_reader(source: type[Source], path: Path | str, **options: Any) -> Reader:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 _OPENED = 0x20
 _EVENT = struct.Struct("iIII")
-OURS = ("storage_format", "udfs", "jobs")
+OURS = ("rocketmq_reindex", "storage_format", "udfs", "jobs")
 SETTINGS = {
     ".numba_config.yaml": "cache_dir: {here}/cache\ndisable_jit: 1\n",
     "matplotlibrc": "text.usetex: True\n",
@@ -56,7 +56,13 @@ class Trap:
             self._module(self.here / f"{name}.py", name)
         for name in (*OURS, "numpy", "encodings", "multiprocessing"):
             self._module(self.here / name / "__init__.py", name)
-        for name in ("udfs/daemon", "udfs/worker", "jobs/cli", "storage_format/jit", "pyspark/daemon"):
+        for name in (
+            "rocketmq_reindex/udfs/worker/daemon",
+            "rocketmq_reindex/jobs/cli",
+            "udfs/worker/daemon",
+            "jobs/cli",
+            "pyspark/daemon",
+        ):
             self._module(self.here / f"{name}.py", name.replace("/", "."))
         # pyspark looks for Spark in the folder above first.
         for folder in (self.here, self.here.parent):
@@ -65,7 +71,7 @@ class Trap:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(f"#!/bin/sh\n: > '{self.marks}/program-{path.name}'\nexit 1\n")
                 path.chmod(0o755)
-            for name in ("conf", "jars", "jobs/_conf"):
+            for name in ("conf", "jars", "rocketmq_reindex/conf"):
                 (folder / name).mkdir(parents=True, exist_ok=True)
                 for setting, text in SETTINGS.items():
                     (folder / name / setting).write_text(text.format(here=folder))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import strategies as st
 
-from storage_format.grouping import QueueBlock
-from storage_format.queue_order import PlacementTable, Run
+from rocketmq_reindex.storage_format.queue.grouping import QueueBlock
+from rocketmq_reindex.storage_format.queue.order import PlacementTable, Run
 from tests.reference.queue_order import Unit
 
 QUEUE, OTHER = 3, 1

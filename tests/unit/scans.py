@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from storage_format.chain import Chain, Segment, chain_ranges
-from storage_format.range_scan import RangeScanner, ScanSettings
-from storage_format.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.chain import Chain, Segment, chain_ranges
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from tests.reference import consume_queue as cq
 from tests.reference import java
 from tests.reference import log as reference_log

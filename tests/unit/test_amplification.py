@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs.building import decisions
-from storage_format import range_scan
-from storage_format.queue_order import BREAKS_MAX
-from storage_format.range_scan import HOLES_MAX
+from rocketmq_reindex.jobs.building import decisions
+from rocketmq_reindex.storage_format.queue.order import BREAKS_MAX
+from rocketmq_reindex.storage_format.scan import range_scan
+from rocketmq_reindex.storage_format.scan.range_scan import HOLES_MAX
+from rocketmq_reindex.udfs import files
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
-from udfs import files
 
 
 @pytest.mark.parametrize(("limit", "exits"), [(20, [3, 5, 3]), (19, [5, 5, 3])])
@@ -45,7 +45,7 @@ def test_more_breaks_in_a_queue_than_damage_explains(policy: str, tmp_path: Path
             writer.append(Message(queue_offset=number * 7))
     assert BREAKS_MAX >= 2 * HOLES_MAX
     for limit in (20, 19):
-        monkeypatch.setattr("udfs.judge.BREAKS_MAX", limit)
+        monkeypatch.setattr("rocketmq_reindex.udfs.order.judge.BREAKS_MAX", limit)
         summary = local_build(
             tmp_path / "store", tmp_path / f"out-{limit}", None, queue_order=policy, on_damage="salvage", hash_slots=50,
             index_items=60,

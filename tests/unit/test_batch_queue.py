@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from storage_format import cells
-from storage_format.batch_queue import BATCH_UNIT_SIZE, BatchPlacement, batch_runs, batch_units
-from storage_format.queue_order import order_logical
+from rocketmq_reindex.storage_format.queue import cells
+from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT_SIZE, BatchPlacement, batch_runs, batch_units
+from rocketmq_reindex.storage_format.queue.order import order_logical
+from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.write.batches import WriteBatches
 from tests.tools.batch_log import batch_files, batch_queue
-from udfs import schemas
-from udfs.stage import Stage
-from udfs.write_batches import WriteBatches
 
 Unit = tuple[int, int, int, int, int, int]
 """As ``cells.BATCH_COLUMNS``: first queue offset, place, size, tagsCode, store time, messages."""

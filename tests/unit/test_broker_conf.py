@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.command.broker_conf import read_properties, settings_of
-from storage_format.errors import UsageError
+from rocketmq_reindex.jobs.command.broker_conf import read_properties, settings_of
+from rocketmq_reindex.storage_format.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.building.options import parse_settings
-from jobs.task import words
-from jobs.verifying.options import parse_verify
+from rocketmq_reindex.jobs.building.options import parse_settings
+from rocketmq_reindex.jobs.task import words
+from rocketmq_reindex.jobs.verifying.options import parse_verify
 from tests.tools.faulty_processes import ROOT
 
 BUNDLE: dict[str, Any] = yaml.safe_load((ROOT / "conf" / "databricks" / "databricks.yml").read_text(encoding="utf-8"))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_format import cells
-from storage_format.grouping import bucket_of, cut_cells, rows_of
+from rocketmq_reindex.storage_format.queue import cells
+from rocketmq_reindex.storage_format.queue.grouping import bucket_of, cut_cells, rows_of
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 PIECES = st.lists(

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from storage_format import record as r
-from storage_format.chain import TORN_TAIL_MAX, Chain, Hole, Segment, chain_ranges, cut_ranges
-from storage_format.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan.chain import TORN_TAIL_MAX, Chain, Hole, Segment, chain_ranges, cut_ranges
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 
 GIB = 1 << 30
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_format.checkpoint import SIZE, Checkpoint
+from rocketmq_reindex.storage_format.checkpoint import SIZE, Checkpoint
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from storage_format.checkpoint import SIZE, Checkpoint, StoreFacts, read_checkpoint
-from storage_format.findings import CODES
+from rocketmq_reindex.storage_format.checkpoint import SIZE, Checkpoint, StoreFacts, read_checkpoint
+from rocketmq_reindex.storage_format.findings import CODES
 from tests.golden.stores import NAMES, GoldenStore
 
 NOW = 1_700_000_000_000

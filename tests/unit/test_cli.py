@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.building.options import parse_settings
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.cli import main
-from storage_format.errors import UsageError
+from rocketmq_reindex.jobs.building.options import parse_settings
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.storage_format.errors import UsageError
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 

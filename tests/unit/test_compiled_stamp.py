@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import storage_format
+import rocketmq_reindex
 
 LOOP = """
-from storage_format.jit import jit
-from storage_format.{package}.deep.step import STEP
+from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.{package}.deep.step import STEP
 
 
 @jit
@@ -22,9 +22,9 @@ def f(n):
 CALL = """
 import sys
 sys.path.insert(0, {folder!r})
-from storage_format.jit import FOLDER
-from storage_format.one import loop as one
-from storage_format.two import loop as two
+from rocketmq_reindex.storage_format.kernels.jit import FOLDER
+from rocketmq_reindex.storage_format.one import loop as one
+from rocketmq_reindex.storage_format.two import loop as two
 assert FOLDER.startswith({folder!r}), FOLDER
 print(one.f(0), two.f(0), *(sum(f.stats.cache_hits.values()) for f in (one.f, two.f)))
 """
@@ -44,8 +44,8 @@ def called(folder: Path) -> list[int]:
 
 
 def test_a_change_deep_in_the_package_makes_compiled_code_anew(tmp_path: Path) -> None:
-    package = tmp_path / "storage_format"
-    shutil.copytree(storage_format.__path__[0], package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(rocketmq_reindex.__path__[0], tmp_path / "rocketmq_reindex", ignore=shutil.ignore_patterns("__pycache__"))
+    package = tmp_path / "rocketmq_reindex" / "storage_format"
     for name, step in (("one", 1), ("two", 2)):
         put(package / name / "__init__.py", "")
         put(package / name / "deep" / "__init__.py", "")

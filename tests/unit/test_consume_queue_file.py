@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_format.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE, UnitGapError, file_units
+from rocketmq_reindex.storage_format.queue.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE, UnitGapError, file_units
 from tests.reference.consume_queue import pack, queue_files
 from tests.reference.queue_order import Unit
 

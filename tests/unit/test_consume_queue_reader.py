@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage_format.consume_queue import file_units
-from storage_format.consume_queue_reader import (
+from rocketmq_reindex.storage_format.findings import CODES, UnreadableError
+from rocketmq_reindex.storage_format.queue.consume_queue import file_units
+from rocketmq_reindex.storage_format.queue.reader import (
     BAD,
     EMPTY,
     PRE_BLANK,
@@ -20,7 +21,6 @@ from storage_format.consume_queue_reader import (
     join_queue_files,
     read_queue_file,
 )  # fmt: skip
-from storage_format.findings import CODES, UnreadableError
 from tests.golden.stores import NAMES, GoldenStore
 
 Unit = tuple[int, int, int]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_format.crc32 import crc32, crc32_by_tables
+from rocketmq_reindex.storage_format.kernels.crc32 import crc32, crc32_by_tables
 
 Crc = Callable[[npt.NDArray[np.uint8], int, int], int]
 both = pytest.mark.parametrize("crc", [crc32, crc32_by_tables])
@@ -53,8 +53,8 @@ def test_the_value_everyone_knows(crc: Crc) -> None:
 def test_a_processor_without_the_instruction() -> None:
     """The loop compiles without it, too: what is not there must not be asked for."""
     code = (
-        "import storage_format.clmul as c; c.CAN_FOLD, c.fold = False, None\n"
-        "import numpy as np; from storage_format.crc32 import crc32\n"
+        "import rocketmq_reindex.storage_format.kernels.clmul as c; c.CAN_FOLD, c.fold = False, None\n"
+        "import numpy as np; from rocketmq_reindex.storage_format.kernels.crc32 import crc32\n"
         "print(crc32(np.arange(256, dtype=np.uint8), 0, 256))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=900)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.spark.daemon import daemon_ahead, name_daemon
+from rocketmq_reindex.jobs.spark.daemon import daemon_ahead, name_daemon
+from rocketmq_reindex.udfs.worker.daemon import VARIABLE
 from tests.tools.faulty_processes import stat, wait_until
-from udfs.daemon import VARIABLE
 
 _INT = struct.Struct("!i")
 
@@ -32,7 +32,7 @@ def _words(process: int) -> list[str]:
 @contextlib.contextmanager
 def _as_spark_starts_it() -> Iterator[subprocess.Popen[bytes]]:
     """``PythonWorkerFactory.startDaemon``: the port comes by stdout, and stdin's end is the daemon's."""
-    words = [sys.executable, "-m", "udfs.daemon", "pyspark.worker"]
+    words = [sys.executable, "-m", "rocketmq_reindex.udfs.worker.daemon", "pyspark.worker"]
     told = os.environ | {"PYTHON_WORKER_FACTORY_SECRET": "secret"}
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=told) as daemon:
         yield daemon
@@ -68,7 +68,11 @@ def test_who_forks_the_workers(wanted: bool) -> None:
                 parent = _parent(worker)
                 assert (parent == daemon.pid) is not wanted
                 assert {os.readlink(f"/proc/{process}/cwd") for process in (parent, worker, daemon.pid)} == {"/"}
-                assert _words(parent)[1:4] == ["-m", "udfs.daemon", "ahead" if wanted else "pyspark.worker"]
+                assert _words(parent)[1:4] == [
+                    "-m",
+                    "rocketmq_reindex.udfs.worker.daemon",
+                    "ahead" if wanted else "pyspark.worker",
+                ]
                 assert daemon.poll() is None
                 assert daemon.stdin is not None
                 daemon.stdin.close()
@@ -91,7 +95,7 @@ def test_one_that_ended_is_not_waited_for() -> None:
 
 def test_it_ends_with_the_process_that_started_it() -> None:
     with name_daemon():
-        words = [sys.executable, "-m", "udfs.daemon", "ahead"]
+        words = [sys.executable, "-m", "rocketmq_reindex.udfs.worker.daemon", "ahead"]
         daemon = subprocess.Popen(words, stdin=subprocess.PIPE)
         daemon.communicate(timeout=900)
         assert daemon.returncode == 0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.building.settings import DELAY_LEVELS, parse_delay_levels
-from storage_format.range_scan import ScanSettings
+from rocketmq_reindex.jobs.building.settings import DELAY_LEVELS, parse_delay_levels
+from rocketmq_reindex.storage_format.scan.range_scan import ScanSettings
 from tests.reference.log import MISSING, merged
 from tests.tools import spoil
 from tests.tools.log_writer import LogWriter

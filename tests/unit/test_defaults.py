@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from jobs.building.settings import BuildSettings
-from storage_format.walk_state import INT64_MAX
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "defaults.json"
 FIELDS = {"commitlog": "commitlogs", "include-topic": "include_topics", "exclude-topic": "exclude_topics"}

@@ -9,8 +9,8 @@ import mmh3
 import numpy as np
 import pytest
 
-from storage_format import digest
-from storage_format.digest import ChunkDigests, new_digest
+from rocketmq_reindex.storage_format import digest
+from rocketmq_reindex.storage_format.digest import ChunkDigests, new_digest
 
 SMALL = 1000
 

@@ -15,14 +15,17 @@ from scripts import dist
 from tests.tools.faulty_processes import ROOT
 
 PACKAGES = ("storage_format", "udfs", "jobs")
+PACKAGE = "rocketmq_reindex"
 
 
 def test_the_zip_is_the_tree() -> None:
     """Else `make dist` has not run since."""
-    here = {path.relative_to(ROOT).as_posix(): path.read_bytes() for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
+    paths = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    here = {f"{PACKAGE}/{path.relative_to(ROOT).as_posix()}": path.read_bytes() for path in paths}
+    here |= {f"{PACKAGE}/{path.name}": path.read_bytes() for path in (ROOT / PACKAGE).glob("*.py")}
     with zipfile.ZipFile(dist.DIST / "rocketmq_reindex.zip") as archive:
         code = {name: archive.read(name) for name in archive.namelist() if name.endswith(".py")}
-        conf = {name.removeprefix("jobs/_conf/") for name in archive.namelist() if name.startswith("jobs/_conf/")}
+        conf = {name.rpartition("/")[2] for name in archive.namelist() if name.startswith(f"{PACKAGE}/conf/")}
     assert code == here
     assert {"spark-defaults.conf", "log4j2.properties", "defaults.json"} <= conf
     (wheel,) = dist.DIST.glob("*.whl")

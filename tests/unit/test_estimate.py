@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.building.estimate import dry_run_lines, sample
-from jobs.building.planning import scan_settings
-from jobs.building.settings import BuildSettings
-from jobs.store.segments import list_segments
+from rocketmq_reindex.jobs.building.estimate import dry_run_lines, sample
+from rocketmq_reindex.jobs.building.planning import scan_settings
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.store.segments import list_segments
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from jobs.command.failures import JVM_GONE, Interrupts, outcome
-from jobs.spark import session
-from storage_format.errors import RefusedError, UsageError
+from rocketmq_reindex.jobs.command.failures import JVM_GONE, Interrupts, outcome
+from rocketmq_reindex.jobs.spark import session
+from rocketmq_reindex.storage_format.errors import RefusedError, UsageError
 
 MORE = ": nothing was published"
 NO_X = "An error occurred while calling o7.x. Trace:"

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage_format.errors import InputError
-from udfs import files
-from udfs.files import reading
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files import reading
 
 
 @pytest.fixture

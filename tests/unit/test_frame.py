@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage_format import frame
-from storage_format import record as r
+from rocketmq_reindex.storage_format.record import frame
+from rocketmq_reindex.storage_format.record import layout as r
 from tests.reference import java, records
 from tests.reference.settings import Settings
 from tests.tools.encode import EPOCH, Message, blank, encode

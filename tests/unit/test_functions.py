@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storage_format.bloom import BloomShape, bloom_shape
+from rocketmq_reindex.storage_format.bloom import BloomShape, bloom_shape
+from rocketmq_reindex.udfs.sql import functions
 from tests.reference import java
 from tests.reference.index_file import key_hash
-from udfs import functions
 
 KNOWN = json.loads((Path(__file__).parent / "known_answers.json").read_text(encoding="utf-8"))
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -53,9 +53,9 @@ def test_bloom_bits_are_rocketmqs() -> None:
 
 
 def test_bloom_bits_of_any_text_are_rocketmqs() -> None:
-    from storage_format.bloom import bloom_bits
-    from storage_format.murmur3 import murmur3_128
-    from udfs.arrow_columns import string_buffers
+    from rocketmq_reindex.storage_format.bloom import bloom_bits
+    from rocketmq_reindex.storage_format.kernels.murmur3 import murmur3_128
+    from rocketmq_reindex.udfs.messages.arrow_columns import string_buffers
 
     hashed = murmur3_128(*string_buffers(strings([known["text"] for known in KNOWN["texts"]])))
     for number, fn in enumerate(KNOWN["filters"]):

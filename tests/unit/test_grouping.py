@@ -10,8 +10,8 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_format import cells
-from storage_format.grouping import QueueBlock, rows_of
+from rocketmq_reindex.storage_format.queue import cells
+from rocketmq_reindex.storage_format.queue.grouping import QueueBlock, rows_of
 
 Unit = tuple[int, int, int, int, int]
 """queue, queue offset, place, size, tagsCode"""

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from storage_format import record as r
-from storage_format.errors import InputError
-from storage_format.range_scan import RangeScanner, ScanSettings
-from storage_format.range_summary import RangeSpec
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
 from tests.tools.encode import MAGIC_V1, MAGIC_V2, Message, encode
 
 GIB = 1 << 30

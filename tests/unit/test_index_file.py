@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storage_format import index_file as ix
-from storage_format.java_text import index_hash, java_hash
+from rocketmq_reindex.storage_format.index import file as ix
+from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
 from tests.reference.index_file import IndexFile
 from tests.unit.strategies import embedded
 

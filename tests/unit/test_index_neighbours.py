@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage_format.index_header import IndexHeader
-from storage_format.index_neighbours import LogFacts, Neighbour, empty_headers, out_of_order
+from rocketmq_reindex.storage_format.checks.index_neighbours import LogFacts, Neighbour, empty_headers, out_of_order
+from rocketmq_reindex.storage_format.index.header import IndexHeader
 
 LOG = LogFacts(0, 900, 5000, True)
 FULL = Neighbour("1", IndexHeader(1000, 4000, 10, 700, 5, 60), 59, 10, 700)

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from storage_format.errors import RefusedError
-from storage_format.index_plan import WINDOWED_FILES_MAX, IndexFilePlan, Stretch, plan_index_files
-from storage_format.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.errors import RefusedError
+from rocketmq_reindex.storage_format.index.plan import WINDOWED_FILES_MAX, IndexFilePlan, Stretch, plan_index_files
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from tests.unit.index_model import Dispatched, File, Range, cut, one_by_one, random_records, sum_up
 
 Item = tuple[int, int, str]

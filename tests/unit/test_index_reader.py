@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from storage_format.findings import UnreadableError
-from storage_format.index_check import check_index, slot_lengths
-from storage_format.index_file import IndexHeader
-from storage_format.index_lookup import (
+from rocketmq_reindex.storage_format.checks.index import check_index, slot_lengths
+from rocketmq_reindex.storage_format.findings import UnreadableError
+from rocketmq_reindex.storage_format.index.file import IndexHeader
+from rocketmq_reindex.storage_format.index.lookup import (
     BAD_LINK,
     BAD_SLOT,
     BAD_TIME,
@@ -29,7 +29,7 @@ from storage_format.index_lookup import (
     lookup_header,
     time_matches,
 )
-from storage_format.index_reader import guess_sizes, open_index
+from rocketmq_reindex.storage_format.index.reader import guess_sizes, open_index
 from tests.golden.stores import NAMES, GoldenStore, index_in_order
 from tests.reference.index_file import IndexFile, key_hash
 from tests.tools.local_engine import local_build

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from jobs.cli import main
-from jobs.inspecting.kinds import kind_of
-from storage_format.errors import InputError
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.inspecting.kinds import kind_of
+from rocketmq_reindex.storage_format.errors import InputError
 from tests.tools.batch_log import MADE, batch
 from tests.tools.encode import COMMIT, EPOCH, PREPARED, ROLLBACK, Message
 from tests.unit.test_query import SIZES, keyed, make

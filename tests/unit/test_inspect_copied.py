@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from jobs.cli import main
-from jobs.inspecting import first_offset
-from jobs.inspecting.first_offset import Begin, by_records
-from storage_format import record as r
-from storage_format.frame import find_record
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.inspecting import first_offset
+from rocketmq_reindex.jobs.inspecting.first_offset import Begin, by_records
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.frame import find_record
 from tests.tools.encode import Message
 from tests.unit.test_query import keyed, make
 
@@ -94,7 +94,7 @@ def test_what_only_looks_like_records_costs_little(tmp_path: Path, monkeypatch: 
         checked += len(data)
         return find_record(data, *more)
 
-    monkeypatch.setattr("jobs.inspecting.first_offset.find_record", counted)
+    monkeypatch.setattr("rocketmq_reindex.jobs.inspecting.first_offset.find_record", counted)
     head = struct.pack(">iiii", 1 << 19, r.MAGIC_V1, 1, 0)
     path = tmp_path / "seg.bak"
     path.write_bytes(head * (1 << 16))

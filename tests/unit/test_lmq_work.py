@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from storage_format import name_table, range_scan
-from storage_format.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan import range_scan
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.walk import name_table
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 from tests.unit.scans import MemoryLog, scan_range

@@ -10,14 +10,15 @@ from typing import Any
 import mmh3
 import pytest
 
-from jobs.publishing import parts
+from rocketmq_reindex.jobs.publishing import parts
+from rocketmq_reindex.udfs.files import reading
+from rocketmq_reindex.udfs.order import judge
+from rocketmq_reindex.udfs.write import queues as write_queues
 from tests.golden.stores import read_files
 from tests.tools import spoil
 from tests.tools.local_engine import LocalEngine, local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, Message, random_log
-from udfs import judge, write_queues
-from udfs.files import reading
 
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 

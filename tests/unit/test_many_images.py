@@ -10,11 +10,11 @@ import zlib
 import numpy as np
 import pytest
 
-from storage_format.crc_ranges import STEP, crc32_of_range, prefix_sums
-from storage_format.frame import CRC_ALL, CRC_BODY
-from storage_format.range_scan import RangeScanner, ScanSettings
-from storage_format.range_summary import RangeSpec, RangeSummary
-from storage_format.record import MAGIC_V1
+from rocketmq_reindex.storage_format.kernels.crc_ranges import STEP, crc32_of_range, prefix_sums
+from rocketmq_reindex.storage_format.record.frame import CRC_ALL, CRC_BODY
+from rocketmq_reindex.storage_format.record.layout import MAGIC_V1
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from tests.tools.encode import Message, encode
 
 HEAD = 88

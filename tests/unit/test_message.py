@@ -9,14 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from storage_format import record as r
-from storage_format.java_string import java_text
-from storage_format.message import LZ4, ZLIB, ZSTD, Host, Message, glance, read_message
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.message import LZ4, ZLIB, ZSTD, Host, Message, glance, read_message
+from rocketmq_reindex.storage_format.text.java_string import java_text
+from rocketmq_reindex.udfs.messages.unpack_body import Unpacked, unpack
 from tests.reference import java, records
 from tests.reference.settings import Settings
 from tests.tools import encode
 from tests.tools.make_log import FEATURES, random_log
-from udfs.unpack_body import Unpacked, unpack
 
 RULES = Settings(crc="none")
 

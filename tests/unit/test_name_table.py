@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_format import names as n
-from storage_format.java_text import signed32
-from storage_format.name_table import NameTable, find_name
+from rocketmq_reindex.storage_format import names as n
+from rocketmq_reindex.storage_format.text.java_text import signed32
+from rocketmq_reindex.storage_format.walk.name_table import NameTable, find_name
 from tests.reference import java
 from tests.reference.names import is_plain_component, lmq_applies
 from tests.reference.settings import Settings

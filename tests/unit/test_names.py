@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storage_format.names import escape, is_usual, path_component
+from rocketmq_reindex.storage_format.names import escape, is_usual, path_component
 from tests.reference import java
 from tests.reference.names import is_plain_component
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.building import odd_queues
-from jobs.building.odd_queues import Lowest
-from storage_format.chain import Hole
-from storage_format.queue_order import Placement
-from udfs import files, placements
-from udfs.placements import Placements, PlacementWriter, PlanWriter, Queue
+from rocketmq_reindex.jobs.building import odd_queues
+from rocketmq_reindex.jobs.building.odd_queues import Lowest
+from rocketmq_reindex.storage_format.queue.order import Placement
+from rocketmq_reindex.storage_format.scan.chain import Hole
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.order import placements
+from rocketmq_reindex.udfs.order.placements import Placements, PlacementWriter, PlanWriter, Queue
 
 ALIKE = (b"plumless", b"buckeroo")
 """Two names of one CRC-32."""

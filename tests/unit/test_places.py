@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.publishing.output import check_places
-from storage_format.errors import InputError
+from rocketmq_reindex.jobs.publishing.output import check_places
+from rocketmq_reindex.storage_format.errors import InputError
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.building.estimate import dry_run_lines
-from jobs.building.planning import scan_settings
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.cli import main
-from jobs.store.segments import list_segments
-from storage_format.plurals import counted, form
+from rocketmq_reindex.jobs.building.estimate import dry_run_lines
+from rocketmq_reindex.jobs.building.planning import scan_settings
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.store.segments import list_segments
+from rocketmq_reindex.storage_format.plurals import counted, form
 from tests.tools.encode import Message
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from jobs.building.summary import Summary
-from jobs.watching import progress, progress_shown
-from jobs.watching.progress import Reporter
-from jobs.watching.progress_shown import usual
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.watching import progress, progress_shown
+from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.jobs.watching.progress_shown import usual
 
 
 @pytest.fixture(autouse=True)

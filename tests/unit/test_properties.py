@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storage_format.frame import SPANS_SIZE
-from storage_format.properties import NAMES, scan_properties
+from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE
+from rocketmq_reindex.storage_format.record.properties import NAMES, scan_properties
 from tests.reference import java
 from tests.reference.records import parse_properties
 from tests.unit.strategies import JAVA_BYTES, embedded

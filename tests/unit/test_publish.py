@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.publishing import local as output_local
-from jobs.publishing import output
-from storage_format.errors import InputError
-from udfs import files
-from udfs.stage import Stage
+from rocketmq_reindex.jobs.publishing import local as output_local
+from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.stage import Stage
 
 
 def fill(stage: Stage, text: str) -> None:
@@ -140,7 +140,7 @@ def test_a_lock_is_no_way_to_write_elsewhere(tmp_path: Path) -> None:
 KILLED = """
 import sys, time
 from pathlib import Path
-from jobs.publishing import output
+from rocketmq_reindex.jobs.publishing import output
 out = sys.argv[1]
 with output.locked(out), output.staging(out) as stage:  # noqa: PT012
     (Path(stage.tree) / "reindex.json").write_text("half")

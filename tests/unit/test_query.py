@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from jobs.cli import main
+from rocketmq_reindex.jobs.cli import main
 from tests.tools.batch_log import MADE, batch
 from tests.tools.encode import EPOCH, ROLLBACK, Message
 from tests.tools.local_engine import local_build
@@ -363,7 +363,7 @@ def test_an_encoding_that_lacks_letters(tmp_path: Path) -> None:
         ["query", str(tmp_path), "--physical", "0"],
         ["inspect", str(tmp_path / "commitlog" / f"{0:020d}"), "--records"],
     ):
-        command = [sys.executable, "-m", "jobs.cli", *words]
+        command = [sys.executable, "-m", "rocketmq_reindex", *words]
         done = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
         assert b"\\u0422" in done.stdout
@@ -453,7 +453,7 @@ def test_it_waits_for_nothing_it_does_not_need(tmp_path: Path) -> None:
     make(tmp_path, keyed(9))
     heavy = ("numba", "llvmlite", "pyspark", "pandas", "pyarrow", "numpy", "delta", "rich")
     code = (
-        "import sys; from jobs.cli import main; status = main(sys.argv[1:]); "
+        "import sys; from rocketmq_reindex.jobs.cli import main; status = main(sys.argv[1:]); "
         f"print(sorted(set(sys.modules) & set({heavy!r})), file=sys.stderr); sys.exit(status)"
     )
     for words in ("--topic T --key k1", "--topic T --queue 0 --offset 1 --json", "--id u1 --json"):
@@ -466,6 +466,6 @@ def test_it_waits_for_nothing_it_does_not_need(tmp_path: Path) -> None:
 
 def test_whoever_reads_may_stop(tmp_path: Path) -> None:
     make(tmp_path, keyed(200), segment_size=1 << 15)
-    command = f"{sys.executable} -m jobs.cli query {tmp_path} --topic T --key all --json | head -1"
+    command = f"{sys.executable} -m rocketmq_reindex query {tmp_path} --topic T --key all --json | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, len(done.stdout.splitlines()), done.stderr) == (0, 1, "")

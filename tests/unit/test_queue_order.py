@@ -9,7 +9,15 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage_format.queue_order import PlacementTable, RolledBack, fewer_runs, irregular, join_runs, order_broker, order_logical
+from rocketmq_reindex.storage_format.queue.order import (
+    PlacementTable,
+    RolledBack,
+    fewer_runs,
+    irregular,
+    join_runs,
+    order_broker,
+    order_logical,
+)
 from tests.reference import queue_order as reference
 from tests.reference.consume_queue import BrokerQueue, pack
 from tests.reference.queue_order import Unit

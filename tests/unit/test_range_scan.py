@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.building.settings import DELAY_LEVELS, parse_delay_levels
-from storage_format.frame import CRC_ALL, CRC_BODY, CRC_NONE
-from storage_format.range_scan import RangeScanner, ScanSettings
-from storage_format.range_summary import RangeSummary
+from rocketmq_reindex.jobs.building.settings import DELAY_LEVELS, parse_delay_levels
+from rocketmq_reindex.storage_format.record.frame import CRC_ALL, CRC_BODY, CRC_NONE
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from tests.reference.log import Log
 from tests.tools.encode import property_bytes
 from tests.tools.log_writer import LogWriter

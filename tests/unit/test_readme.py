@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs import demo
-from jobs.building.options import build_parser
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from storage_format.errors import InputError, RefusedError, UsageError
-from storage_format.walk_state import INT64_MAX
+from rocketmq_reindex.jobs import demo
+from rocketmq_reindex.jobs.building.options import build_parser
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
 from tests.golden.stores import GoldenStore
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.building.options import parse_settings
-from jobs.fetch import fetch
+from rocketmq_reindex.jobs.building.options import parse_settings
+from rocketmq_reindex.jobs.fetch import fetch
 from tests.fault.disk import tiny_store
 from tests.tools.local_engine import LocalEngine, run_build, single
 from tests.tools.local_verify import local_verify

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.cli import main
-from jobs.report import make_page
-from jobs.reporting import times as report_times
-from jobs.reporting.model import of_build
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.report import make_page
+from rocketmq_reindex.jobs.reporting import times as report_times
+from rocketmq_reindex.jobs.reporting.model import of_build
 from tests.tools import spoil
 from tests.tools.browser import contrast, look
 from tests.tools.encode import EPOCH

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from jobs.cli import main
-from jobs.report import make_page
-from jobs.reporting.model import of_build, of_verify
-from jobs.reporting.page import render
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.report import make_page
+from rocketmq_reindex.jobs.reporting.model import of_build, of_verify
+from rocketmq_reindex.jobs.reporting.page import render
 from tests.tools.browser import look
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build

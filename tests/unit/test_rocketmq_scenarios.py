@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage_format import frame
-from storage_format import record as r
-from storage_format.checkpoint import Checkpoint
-from storage_format.properties import NAMES, scan_properties
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.record import frame
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.properties import NAMES, scan_properties
 from tests.golden.stores import index_in_order, read_files
 from tests.tools.encode import EPOCH, Message, encode
 from tests.tools.local_engine import local_build

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.building.settings import BuildSettings
-from jobs.incremental.scan_place import store_of
-from storage_format.errors import InputError
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.incremental.scan_place import store_of
+from rocketmq_reindex.storage_format.errors import InputError
 
 
 def root(out: str, tables: str, store: str = "s3://logs/store") -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.store.segments import Commitlog, check_unchanged, list_segments
-from storage_format.errors import InputError
+from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged, list_segments
+from rocketmq_reindex.storage_format.errors import InputError
 
 
 def put(folder: Path, start: int, size: int = 100, byte: bytes = b"x") -> Path:

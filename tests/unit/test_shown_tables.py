@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import main
-from jobs.querying import table
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.querying import table
 from tests.tools.encode import EPOCH, Message
 from tests.unit.test_query import SIZES, make
 
@@ -46,7 +46,7 @@ def on_terminal(width: int, *words: str) -> list[str]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    command = [sys.executable, "-m", "jobs.cli", *words]
+    command = [sys.executable, "-m", "rocketmq_reindex", *words]
     with subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, env=environment) as process:
         os.close(theirs)
         shown = b""

@@ -8,8 +8,8 @@ from collections import Counter
 import mmh3
 import pytest
 
-from jobs.spark.session import bucket_keys, plan_shuffle
-from udfs import schemas
+from rocketmq_reindex.jobs.spark.session import bucket_keys, plan_shuffle
+from rocketmq_reindex.udfs import schemas
 
 
 @pytest.mark.parametrize(

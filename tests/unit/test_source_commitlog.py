@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from storage_format.errors import RefusedError, UsageError
+from rocketmq_reindex.storage_format.errors import RefusedError, UsageError
+from rocketmq_reindex.udfs.sql.commitlog import CommitlogSource
 from tests.reference import java
 from tests.reference import log as reference_log
 from tests.reference.records import Record
@@ -25,7 +26,6 @@ from tests.tools.encode import Message
 from tests.tools.log_writer import LogWriter, Put
 from tests.tools.make_log import FEATURES, evil_body, random_log
 from tests.tools.read_rows import batches, make_reader, read_rows
-from udfs.source_commitlog import CommitlogSource
 
 SEGMENT = 1 << 14
 
@@ -269,7 +269,7 @@ def _lz4_frame(text: bytes) -> bytes:
 
 def test_batches_stay_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch ends by rows, by bytes of records, and by bytes of unpacked bodies."""
-    from udfs import message_batches
+    from rocketmq_reindex.udfs.messages import batches as message_batches
 
     with LogWriter(tmp_path / "commitlog", 1 << 16) as writer:
         for number in range(40):

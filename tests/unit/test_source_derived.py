@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from storage_format.errors import InputError, RefusedError, UsageError
+from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
+from rocketmq_reindex.udfs.sql import index as source_index
+from rocketmq_reindex.udfs.sql.consumequeue import ConsumeQueueSource
+from rocketmq_reindex.udfs.sql.index import IndexSource
 from tests.golden.stores import GoldenStore
 from tests.tools.batch_log import MADE, random_batch_log
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message, random_log
 from tests.tools.read_rows import make_reader, read_rows
-from udfs import source_index
-from udfs.source_consumequeue import ConsumeQueueSource
-from udfs.source_index import IndexSource
 
 Stores = Callable[[str], GoldenStore]
 UNIT = struct.Struct(">qiq")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import datasource as ds
 
-from storage_format.walk_state import INT64_MAX
-from udfs.source_filters import narrow_bounds, narrow_topics, pushed_numbers
-from udfs.source_options import Bounds, Topics
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.udfs.sql.filters import narrow_bounds, narrow_topics, pushed_numbers
+from rocketmq_reindex.udfs.sql.options import Bounds, Topics
 
 OFFSET, TIME, TOPIC = ("commitLogOffset",), ("storeTimestamp",), ("topic",)
 

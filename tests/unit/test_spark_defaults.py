@@ -6,7 +6,7 @@ import re
 
 import yaml
 
-from jobs.spark import session
+from rocketmq_reindex.jobs.spark import session
 from tests.tools.faulty_processes import ROOT
 
 CONF = ROOT / "conf" / "spark-defaults.conf"

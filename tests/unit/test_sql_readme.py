@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from jobs.report import build_parser
-from udfs import functions
-from udfs.source_base import Source
-from udfs.source_options import RANGE_SIZE, UNPACKED_MAX
-from udfs.sources import CommitlogSource, ConsumeQueueSource, IndexSource
+from rocketmq_reindex.jobs.report import build_parser
+from rocketmq_reindex.udfs.sql import functions
+from rocketmq_reindex.udfs.sql.base import Source
+from rocketmq_reindex.udfs.sql.options import RANGE_SIZE, UNPACKED_MAX
+from rocketmq_reindex.udfs.sql.sources import CommitlogSource, ConsumeQueueSource, IndexSource
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 SOURCES: dict[str, type[Source]] = {"commitlog": CommitlogSource, "consumequeue": ConsumeQueueSource, "index": IndexSource}

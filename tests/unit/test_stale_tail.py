@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from jobs.building.summary import Summary
-from jobs.cli import main
-from storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.udfs.sql.commitlog import CommitlogSource
 from tests.golden.stores import read_files
 from tests.tools import spoil
 from tests.tools.compare import SMALL
@@ -23,7 +24,6 @@ from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.read_rows import read_rows
 from tests.tools.stale_log import SEGMENT, StaleLog, copy_log, message, stale_log, write_at
-from udfs.source_commitlog import CommitlogSource
 
 POLICIES = ("fail", "stop", "salvage")
 FILES: dict[str, Any] = {name: SMALL[name] for name in ("cq_file_size", "hash_slots", "index_items")}

@@ -7,11 +7,11 @@ import struct
 import numpy as np
 import pytest
 
-from storage_format import record as r
-from storage_format import stale_passes as passes
-from storage_format import walk_state as w
-from storage_format.frame import REC_SIZE, SPANS_SIZE
-from storage_format.name_table import NameTable
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE
+from rocketmq_reindex.storage_format.walk import stale_passes as passes
+from rocketmq_reindex.storage_format.walk import state as w
+from rocketmq_reindex.storage_format.walk.name_table import NameTable
 
 STEP = 96
 END = b"\x01T" + bytes(2)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from jobs.building import store_sizes
-from jobs.building.options import parse_settings
-from jobs.building.settings import BuildSettings
-from jobs.building.store_sizes import check_sizes
-from jobs.cli import main
-from jobs.fetch import fetch
-from storage_format.errors import InputError
+from rocketmq_reindex.jobs.building import store_sizes
+from rocketmq_reindex.jobs.building.options import parse_settings
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.store_sizes import check_sizes
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.storage_format.errors import InputError
 from tests.tools.compare import SMALL
 from tests.tools.local_engine import local_build
 from tests.tools.local_verify import local_verify
@@ -67,7 +67,7 @@ def test_refused_before_spark_starts(store: Path, monkeypatch: pytest.MonkeyPatc
     def start(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("jobs.spark.session.starting", start)
+    monkeypatch.setattr("rocketmq_reindex.jobs.spark.session.starting", start)
     words = ["build", str(store), "--out", str(store.parent / "out"), "--json"]
     assert main(words) == 1
     assert json.loads(capsys.readouterr().out)["error"] == refusal(store)
@@ -77,7 +77,7 @@ def test_refused_before_spark_starts(store: Path, monkeypatch: pytest.MonkeyPatc
         looks.append(given.store)
         return ["odd sizes"]
 
-    monkeypatch.setattr("jobs.building.inputs.check_sizes", look)
+    monkeypatch.setattr("rocketmq_reindex.jobs.building.inputs.check_sizes", look)
     assert main([*words, "--dry-run"]) == 0
     assert (json.loads(capsys.readouterr().out)["warnings"], looks) == (["odd sizes"], [str(store)])
 
@@ -148,7 +148,7 @@ def test_nothing_to_compare_with(store: Path) -> None:
 
 
 def test_few_files_are_looked_at(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from udfs import files
+    from rocketmq_reindex.udfs import files
 
     for number in range(300):
         for queue in range(4):

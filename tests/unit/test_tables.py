@@ -12,24 +12,24 @@ import mmh3
 import pyarrow as pa
 import pytest
 
-from jobs.building.options import parse_settings
-from jobs.building.settings import BuildSettings
-from jobs.command.tables_place import check_place, quoted, spark_path, table_path
-from jobs.tables import delta as tables_delta
-from jobs.tables.hadoop import hadoop_settings, hdfs_user
-from jobs.tables.rows import quarantine_rows, text
-from storage_format.chain import Segment
-from storage_format.errors import InputError, UsageError
+from rocketmq_reindex.jobs.building.options import parse_settings
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.command.tables_place import check_place, quoted, spark_path, table_path
+from rocketmq_reindex.jobs.tables import delta as tables_delta
+from rocketmq_reindex.jobs.tables.hadoop import hadoop_settings, hdfs_user
+from rocketmq_reindex.jobs.tables.rows import quarantine_rows, text
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.scan.chain import Segment
+from rocketmq_reindex.udfs.messages.batches import fields
+from rocketmq_reindex.udfs.scan.segments import Commitlog
+from rocketmq_reindex.udfs.tables.files_table import ManifestFiles
+from rocketmq_reindex.udfs.tables.messages import with_keys
+from rocketmq_reindex.udfs.tables.quarantine import first_bytes, read_first_bytes
+from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, TABLES
 from tests.reference import java
 from tests.reference.index_file import key_hash
 from tests.tools.local_engine import local_build
 from tests.tools.make_log import random_log
-from udfs.message_batches import fields
-from udfs.segments import Commitlog
-from udfs.table_files import ManifestFiles
-from udfs.table_messages import with_keys
-from udfs.table_quarantine import first_bytes, read_first_bytes
-from udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, TABLES
 
 HADOOP = "org.apache.hadoop.fs.s3a"
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")

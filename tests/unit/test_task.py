@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import task
+from rocketmq_reindex.jobs import task
 from tests.golden.stores import GoldenStore
 
 

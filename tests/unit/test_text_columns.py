@@ -10,8 +10,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storage_format.java_text import java_text
-from storage_format.text_columns import Bytes, Int64s, TextColumn, read_bytes, read_hosts, read_maps, read_texts
+from rocketmq_reindex.storage_format.record.text_columns import (
+    Bytes,
+    Int64s,
+    TextColumn,
+    read_bytes,
+    read_hosts,
+    read_maps,
+    read_texts,
+)
+from rocketmq_reindex.storage_format.text.java_text import java_text
 from tests.reference import java
 from tests.reference.records import parse_properties
 from tests.unit.strategies import JAVA_BYTES

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.building.options import parse_settings
-from jobs.cli import main
-from storage_format.errors import UsageError
-from storage_format.topics import batch_topics, is_own, topic_entry
+from rocketmq_reindex.jobs.building.options import parse_settings
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.topics import batch_topics, is_own, topic_entry
 from tests.tools.batch_log import BATCH_TOPICS, topics_json
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from jobs.fetch import fetch
-from storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from tests.fault.disk import tiny_store, tree
 from tests.tools.local_engine import local_build
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage_format.chain import chain_ranges
-from storage_format.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.chain import chain_ranges
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message, encode
 from tests.unit.scans import MemoryLog, scan_range

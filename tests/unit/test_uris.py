@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 import pytest
 
-from storage_format.errors import InputError
-from storage_format.names import escape, redacted
-from udfs import files
-from udfs.files import systems, uris
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape, redacted
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files import systems, uris
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from storage_format.checkpoint import Checkpoint
-from storage_format.checkpoint_compare import A_DAY, IndexEnd, StoreTimes, compare_checkpoint
-from storage_format.differences import EXAMPLES_MAX, KINDS, PARTS, Tally
-from storage_format.item_compare import Expected, Found, match_items
-from storage_format.queue_compare import Int64s, QueueView, UnitChecker
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checks.checkpoint import A_DAY, IndexEnd, StoreTimes, compare_checkpoint
+from rocketmq_reindex.storage_format.checks.differences import EXAMPLES_MAX, KINDS, PARTS, Tally
+from rocketmq_reindex.storage_format.checks.items import Expected, Found, match_items
+from rocketmq_reindex.storage_format.checks.queues import Int64s, QueueView, UnitChecker
 
 Item = tuple[int, int]
 BLANK = (0, 0x7FFFFFFF, 0)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import main
-from jobs.verifying.options import parse_verify, verify_parser
-from jobs.verifying.run import sampled
-from jobs.verifying.sizes import take_sizes
-from jobs.verifying.work import work_folder
-from storage_format.chain import Segment
-from storage_format.errors import InputError
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.verifying.options import parse_verify, verify_parser
+from rocketmq_reindex.jobs.verifying.run import sampled
+from rocketmq_reindex.jobs.verifying.sizes import take_sizes
+from rocketmq_reindex.jobs.verifying.work import work_folder
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.scan.chain import Segment
 from tests.tools.local_verify import kinds, local_verify
 
 

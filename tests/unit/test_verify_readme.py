@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from jobs.verifying.options import verify_parser
-from storage_format.differences import KINDS
+from rocketmq_reindex.jobs.verifying.options import verify_parser
+from rocketmq_reindex.storage_format.checks.differences import KINDS
 
 SECTION = (
     (Path(__file__).resolve().parents[2] / "README.md")

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from jobs.building.settings import BuildSettings
-from jobs.run import Build
-from jobs.spark.engine import Engine
-from jobs.verifying.run import Verify
-from jobs.verifying.settings import VerifySettings
-from jobs.watch import Watch
-from jobs.watching import clock
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.run import Build
+from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.verifying.run import Verify
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.watch import Watch
+from rocketmq_reindex.jobs.watching import clock
 from tests.golden.stores import GoldenStore
 from tests.tools.local_engine import LocalEngine
 

@@ -18,20 +18,20 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from jobs.building.options import parse_settings
-from jobs.building.settings import BuildSettings
-from jobs.building.summary import Summary
-from jobs.cli import main
-from jobs.run import Build
-from jobs.spark.observing import Observer
-from jobs.verifying.mend import Mend
-from jobs.verifying.summary import VerifySummary
-from jobs.watch import Watch
-from jobs.watching import progress, progress_json
-from jobs.watching.progress import Reporter
-from jobs.watching.progress_json import JsonLines
-from storage_format.differences import Tally
-from storage_format.errors import UsageError
+from rocketmq_reindex.jobs.building.options import parse_settings
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.run import Build
+from rocketmq_reindex.jobs.spark.observing import Observer
+from rocketmq_reindex.jobs.verifying.mend import Mend
+from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.watch import Watch
+from rocketmq_reindex.jobs.watching import progress, progress_json
+from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.jobs.watching.progress_json import JsonLines
+from rocketmq_reindex.storage_format.checks.differences import Tally
+from rocketmq_reindex.storage_format.errors import UsageError
 from tests.tools import spoil
 from tests.tools.compare import SMALL, project_settings
 from tests.tools.faulty_processes import wait_until
@@ -284,8 +284,9 @@ def test_counts_that_spark_does_not_give_are_a_warning() -> None:
 
 def test_what_nobody_asks_for_is_not_imported() -> None:
     code = (
-        "import sys; from jobs.cli import main; status = main(['build', '/none', '--out', '/o']);"
-        "absent = ('jobs.watching.logs', 'jobs.watching.metrics', 'jobs.spark.observing', 'pyspark', 'prometheus_client');"
+        "import sys; from rocketmq_reindex.jobs.cli import main; status = main(['build', '/none', '--out', '/o']);"
+        "absent = ('rocketmq_reindex.jobs.watching.logs', 'rocketmq_reindex.jobs.watching.metrics',"
+        " 'rocketmq_reindex.jobs.spark.observing', 'pyspark', 'prometheus_client');"
         "print(status, [name for name in sys.modules if name in absent])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=900)

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from jobs.building import decisions as driver
-from jobs.building import summary as summaries
+from rocketmq_reindex.jobs.building import decisions as driver
+from rocketmq_reindex.jobs.building import summary as summaries
+from rocketmq_reindex.udfs.order import words
+from rocketmq_reindex.udfs.order.words import TOLD_MAX, cap_decisions
 from tests.tools.compare import SMALL, differences
 from tests.tools.local_engine import LocalEngine, local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
-from udfs import words
-from udfs.words import TOLD_MAX, cap_decisions
 
 Settings = dict[str, Any]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 PROGRAM = """
 import importlib, os, sys, zipfile, zipimport
-from udfs import worker
+from rocketmq_reindex.udfs.worker import setup as worker
 
 path = sys.argv[1]
 

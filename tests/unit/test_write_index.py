@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from jobs.building.writing import Written, name_index_files
-from storage_format import index_file as ix
-from storage_format.digest import new_digest
-from storage_format.index_plan import plan_index_files
-from storage_format.java_text import index_hash, java_hash
+from rocketmq_reindex.jobs.building.writing import Written, name_index_files
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.index import file as ix
+from rocketmq_reindex.storage_format.index.plan import plan_index_files
+from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
+from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.write import index as write_index
 from tests.reference.index_file import IndexService
 from tests.reference.records import Record
 from tests.unit.index_model import Dispatched, Range, cut, random_records, sum_up
 from tests.unit.strategies import embedded
-from udfs import write_index
-from udfs.stage import Stage
 
 SLOTS = 7
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-import storage_format
+import rocketmq_reindex
 
 CALL = """
 import numpy
-from storage_format import murmur3
+from rocketmq_reindex.storage_format.kernels import murmur3
 assert ".zip/" in murmur3.__file__, murmur3.__file__
 words = numpy.zeros(2, "u8")
 murmur3._hash(numpy.frombuffer(b"orders#key", "u1"), 0, 10, words)
@@ -28,8 +28,9 @@ def zipped(tmp_path: Path) -> Path:
     made = tmp_path / "one" / "reindex.zip"
     made.parent.mkdir()
     with zipfile.ZipFile(made, "w") as archive:
-        for path in Path(storage_format.__path__[0]).glob("*.py"):
-            archive.write(path, f"storage_format/{path.name}")
+        for folder in ("", "storage_format/", "storage_format/*/"):
+            for path in Path(rocketmq_reindex.__path__[0]).glob(f"{folder}*.py"):
+                archive.write(path, Path("rocketmq_reindex", path.relative_to(rocketmq_reindex.__path__[0])))
     return made
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from storage_format import index_file as ix
-from storage_format.frame import CRC_ALL
-from storage_format.grouping import QueueBlock
-from storage_format.range_scan import ScanSettings
+from rocketmq_reindex.storage_format.index import file as ix
+from rocketmq_reindex.storage_format.queue.grouping import QueueBlock
+from rocketmq_reindex.storage_format.record.frame import CRC_ALL
+from rocketmq_reindex.storage_format.scan.range_scan import ScanSettings
 from tests.unit.scans import MemoryLog, scan_log
 
 

@@ -3,12 +3,24 @@
 A plain path is a local or mounted file, and local files are reached by the system's own calls. A URI goes through pyarrow.fs.
 """
 
-from udfs.files.entries import ABSENT, FILE, FOLDER, OTHER, Entry, below, count_below, listing, look, modified, names
-from udfs.files.folders import copy_in_store, free_bytes, link, make_folder, remove_tree, rename, sync
-from udfs.files.reading import Reader, lines, read_bytes
-from udfs.files.s3 import s3_options
-from udfs.files.systems import checked, is_flat, naming, no_rename
-from udfs.files.uris import (
+from rocketmq_reindex.udfs.files.entries import (
+    ABSENT,
+    FILE,
+    FOLDER,
+    OTHER,
+    Entry,
+    below,
+    count_below,
+    listing,
+    look,
+    modified,
+    names,
+)
+from rocketmq_reindex.udfs.files.folders import copy_in_store, free_bytes, link, make_folder, remove_tree, rename, sync
+from rocketmq_reindex.udfs.files.reading import Reader, lines, read_bytes
+from rocketmq_reindex.udfs.files.s3 import s3_options
+from rocketmq_reindex.udfs.files.systems import checked, is_flat, naming, no_rename
+from rocketmq_reindex.udfs.files.uris import (
     Uri,
     absolute,
     base,
@@ -24,7 +36,7 @@ from udfs.files.uris import (
     split,
     within,
 )  # fmt: skip
-from udfs.files.writer import Writer, write_bytes, writing
+from rocketmq_reindex.udfs.files.writer import Writer, write_bytes, writing
 
 __all__ = [
     "ABSENT", "FILE", "FOLDER", "OTHER", "Entry", "Reader", "Uri", "Writer", "absolute", "base", "below", "beside", "canonical",

@@ -9,8 +9,8 @@ import os
 import shutil
 from typing import Final
 
-from udfs.files.entries import ABSENT, FOLDER, look
-from udfs.files.systems import System, no_rename, resolve
+from rocketmq_reindex.udfs.files.entries import ABSENT, FOLDER, look
+from rocketmq_reindex.udfs.files.systems import System, no_rename, resolve
 
 _REMOVE_ATTEMPTS: Final = 3
 _REPLACE_ATTEMPTS: Final = 9

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import stat
 
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs.files.systems import naming
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs.files.systems import naming
 
 
 def open_regular(path: str) -> int:

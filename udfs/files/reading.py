@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs.files.local import open_regular
-from udfs.files.parts import PART_BYTES, read_parts
-from udfs.files.systems import naming, resolve
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs.files.local import open_regular
+from rocketmq_reindex.udfs.files.parts import PART_BYTES, read_parts
+from rocketmq_reindex.udfs.files.systems import naming, resolve
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from urllib.parse import parse_qsl, urlsplit
 
-from udfs.files.uris import Uri
+from rocketmq_reindex.udfs.files.uris import Uri
 
 
 def s3_options(uri: Uri) -> dict[str, str]:

@@ -13,8 +13,8 @@ import tempfile
 import uuid
 from typing import IO, Any, Final, Protocol
 
-from udfs.files.folders import replace
-from udfs.files.systems import System
+from rocketmq_reindex.udfs.files.folders import replace
+from rocketmq_reindex.udfs.files.systems import System
 
 HELD_BYTES: Final = 32 << 20
 """More of a file than this is held on the local disk."""

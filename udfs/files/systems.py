@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from storage_format.errors import InputError
-from storage_format.names import escape
-from udfs.files.s3 import s3_options
-from udfs.files.uris import Uri, is_remote, plain, split
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs.files.s3 import s3_options
+from rocketmq_reindex.udfs.files.uris import Uri, is_remote, plain, split
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs

@@ -10,8 +10,8 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from storage_format.errors import InputError
-from storage_format.names import escape
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
 
 SCHEMES: Final = ("s3", "gs", "abfss", "abfs", "hdfs", "webhdfs", "swebhdfs", "file")
 _HDFS: Final = ("hdfs", "webhdfs", "swebhdfs")

@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from udfs.files.sending import Sending, open_sending
-from udfs.files.systems import naming, resolve, resolve_to_write
-from udfs.files.uris import join
+from rocketmq_reindex.udfs.files.sending import Sending, open_sending
+from rocketmq_reindex.udfs.files.systems import naming, resolve, resolve_to_write
+from rocketmq_reindex.udfs.files.uris import join
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -1,0 +1,126 @@
+"""Is a checkpoint what the rest of the store wants it to be? What a broker itself leaves is no difference."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from rocketmq_reindex.storage_format.checkpoint import SIZE, Checkpoint, read_checkpoint
+from rocketmq_reindex.storage_format.checks.differences import Tally
+from rocketmq_reindex.storage_format.findings import Finding
+
+WHERE: Final = "checkpoint"
+FIELDS: Final = ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp", "masterFlushedOffset", "confirmPhyOffset")
+A_DAY: Final = 86_400_000
+"""A crash or a rollback of the log may leave one field later than the log by what was lost. No broker loses a whole day so."""
+FARTHEST: Final = 1 << 50
+"""A replica may lie so many bytes behind its master: more than any broker's disks hold."""
+
+
+@dataclass(frozen=True)
+class IndexEnd:
+    """What a checkpoint has to do with one IndexFile: endTimestamp (ms), items, and whether the broker takes it for full."""
+
+    name: str
+    end_time: int
+    items: int
+    full: bool
+    sealed: bool
+    """full by its header alone, as a build leaves the last one"""
+    end_place: int = 0
+
+
+@dataclass(frozen=True)
+class StoreTimes:
+    """Offsets of the log's first byte and its end, store times of its last record and of the last one with a unit, and the
+    latest of all, which is another where the clock was set back."""
+
+    log_start: int
+    log_end: int
+    last_time: int
+    last_unit_time: int
+    records: int
+    unit_records: int
+    latest_time: int = 0
+
+
+def compare_checkpoint(data: bytes, store: StoreTimes, index: list[IndexEnd]) -> tuple[Checkpoint, Tally, int]:
+    """The checkpoint, its differences, and the items of the IndexFile that the next crash deletes as with any broker.
+
+    ``index`` in the order of the log. What is no difference, as brokers leave it: physic 0, after a rebuild to which nothing
+    was added (``CommitLog`` sets it as it flushes new records): a crash then dispatches all again. physic alone behind the
+    last record: the flush of a clean stop does not set it (``CommitLog.FlushRealTimeService``). confirmPhyOffset before the
+    log's first byte: only a start sets it (``CommitLog.recoverNormally``), and segments expire after that.
+    """
+    found, findings = read_checkpoint(data)
+    tally = Tally()
+    for finding in findings:
+        kind = "checkpoint-size" if finding.code == "checkpoint-size" else "checkpoint-bytes"
+        tally.add(kind, finding.count, WHERE, finding.at, _text(finding, data))
+    _times(found, store, tally)
+    if found.master_flushed > store.log_end + FARTHEST:
+        text = f"masterFlushedOffset {found.master_flushed}, the log ends at {store.log_end}"
+        tally.add("checkpoint-master", 1, WHERE, 24, text)
+    if found.confirm_offset > store.log_end:
+        text = f"confirmPhyOffset {found.confirm_offset}, the log ends at {store.log_end}"
+        tally.add("checkpoint-confirm", 1, WHERE, 32, text)
+    usual = 0
+    with_items = [file for file in index if file.items]
+    for number, file in enumerate(with_items):
+        if file.end_time <= found.index:
+            continue
+        last = number == len(with_items) - 1
+        # IndexService.getAndCreateLastIndexFile moves it when a full file gets a successor: the last one is always above.
+        if last and not file.sealed and not (file.full and index[-1].name != file.name):
+            usual = file.items
+            continue
+        text = f"{file.name} ends at {file.end_time}, indexMsgTimestamp is {found.index}"
+        tally.add("checkpoint-index", 1, WHERE, 16, text)
+    _index_ahead(found, store, with_items, tally)
+    return found, tally, usual
+
+
+def _text(finding: Finding, data: bytes) -> str:
+    if finding.code == "checkpoint-size":
+        return f"{len(data)} bytes instead of {SIZE}"
+    if finding.code == "checkpoint-negative":
+        (value,) = struct.unpack_from(">q", data.ljust(SIZE, b"\0"), finding.at)
+        return f"{FIELDS[finding.at // 8]} {value}: negative"
+    return f"byte {finding.at}: {data[finding.at]} instead of 0"
+
+
+def _index_ahead(found: Checkpoint, store: StoreTimes, index: list[IndexEnd], tally: Tally) -> None:
+    """After a crash ``IndexService.load`` keeps each IndexFile that ends at or before indexMsgTimestamp, torn or not, and what
+    the crash cost it no broker puts there again. It is the endTimestamp of a full file (``IndexService.flush``), or 0."""
+    ends = [file.end_time for file in index if file.full]
+    latest = max([store.latest_time, *(file.end_time for file in index)])
+    filling = index[-1] if index and not index[-1].full else None
+    if filling and found.index > filling.end_time and found.index not in ends:
+        text = f"indexMsgTimestamp {found.index}, {filling.name}, which is not full, ends at {filling.end_time}"
+    elif found.index > latest + A_DAY:
+        text = f"indexMsgTimestamp {found.index}, the latest record is of {latest}"
+    else:
+        return
+    tally.add("checkpoint-index-ahead", 1, WHERE, 16, text)
+
+
+def _times(found: Checkpoint, store: StoreTimes, tally: Tally) -> None:
+    """physic and logics. The broker's own rebuild leaves physic 0; what it dispatches again from counts both."""
+    # Where the clock jumps back the last record may be older than the last one with a unit.
+    wanted = min(store.last_time, store.last_unit_time) if store.unit_records else 0
+    if 0 < found.physic < wanted and found.logics < wanted:
+        tally.add("checkpoint-stale", 1, WHERE, 0, f"physicMsgTimestamp {found.physic}, the log ends at {wanted}")
+    if found.logics < wanted:
+        tally.add("checkpoint-stale", 1, WHERE, 8, f"logicsMsgTimestamp {found.logics}, the log ends at {wanted}")
+    newest = max(store.last_time, store.last_unit_time) if store.records else 0
+    if min(found.physic, found.logics) > newest:
+        text = f"physicMsgTimestamp {found.physic} and logicsMsgTimestamp {found.logics}, the last record is of {newest}"
+        tally.add("checkpoint-ahead", 1, WHERE, 0, text)
+        return
+    # One of them alone says nothing to a broker, which takes the lower, until the other is written, too.
+    latest = max(newest, store.latest_time)
+    for number, value in enumerate((found.physic, found.logics)):
+        if value > latest + A_DAY:
+            text = f"{FIELDS[number]} {value}, the latest record is of {latest}"
+            tally.add("checkpoint-ahead", 1, WHERE, 8 * number, text)

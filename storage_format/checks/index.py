@@ -1,0 +1,242 @@
+"""Is an IndexFile sound? One pass over its items says what each slot and each link should be.
+
+Items stand in the order in which they were put (``IndexFile.putKey``): an item's link is what its slot held before, and in
+the end each slot holds its newest item. Only where that fails are the chains themselves walked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.findings import Finding, from_bits
+from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.index.reader import IndexView
+from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
+
+Bytes = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+ITEM_FAULTS: Final = (
+    "index-item-hash", "index-item-place", "index-item-time", "index-link-range", "index-link-foreign", "index-link-gap",
+    "index-link-circular", "index-item-lost",
+)  # fmt: skip
+LINK_FAULTS: Final = ("index-link-range", "index-link-foreign", "index-link-gap")
+SLOT_FAULTS: Final = ("index-slot-range", "index-slot-foreign", "index-slot-old")
+_HASH, _PLACE, _TIME, _RANGE, _FOREIGN, _GAP, _CIRCULAR, _LOST = (1 << k for k in range(len(ITEM_FAULTS)))
+_STEP: Final = 1 << 20
+_SLOT_RANGE, _SLOT_FOREIGN, _SLOT_OLD = (1 << k for k in range(len(SLOT_FAULTS)))
+
+
+@dataclass(frozen=True)
+class IndexCheck:
+    """What a check found: uint8 bits of the tuples above, ``item_fault`` by item number (0 unused), ``slot_fault`` by slot."""
+
+    items: int
+    """items that count: up to indexCount, or to the last one written in a sealed file"""
+    slots_used: int
+    item_fault: Bytes
+    slot_fault: Bytes
+    findings: list[Finding]
+
+
+@jit
+def _slot_of(data: Bytes, item_start: int, slots: int, item: int) -> int:
+    """The slot that an item's hash belongs to, -1 for none."""
+    key_hash = int32_at(data, item_start + ITEM_SIZE * item)
+    return key_hash % slots if key_hash >= 0 else -1
+
+
+@jit
+def _check_items(data: Bytes, slots: int, used: int, newest: Int32s, fault: Bytes) -> int:
+    """Set ``fault`` of items 1 to ``used``, and the newest item of each slot; returns all bits set."""
+    item_start = HEADER_SIZE + SLOT_SIZE * slots
+    seen, before = 0, np.int64(0)
+    for item in range(1, used + 1):
+        at = item_start + ITEM_SIZE * item
+        slot = _slot_of(data, item_start, slots, item)
+        place = int64_at(data, at + 4)
+        prev = int32_at(data, at + 16)
+        bits = 0
+        if place < before or place < 0:
+            bits |= _PLACE
+        before = place
+        if int32_at(data, at + 12) < 0:
+            bits |= _TIME
+        expected = np.int64(-1)
+        if slot < 0:
+            bits |= _HASH
+        else:
+            expected = np.int64(newest[slot])
+            newest[slot] = item
+        if prev < 0 or prev >= item:
+            bits |= _RANGE
+        elif slot >= 0 and prev != expected:
+            bits |= _GAP if prev == 0 or _slot_of(data, item_start, slots, prev) == slot else _FOREIGN
+        fault[item] = bits
+        seen |= bits
+    return seen
+
+
+@jit
+def _check_slots(data: Bytes, slots: int, used: int, newest: Int32s, fault: Bytes) -> tuple[int, int]:
+    """Set ``fault`` of each slot; returns all bits set and the number of slots in use."""
+    item_start = HEADER_SIZE + SLOT_SIZE * slots
+    seen, in_use = 0, 0
+    for slot in range(slots):
+        head = int32_at(data, HEADER_SIZE + SLOT_SIZE * slot)
+        if head != 0:
+            in_use += 1
+        if head != newest[slot]:
+            if head < 0 or head > used:
+                fault[slot] = _SLOT_RANGE
+            elif head == 0 or _slot_of(data, item_start, slots, head) == slot:
+                fault[slot] = _SLOT_OLD
+            else:
+                fault[slot] = _SLOT_FOREIGN
+            seen |= np.int64(fault[slot])
+    return seen, in_use
+
+
+@jit
+def _next_item(data: Bytes, item_start: int, used: int, item: int) -> int:
+    """The item that a lookup reads after ``item``, 0 where it ends (``IndexFile.selectPhyOffset``)."""
+    at = item_start + ITEM_SIZE * item
+    prev = int32_at(data, at + 16)
+    if int32_at(data, at + 12) < 0 or prev <= 0 or prev > used or prev == item:
+        return 0
+    return prev
+
+
+@jit
+def _find_circles(data: Bytes, slots: int, used: int, walk: Int32s, fault: Bytes) -> int:
+    """Mark items in circles. Each has a link to a later item, so walks start there; ``walk`` says which one met an item."""
+    item_start = HEADER_SIZE + SLOT_SIZE * slots
+    seen, number = 0, 0
+    for start in range(1, used + 1):
+        if not fault[start] & _RANGE or walk[start] != 0:
+            continue
+        number += 1
+        item = start
+        while item > 0 and walk[item] == 0:
+            walk[item] = number
+            item = _next_item(data, item_start, used, item)
+        if item > 0 and walk[item] == number:
+            seen = _CIRCULAR
+            while not fault[item] & _CIRCULAR:
+                fault[item] |= _CIRCULAR
+                item = _next_item(data, item_start, used, item)
+    return seen
+
+
+@jit
+def _find_lost(data: Bytes, slots: int, used: int, met: Int32s, fault: Bytes) -> int:
+    """Mark items that their slot does not lead to over items of its own alone. ``met`` comes in as zeros."""
+    item_start = HEADER_SIZE + SLOT_SIZE * slots
+    for slot in range(slots):
+        item = int32_at(data, HEADER_SIZE + SLOT_SIZE * slot)
+        if item < 0 or item > used:
+            continue
+        while item > 0 and met[item] == 0 and _slot_of(data, item_start, slots, item) == slot:
+            met[item] = 1
+            item = _next_item(data, item_start, used, item)
+    seen = 0
+    for item in range(1, used + 1):
+        if met[item] == 0 and not fault[item] & _HASH:
+            fault[item] |= _LOST
+            seen = _LOST
+    return seen
+
+
+def check_index(view: IndexView) -> IndexCheck:
+    """Check a whole file: header, slots, items and links. Takes 5 bytes a slot and, in a broken file, 5 an item."""
+    header = view.header
+    written = view.last_written()
+    count = header.index_count if header.index_count > 0 else 1  # IndexHeader.load
+    used = min(written, count - 1)
+    newest = np.zeros(view.slots, np.int32)
+    item_fault, slot_fault = np.zeros(used + 1, np.uint8), np.zeros(view.slots, np.uint8)
+    seen = _check_items(view.data, view.slots, used, newest, item_fault)
+    slot_seen, slots_used = _check_slots(view.data, view.slots, used, newest, slot_fault)
+    if seen & (_TIME | _RANGE | _FOREIGN | _GAP) or slot_seen:
+        if seen & _RANGE:
+            seen |= _find_circles(view.data, view.slots, used, np.zeros(used + 1, np.int32), item_fault)
+        seen |= _find_lost(view.data, view.slots, used, np.zeros(used + 1, np.int32), item_fault)
+    findings = [*view.findings, *_header_findings(view, used, written, slots_used)]
+    slots_found, items_found = from_bits(slot_fault, slot_seen, SLOT_FAULTS, 0), from_bits(item_fault, seen, ITEM_FAULTS, 0)
+    findings += [dataclasses.replace(finding, expected=int(newest[finding.at])) for finding in slots_found]
+    findings += [
+        dataclasses.replace(finding, expected=_expected_link(view, finding.at)) if finding.code in LINK_FAULTS else finding
+        for finding in items_found
+    ]
+    return IndexCheck(used, slots_used, item_fault, slot_fault, findings)
+
+
+def _expected_link(view: IndexView, item: int) -> int | None:
+    """The newest item before ``item`` in its slot, 0 for none; None where its hash leads to no slot."""
+    key_hash = int(view.read(item, 1).key_hash[0])
+    if key_hash < 0:
+        return None
+    stop = item
+    while stop > 1:
+        start = max(1, stop - _STEP)
+        hashes = view.read(start, stop - start).key_hash
+        same = np.flatnonzero((hashes >= 0) & (hashes % view.slots == key_hash % view.slots))
+        if len(same):
+            return start + int(same[-1])
+        stop = start
+    return 0
+
+
+def _header_findings(view: IndexView, used: int, written: int, slots_used: int) -> list[Finding]:
+    header, findings = view.header, []
+    zero = view.data[view.item_start : view.item_start + ITEM_SIZE]
+    if zero.any():
+        findings.append(Finding("index-item-zero", view.item_start + int(np.argmax(zero != 0)), 1))
+    if written > used:
+        findings.append(Finding("index-item-stray", used + 1, written - used))
+    if not used:
+        # IndexFile's constructor sets begin and end alike, to the end of the file before, where that is above 0.
+        if header.begin_place != header.end_place or header.end_place < 0:
+            findings.append(Finding("index-empty-offset", header.end_place, 1))
+        if header.begin_time != header.end_time or header.end_time < 0:
+            findings.append(Finding("index-empty-time", header.end_time, 1))
+    # 0: an empty file of 4.9; as many as places: full, or sealed.
+    counts = {used + 1, view.items} if written else {0, 1, view.items}
+    if header.index_count not in counts:
+        findings.append(Finding("index-count", header.index_count, 1, used + 1))
+    if header.slot_count != slots_used:
+        findings.append(Finding("index-slot-count", header.slot_count, 1, slots_used))
+    if used:
+        first, last = view.read(1, 1), view.read(used, 1)
+        if header.begin_place != int(first.place[0]):
+            findings.append(Finding("index-begin-offset", header.begin_place, 1, int(first.place[0])))
+        if header.end_place != int(last.place[0]):
+            findings.append(Finding("index-end-offset", header.end_place, 1, int(last.place[0])))
+        if not _end_time_fits(view, used, int(last.time_diff[0])):
+            findings.append(Finding("index-end-time", header.end_time, 1))
+    return findings
+
+
+def _end_time_fits(view: IndexView, used: int, seconds: int) -> bool:
+    """Whether the last item's timeDiff comes of endTimestamp. The first item's is taken against the file before."""
+    begin, end = view.header.begin_time, view.header.end_time
+    if used == 1:
+        return begin == end
+    difference = (end - begin + 2**63) % 2**64 - 2**63  # a Java long
+    return seconds == (min(max(difference, 0) // 1000, 0x7FFFFFFF) if begin > 0 else 0)
+
+
+def slot_lengths(view: IndexView, items: int) -> Int64s:
+    """How many of the first ``items`` items each slot has: int64 by slot."""
+    lengths = np.zeros(view.slots, np.int64)
+    for first in range(1, items + 1, _STEP):
+        hashes = view.read(first, min(_STEP, items + 1 - first)).key_hash
+        lengths += np.bincount(hashes[hashes >= 0] % view.slots, minlength=view.slots)
+    return lengths

@@ -1,0 +1,1 @@
+"""IndexFiles: their layout, how they are cut, built, read and searched."""

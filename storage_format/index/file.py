@@ -1,0 +1,98 @@
+"""What an IndexFile is made of: items as they are staged, linked and written. The layout: ``index_header``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE as HEADER_SIZE
+from rocketmq_reindex.storage_format.index.header import ITEM_SIZE as ITEM_SIZE
+from rocketmq_reindex.storage_format.index.header import SLOT_SIZE as SLOT_SIZE
+from rocketmq_reindex.storage_format.index.header import IndexHeader as IndexHeader
+from rocketmq_reindex.storage_format.index.header import file_size as file_size
+from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+
+ITEM: Final = np.dtype([("key_hash", ">i4"), ("place", ">i8"), ("time_diff", ">i4"), ("prev", ">i4")])
+STAGED: Final = np.dtype([("place", "<i8"), ("time", "<i8"), ("key_hash", "<i4")])
+"""An item as a scan stages it, before its file is known."""
+WORDS: Final = STAGED.itemsize // 4
+Words = npt.NDArray[np.uint32]
+"""Items, (n, WORDS)"""
+DIFFERENCE_MAX: Final = 0x7FFFFFFF
+INT64_MIN: Final = -(2**63)
+MAKER: Final = np.dtype([("item", "<i8"), ("place", "<i8")])
+"""A staged block's table: before this item a record without items was dispatched at that place."""
+
+
+def empty_header(before: tuple[int, int] | None, broker_version: str) -> IndexHeader:
+    """Header of a file without items; ``before`` is (time, place) of the last item of the file before."""
+    time, place = before or (0, 0)
+    time, place = max(time, 0), max(place, 0)
+    # 4.9 leaves the in-memory count unwritten until the first item.
+    return IndexHeader(time, time, place, place, 0, 0 if broker_version == "4.9" else 1)
+
+
+def words_of(staged: npt.NDArray[np.void]) -> Words:
+    """Staged items as compiled loops take them, the same bytes: place (low, high), time (low, high), keyHash."""
+    return staged.view(np.uint32).reshape(-1, WORDS)
+
+
+@jit
+def link_items(staged: Words, first: int, slots: npt.NDArray[np.int32], prev: npt.NDArray[np.int32]) -> int:
+    """Put items numbered from ``first`` into ``slots``; ``prev[i]`` is what the slot held. Returns slots newly in use."""
+    used = 0
+    count = np.uint32(len(slots))
+    for i in range(len(staged)):
+        slot = staged[i, 4] % count
+        before = slots[slot]
+        prev[i] = before
+        slots[slot] = first + i
+        if before == 0:
+            used += 1
+    return used
+
+
+@inlined
+def _seconds_since(begin: int, time: int) -> int:
+    """As a Java long, which wraps, cut to 0..2147483647; 0 while ``begin`` is not above 0 (``IndexFile.putKey``)."""
+    if begin <= 0:
+        return 0
+    if time < begin:
+        return DIFFERENCE_MAX if time < begin + INT64_MIN else 0
+    return min((time - begin) // 1000, DIFFERENCE_MAX)
+
+
+@inlined
+def _swapped(value: int) -> int:
+    """The low 32 bits in big-endian order."""
+    return ((value & 0xFF) << 24) | ((value & 0xFF00) << 8) | ((value >> 8) & 0xFF00) | ((value >> 24) & 0xFF)
+
+
+@jit
+def _fill_differences(begin: int, time: npt.NDArray[np.int64], out: npt.NDArray[np.int32]) -> None:
+    for i in range(len(time)):
+        out[i] = _seconds_since(begin, time[i])
+
+
+def time_differences(time: npt.NDArray[np.int64], begin: int) -> npt.NDArray[np.int32]:
+    """timeDiff of items stored at ``time`` in a file whose header says that it begins at ``begin``."""
+    out = np.empty(len(time), np.int32)
+    _fill_differences(begin, np.ascontiguousarray(time), out)
+    return out
+
+
+@jit
+def pack_items(
+    staged: Words, prev: npt.NDArray[np.int32], begin_time: int, first_begin_time: int, first_of_file: bool, out: Words
+) -> None:
+    """Items as they stand in the file. The first of a file meets the time that its header had before: ``first_begin_time``."""
+    for i in range(len(staged)):
+        time = np.int64(staged[i, 2]) | (np.int64(staged[i, 3]) << 32)
+        begin = first_begin_time if first_of_file and i == 0 else begin_time
+        out[i, 0] = _swapped(np.int64(staged[i, 4]))
+        out[i, 1] = _swapped(np.int64(staged[i, 1]))
+        out[i, 2] = _swapped(np.int64(staged[i, 0]))
+        out[i, 3] = _swapped(_seconds_since(begin, time))
+        out[i, 4] = _swapped(np.int64(prev[i]))

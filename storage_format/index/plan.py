@@ -1,0 +1,146 @@
+"""Cut the items of a whole log into IndexFiles, from the counts of the ranges alone (``IndexService``)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from rocketmq_reindex.storage_format.errors import RefusedError
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+
+WINDOWED_FILES_MAX: Final = 10_000
+"""A clock that jumps must not make files without end."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Items ``start`` to ``start + count`` of one staged block."""
+
+    block: str
+    start: int
+    count: int
+
+
+@dataclass(frozen=True)
+class IndexFilePlan:
+    """One file: its items, the item before them, and the place of the record that makes the file.
+
+    ``maker`` -1: to be looked up in the first stretch's block (``maker_table``: its items and its makers).
+    """
+
+    number: int
+    stretches: tuple[Stretch, ...]
+    before: Stretch | None
+    maker: int
+    maker_table: tuple[int, int]
+    full: bool
+    last: bool
+
+    @property
+    def items(self) -> int:
+        return sum(stretch.count for stretch in self.stretches)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Where a plan goes on with files that were begun when the log had more in front.
+
+    ``skip`` items of the given ranges are in files that are gone; ``maker`` is the record that made the first file that is
+    left, -1 if none is gone; ``window`` the highest time window of ranges that are no longer given.
+    """
+
+    skip: int = 0
+    maker: int = -1
+    window: int | None = None
+
+
+_NOTHING: Final = Begun()
+
+
+def _boundaries(ranges: Sequence[RangeSummary], starts: list[int], total: int, capacity: int, begun: Begun) -> list[int]:
+    """First item of each file (capacity, and where the highest time window so far rises), and the total."""
+    rises: list[int] = []
+    highest = begun.window
+    for start, summary in zip(starts, ranges, strict=True):
+        for item, window in summary.windows:
+            if highest is None or window > highest:
+                highest = window
+                rises.append(start + item)
+    if len(rises) > WINDOWED_FILES_MAX:
+        raise RefusedError(
+            f"index: --index-policy would cut {len(rises)} files (at most {WINDOWED_FILES_MAX}): choose a longer window"
+        )
+    cuts, k = [begun.skip], 0
+    while cuts[-1] < total:
+        while k < len(rises) and rises[k] <= cuts[-1]:
+            k += 1
+        nearest = rises[k] if k < len(rises) else total
+        cuts.append(min(cuts[-1] + capacity, nearest, total))
+    return cuts
+
+
+def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, begun: Begun = _NOTHING) -> list[IndexFilePlan]:
+    """The files of a log whose accepted ranges are given in order; ``index_items`` as maxIndexNum."""
+    capacity = index_items - 1
+    starts, total = [], 0
+    for summary in ranges:
+        starts.append(total)
+        total += summary.items
+    dispatched = [s.first_dispatched for s in ranges if s.first_dispatched >= 0]
+    if not dispatched:
+        return []
+    first_maker = begun.maker if begun.maker >= 0 else dispatched[0]
+    cuts = _boundaries(ranges, starts, total, capacity, begun)
+
+    def locate(item: int) -> int:
+        return bisect_right(starts, item) - 1 if item < total else len(ranges) - 1
+
+    def stretches(low: int, high: int) -> tuple[Stretch, ...]:
+        found, k = [], locate(low)
+        while low < high:
+            inside = min(high, starts[k] + ranges[k].items)
+            if inside > low:
+                found.append(Stretch(ranges[k].block, low - starts[k], inside - low))
+                low = inside
+            k += 1
+        return tuple(found)
+
+    def next_dispatched(item: int) -> int:
+        """The first record dispatched after the one of ``item``, the last item of its range; -1 for none."""
+        k = locate(item)
+        if ranges[k].waiting >= 0:
+            return ranges[k].waiting
+        for summary in ranges[k + 1 :]:
+            if summary.items:
+                return summary.first_item_maker
+            if summary.first_dispatched >= 0:
+                return summary.first_dispatched
+        return -1
+
+    plans: list[IndexFilePlan] = []
+    for low, high in pairwise(cuts):
+        number = len(plans)
+        maker, table = -1, (0, 0)
+        if number == 0:
+            maker = first_maker
+        else:
+            k = locate(low)
+            if plans[-1].full and low == starts[k]:
+                maker = next_dispatched(low - 1)
+            elif plans[-1].full:
+                table = (ranges[k].items, ranges[k].makers)
+        before = stretches(low - 1, low)[0] if low else None
+        full = high - low == capacity
+        plans.append(IndexFilePlan(number, stretches(low, high), before, maker, table, full, high == total))
+    after = next_dispatched(total - 1) if plans and plans[-1].full else -1
+    if not plans or after >= 0:
+        before = stretches(total - 1, total)[0] if total else None
+        maker = after if plans else first_maker
+        if plans:
+            last = plans[-1]
+            plans[-1] = IndexFilePlan(last.number, last.stretches, last.before, last.maker, last.maker_table, last.full, False)
+        plans.append(IndexFilePlan(len(plans), (), before, maker, (0, 0), False, True))
+    return plans

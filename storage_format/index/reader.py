@@ -1,0 +1,141 @@
+"""Read an IndexFile: header, slots, items as columns; its sizes, where nobody knows them. The layout: ``index_file``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.findings import Finding, UnreadableError
+from rocketmq_reindex.storage_format.index.file import ITEM
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
+from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS as DEFAULT_ITEMS
+from rocketmq_reindex.storage_format.index.sizes import DEFAULT_SLOTS as DEFAULT_SLOTS
+from rocketmq_reindex.storage_format.index.sizes import first_items_fit, quick_sizes
+
+Bytes = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+FILE_MAX: Final = 0x7FFFFFFF
+"""The broker maps a file whole, by a Java int."""
+_CHUNK_ITEMS: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Items:
+    """Items ``first``, ``first + 1``, ... as columns: hash, physical offset (int64), seconds, number of the item before."""
+
+    first: int
+    key_hash: Int32s
+    place: Int64s
+    time_diff: Int32s
+    prev: Int32s
+
+
+@dataclass(frozen=True)
+class IndexView:
+    """A whole file of ``slots`` slots and places for ``items`` items (item 0 included, which no item has)."""
+
+    data: Bytes
+    slots: int
+    items: int
+    header: IndexHeader
+    findings: list[Finding]
+
+    @property
+    def item_start(self) -> int:
+        """Byte of item 0's place."""
+        return HEADER_SIZE + SLOT_SIZE * self.slots
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the broker takes the file for full (``IndexFile.isWriteFull``)."""
+        return self.header.index_count >= self.items
+
+    def heads(self, first: int = 0, count: int | None = None) -> Int32s:
+        """What the slots hold: the number of each one's newest item, 0 for none."""
+        stop = self.slots if count is None else min(self.slots, first + count)
+        raw = self.data[HEADER_SIZE + SLOT_SIZE * first : HEADER_SIZE + SLOT_SIZE * stop]
+        return np.frombuffer(raw, ">i4").astype(np.int32)
+
+    def read(self, first: int, count: int) -> Items:
+        """Items ``first`` to ``first + count`` that have a place in the file."""
+        first, stop = max(first, 0), max(0, min(first + count, self.items))
+        raw = self.data[self.item_start + ITEM_SIZE * first : self.item_start + ITEM_SIZE * max(first, stop)]
+        table = np.frombuffer(raw, ITEM)
+        return Items(
+            first,
+            table["key_hash"].astype(np.int32),
+            table["place"].astype(np.int64),
+            table["time_diff"].astype(np.int32),
+            table["prev"].astype(np.int32),
+        )
+
+    def last_written(self) -> int:
+        """Number of the last item that is not all zeros, 0 for none."""
+        stop = self.items
+        while stop > 1:
+            start = max(1, stop - _CHUNK_ITEMS)
+            rows = self.data[self.item_start + ITEM_SIZE * start : self.item_start + ITEM_SIZE * stop]
+            if rows.any():
+                return start + (len(rows) - 1 - int(np.argmax(rows[::-1] != 0))) // ITEM_SIZE
+            stop = start
+        return 0
+
+    def times(self, time_diff: Int32s) -> Int64s:
+        """Store times of items as a lookup takes them: beginTimestamp + seconds, which wraps as a Java ``long``."""
+        with np.errstate(over="ignore"):
+            wrapped: Int64s = np.int64(self.header.begin_time) + time_diff.astype(np.int64) * 1000
+        return wrapped
+
+
+def open_index(data: Bytes | bytes | memoryview, slots: int, items: int) -> IndexView:
+    """View a file; one of another size is read as the broker maps it: cut, or with zeros behind it.
+
+    Raises UnreadableError when there is no header, or for sizes that no broker can have.
+    """
+    raw = np.frombuffer(data, np.uint8)
+    if slots < 1 or items < 1 or file_size(slots, items) > FILE_MAX:
+        raise UnreadableError(f"no IndexFile has {slots} slots and {items} items")
+    if len(raw) < HEADER_SIZE:
+        raise UnreadableError(f"an IndexFile has a header of {HEADER_SIZE} bytes, not {len(raw)} bytes in all")
+    header = IndexHeader.from_bytes(raw[:HEADER_SIZE].tobytes())
+    size = file_size(slots, items)
+    findings = []
+    if len(raw) != size:
+        findings.append(Finding("index-size", len(raw), 1))
+        whole = np.zeros(size, np.uint8)
+        whole[: len(raw)] = raw[:size]
+        raw = whole
+    return IndexView(raw, slots, items, header, findings)
+
+
+def guess_sizes(data: Bytes | bytes | memoryview) -> tuple[int, int] | None:
+    """(slots, items) of a file whose settings nobody knows, from what it holds; None where nothing speaks for any."""
+    raw = np.frombuffer(data, np.uint8)
+    if len(raw) < HEADER_SIZE or len(raw) > FILE_MAX:
+        return None
+    quick = quick_sizes(lambda at, length: raw[at : at + length].tobytes(), len(raw))
+    if quick is not None:
+        return quick
+    room = len(raw) - HEADER_SIZE
+    count = IndexHeader.from_bytes(raw[:HEADER_SIZE].tobytes()).index_count
+    if count < 2 or room % SLOT_SIZE:
+        return None
+    # Else the last item is the newest of its slot: which numbers of slots agree with that?
+    step = ITEM_SIZE // SLOT_SIZE
+    most = (room - ITEM_SIZE * count) // SLOT_SIZE
+    first = (room // SLOT_SIZE) % step or step
+    tried = np.arange(first, most + 1, step, dtype=np.int64)
+    words = np.frombuffer(raw, ">i4")
+    hashes = words[HEADER_SIZE // SLOT_SIZE + tried + step * (count - 1)].astype(np.int64)
+    fits = hashes >= 0
+    fits[fits] = words[HEADER_SIZE // SLOT_SIZE + hashes[fits] % tried[fits]] == count - 1
+    for slots in tried[fits].tolist():
+        items = (room - SLOT_SIZE * slots) // ITEM_SIZE
+        if first_items_fit(lambda at, length: raw[at : at + length].tobytes(), slots, items):
+            return slots, items
+    return None

@@ -1,0 +1,88 @@
+"""CRC-32 (IEEE, reflected: ``java.util.zip.CRC32``) sixteen bytes at a step, for use inside compiled loops.
+
+Long runs are folded by carry-less multiplication where the processor has it (``clmul``); tables do the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.kernels.clmul import CAN_FOLD, FOLD_MIN, STEP, fold
+from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+
+POLYNOMIAL: Final = 0xEDB88320
+LOW31: Final = 0x7FFFFFFF
+"""``UtilAll.crc32`` keeps the low 31 bits."""
+
+
+def _tables() -> npt.NDArray[np.uint32]:
+    """Sixteen tables of 256: table k moves a byte's remainder k bytes further on."""
+    tables = np.zeros((16, 256), dtype=np.uint32)
+    values = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        values = np.where(values & 1, (values >> 1) ^ np.uint32(POLYNOMIAL), values >> 1).astype(np.uint32)
+    tables[0] = values
+    for k in range(1, 16):
+        tables[k] = (tables[k - 1] >> 8) ^ values[tables[k - 1] & 0xFF]
+    return tables
+
+
+TABLES: Final = _tables()
+
+
+@inlined
+def _step(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """The register after sixteen bytes, as four little-endian words, of which the first has taken in the register before."""
+    t, low = TABLES, np.uint32(0xFF)
+    return np.uint32(
+        t[15, a & low] ^ t[14, (a >> np.uint32(8)) & low] ^ t[13, (a >> np.uint32(16)) & low] ^ t[12, a >> np.uint32(24)]
+        ^ t[11, b & low] ^ t[10, (b >> np.uint32(8)) & low] ^ t[9, (b >> np.uint32(16)) & low] ^ t[8, b >> np.uint32(24)]
+        ^ t[7, c & low] ^ t[6, (c >> np.uint32(8)) & low] ^ t[5, (c >> np.uint32(16)) & low] ^ t[4, c >> np.uint32(24)]
+        ^ t[3, d & low] ^ t[2, (d >> np.uint32(8)) & low] ^ t[1, (d >> np.uint32(16)) & low] ^ t[0, d >> np.uint32(24)]
+    )  # fmt: skip
+
+
+@inlined
+def _word(data: npt.NDArray[np.uint8], at: int) -> Any:
+    return np.uint32(
+        np.uint32(data[at])
+        | (np.uint32(data[at + 1]) << np.uint32(8))
+        | (np.uint32(data[at + 2]) << np.uint32(16))
+        | (np.uint32(data[at + 3]) << np.uint32(24))
+    )
+
+
+@inlined
+def _crc32(data: npt.NDArray[np.uint8], start: int, end: int, folding: bool) -> int:
+    crc = np.uint32(0xFFFFFFFF)
+    at = start
+    # Asked alone, so that numba leaves the branch out elsewhere.
+    if CAN_FOLD:  # noqa: SIM102
+        if folding and end - at >= FOLD_MIN:
+            blocks = (end - at) // STEP
+            low, high = fold(data, at, blocks, np.uint64(crc))
+            half = np.uint64(32)
+            crc = _step(np.uint32(low), np.uint32(low >> half), np.uint32(high), np.uint32(high >> half))
+            at += STEP * blocks
+    while at + STEP <= end:
+        crc = _step(crc ^ _word(data, at), _word(data, at + 4), _word(data, at + 8), _word(data, at + 12))
+        at += STEP
+    while at < end:
+        crc = (crc >> np.uint32(8)) ^ TABLES[0, (crc ^ np.uint32(data[at])) & np.uint32(0xFF)]
+        at += 1
+    return int(crc ^ np.uint32(0xFFFFFFFF))
+
+
+@inlined
+def crc32(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
+    """CRC-32 of ``data[start:end]``: 32 bits, unsigned, as int64."""
+    return _crc32(data, start, end, True)
+
+
+@jit
+def crc32_by_tables(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
+    """The same without carry-less multiplication: what a processor without it runs."""
+    return _crc32(data, start, end, False)

@@ -1,0 +1,1 @@
+"""ConsumeQueue files: their units, and the order of the units of a queue."""

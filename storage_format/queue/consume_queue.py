@@ -1,0 +1,45 @@
+"""ConsumeQueue files (RocketMQ ``ConsumeQueue``): units of one queue, 20 bytes each, big-endian.
+
+    commitLogOffset  8
+    size             4
+    tagsCode         8
+
+Unit i of a queue lies at logical byte i x 20. A file is named by its first logical byte and has its full size from the
+start; its tail is zeros.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE as PRE_BLANK_SIZE
+from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE as UNIT_SIZE
+
+Int64s = npt.NDArray[np.int64]
+
+UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+
+
+class UnitGapError(ValueError):
+    """Units given for a file are not consecutive: an internal error, never to be written."""
+
+
+def file_units(units_per_file: int, file_number: int, rows: Int64s) -> tuple[int, int, npt.NDArray[np.void]]:
+    """The units of one file: (first logical byte of the file, bytes used, units from the file's start on).
+
+    ``rows`` int64 (4, n): position in the queue, place, size, tagsCode; all of this file, consecutive, in any order.
+    """
+    start = file_number * units_per_file
+    position = rows[0] - start
+    low, used = int(position.min()), int(position.max()) + 1
+    image = np.zeros(used, dtype=UNIT)
+    image["size"][:low] = PRE_BLANK_SIZE
+    image["place"][position] = rows[1]
+    image["size"][position] = rows[2]
+    image["tags_code"][position] = rows[3]
+    if low < 0 or used > units_per_file or used - low != rows.shape[1] or not (image["size"] > 0).all():
+        raise UnitGapError(f"file {file_number}: {rows.shape[1]} units for positions {low}..{used}")
+    return start * UNIT_SIZE, used * UNIT_SIZE, image

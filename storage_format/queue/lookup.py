@@ -1,0 +1,133 @@
+"""Find units of one queue by queue offset, or by a search over all of them, reading no more than the units looked at.
+
+Plain Python over a reader of bytes. The files of a queue have one size and follow one another, but any may be missing or short.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
+
+Read = Callable[[int, int, int], bytes]
+"""(number of the file, byte of the file, bytes wanted) -> those bytes, fewer at the file's end"""
+
+# What stands at a place of a queue.
+UNIT: Final = "unit"
+EMPTY: Final = "empty"
+PRE_BLANK: Final = "pre-blank"
+BAD: Final = "no unit"
+MISSING: Final = "file missing"
+
+
+class Unit(NamedTuple):
+    """``position``: the unit's number, logical byte / its size. ``base``: queue offset of the first of its ``messages``."""
+
+    kind: str
+    position: int
+    place: int = 0
+    size: int = 0
+    tags_code: int = 0
+    base: int = 0
+    messages: int = 1
+
+
+class QueueUnits:
+    """The units of a queue, by position; ``files`` are (first logical byte, bytes), ascending. ``batch``: units of 46 bytes."""
+
+    def __init__(self, files: Sequence[tuple[int, int]], read: Read, batch: bool = False) -> None:
+        self.unit_size = BATCH_UNIT_SIZE if batch else UNIT_SIZE
+        self._batch = batch
+        self._files = files
+        self._starts = [start for start, _ in files]
+        self._read = read
+
+    @property
+    def first(self) -> int:
+        """position of the first slot of the first file"""
+        return -(-self._starts[0] // self.unit_size) if self._files else 0
+
+    @property
+    def stop(self) -> int:
+        """position behind the last whole slot of the last file"""
+        return sum(self._files[-1]) // self.unit_size if self._files else 0
+
+    def at(self, position: int) -> Unit:
+        """What stands at a position."""
+        logical = position * self.unit_size
+        number = bisect_right(self._starts, logical) - 1
+        if number < 0:
+            return Unit(MISSING, position)
+        start, length = self._files[number]
+        if logical + self.unit_size > start + length:
+            return Unit(MISSING, position)
+        raw = self._read(number, logical - start, self.unit_size)
+        if len(raw) < self.unit_size:
+            return Unit(MISSING, position)
+        if self._batch:
+            place, size, tags_code, _, base, count, _, _ = BATCH_LAYOUT.unpack(raw)
+        else:
+            place, size, tags_code = UNIT_LAYOUT.unpack(raw)
+            base, count = position, 1
+        if not any(raw):
+            return Unit(EMPTY, position)
+        if not self._batch and (place, size, tags_code) == (0, PRE_BLANK_SIZE, 0):
+            return Unit(PRE_BLANK, position)
+        kind = UNIT if place >= 0 and size > 0 and base >= 0 and count > 0 else BAD
+        return Unit(kind, position, place, size, tags_code, base, count)
+
+    @cached_property
+    def end(self) -> int:
+        """position behind the last unit, if only empty slots follow the units (else behind one of them)"""
+        stop = self.stop
+        return bisect_left(range(stop), True, self.first, stop, key=lambda position: self.at(position).kind == EMPTY)
+
+    @cached_property
+    def begin(self) -> int:
+        """position of the first unit behind the pre-blank"""
+        end = self.end
+        return bisect_left(range(end), True, self.first, end, key=lambda position: self.at(position).kind != PRE_BLANK)
+
+    def find(self, offset: int) -> int:
+        """Position of the unit that holds a queue offset; where there is none, of the first behind it.
+
+        A plain queue's unit stands at its offset. Batch units are looked for as the broker does, by a binary search; what
+        stands out of order (``--queue-order broker``) by looking at all of them.
+        """
+        if not self._batch:
+            return offset
+        position = self.first_where(lambda unit: unit.base + unit.messages > offset)
+        unit = self.at(position)
+        if unit.kind == UNIT and unit.base <= offset < unit.base + unit.messages:
+            return position
+        for other in range(self.first, self.stop):
+            unit = self.at(other)
+            if unit.kind == UNIT and unit.base <= offset < unit.base + unit.messages:
+                return other
+        return position
+
+    def first_where(self, reached: Callable[[Unit], bool | None]) -> int:
+        """The first position at which ``reached``, which is false up to some unit and true from there on.
+
+        None, and whatever is no unit, says nothing: the next that does is asked. Where ``reached`` is not of that kind (a clock
+        went back), the position has it and the unit before it has not.
+        """
+        low, high = self.begin, self.end
+        while low < high:
+            middle = (low + high) // 2
+            asked, answer = middle, None
+            while asked < high:
+                unit = self.at(asked)
+                answer = reached(unit) if unit.kind == UNIT else None
+                if answer is not None:
+                    break
+                asked += 1
+            if answer is None or answer:
+                high = middle
+            else:
+                low = asked + 1
+        # What says nothing stands before the first that does: the answer is behind it.
+        return low

@@ -1,0 +1,187 @@
+"""Read ConsumeQueue files: bytes to columns, what each slot is, and what is wrong with it. The layout: ``consume_queue``.
+
+A sound file is pre-blank (only at the start of a queue's first file), then units, then zeros. Positions in the commitlog
+never fall; a unit that repeats the one before it exactly is a filled offset (``--queue-order logical``) and no fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.findings import Finding, UnreadableError, from_bits
+from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.queue.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+
+Bytes = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+EMPTY, UNIT, PRE_BLANK, BAD = range(4)
+"""what a slot is: all zeros, a unit, (0, 2147483647, 0), anything else"""
+
+FAULTS: Final = ("queue-unit", "queue-hole", "queue-pre-blank", "queue-backwards", "queue-overlap")
+_UNIT, _HOLE, _PRE_BLANK, _BACKWARDS, _OVERLAP = (1 << k for k in range(len(FAULTS)))
+# What ``_judge`` tells.
+_USED, _LEAD, _PRESENT, _UNITS, _REPEATS, _SEEN, _FIRST, _LAST = range(8)
+
+
+@dataclass(frozen=True)
+class QueueFile:
+    """One file as columns, a row a slot: ``place`` and ``tags_code`` int64, ``size`` int32, ``kind`` and ``fault`` uint8.
+
+    ``position`` is the first slot's place in the queue (its queue offset). ``fault`` is not 0 where a slot breaks the order.
+    """
+
+    start: int
+    """first logical byte, the file's name"""
+    length: int
+    """bytes of the file"""
+    place: Int64s
+    size: Int32s
+    tags_code: Int64s
+    kind: Bytes
+    fault: Bytes
+    used: int
+    """slots up to the last that is not empty"""
+    pre_blank: int
+    """pre-blank slots at the start"""
+    present: int
+    """slots that the broker's recovery takes as present (``ConsumeQueue.recover``): up to the first without offset or size"""
+    units: int
+    repeats: int
+    """units that repeat the one before them"""
+    first_unit: int
+    """slot of the first unit, -1 for none"""
+    last_unit: int
+    findings: list[Finding]
+
+    @property
+    def position(self) -> int:
+        return self.start // UNIT_SIZE
+
+    def unit(self, slot: int) -> tuple[int, int, int]:
+        """Place, size and tagsCode of a slot."""
+        return int(self.place[slot]), int(self.size[slot]), int(self.tags_code[slot])
+
+    @property
+    def first_bad(self) -> int:
+        """Position in the queue of the first slot with a fault, -1 for none."""
+        return self.position + int(np.argmax(self.fault != 0)) if self.fault.any() else -1
+
+
+@jit
+def _decode(data: Bytes, place: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes) -> None:
+    """Columns of the whole slots in ``data``, and their kinds."""
+    for slot in range(len(place)):
+        at = slot * UNIT_SIZE
+        where, length, tags = int64_at(data, at), int32_at(data, at + 8), int64_at(data, at + 12)
+        place[slot] = where
+        size[slot] = length
+        tags_code[slot] = tags
+        if where == 0 and tags == 0 and length == 0:
+            kind[slot] = EMPTY
+        elif where == 0 and tags == 0 and length == PRE_BLANK_SIZE:
+            kind[slot] = PRE_BLANK
+        elif where < 0 or length <= 0 or where > INT64_MAX - length:
+            kind[slot] = BAD
+        else:
+            kind[slot] = UNIT
+
+
+@jit
+def _judge(place: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes, fault: Bytes, told: Int64s) -> None:
+    """Set ``fault`` of each slot, and ``told`` as the names above say."""
+    used = len(kind)
+    while used > 0 and kind[used - 1] == EMPTY:
+        used -= 1
+    seen, units, repeats, present, lead = 0, 0, 0, -1, 0
+    first, last = -1, -1
+    for slot in range(used):
+        what = kind[slot]
+        bits = 0
+        if what == EMPTY:
+            bits = _HOLE
+        elif what == BAD:
+            bits = _UNIT
+        elif what == PRE_BLANK:
+            if units or lead != slot:
+                bits = _PRE_BLANK
+            else:
+                lead += 1
+        else:
+            if last < 0:
+                first = slot
+            elif place[slot] < place[last]:
+                bits = _BACKWARDS
+            elif place[slot] == place[last] and size[slot] == size[last] and tags_code[slot] == tags_code[last]:
+                repeats += 1
+            elif place[slot] < place[last] + size[last]:
+                bits = _OVERLAP
+            last = slot
+            units += 1
+        if present < 0 and (place[slot] < 0 or size[slot] <= 0):
+            present = slot
+        fault[slot] = bits
+        seen |= bits
+    told[_USED] = used
+    told[_LEAD] = lead
+    told[_PRESENT] = used if present < 0 else present
+    told[_UNITS] = units
+    told[_REPEATS] = repeats
+    told[_SEEN] = seen
+    told[_FIRST] = first
+    told[_LAST] = last
+
+
+def read_queue_file(data: Bytes | bytes | memoryview, start: int, file_size: int | None = None) -> QueueFile:
+    """Decode a whole file whose name says ``start``; ``file_size`` is the size that the broker wants, where it is known.
+
+    Raises UnreadableError only for a name that no file of a queue can have.
+    """
+    raw = np.frombuffer(data, np.uint8)
+    if start < 0 or start > INT64_MAX - len(raw) - UNIT_SIZE:
+        raise UnreadableError(f"{start} is not the first logical byte of a ConsumeQueue file")
+    rows = len(raw) // UNIT_SIZE
+    place, size, tags_code = np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int64)
+    kind, fault, told = np.empty(rows, np.uint8), np.zeros(rows, np.uint8), np.zeros(8, np.int64)
+    _decode(raw, place, size, tags_code, kind)
+    _judge(place, size, tags_code, kind, fault, told)
+    position = start // UNIT_SIZE
+    findings = []
+    if start % UNIT_SIZE or (file_size and start % file_size):
+        findings.append(Finding("queue-name", position, 1))
+    if len(raw) % UNIT_SIZE or len(raw) != (file_size or len(raw)):
+        findings.append(Finding("queue-size", position + rows, 1))
+    findings += from_bits(fault, int(told[_SEEN]), FAULTS, position)
+    used, lead, present, units, repeats, _, first, last = (int(value) for value in told)
+    return QueueFile(
+        start, len(raw), place, size, tags_code, kind, fault, used, lead, present, units, repeats, first, last, findings
+    )  # fmt: skip
+
+
+def join_queue_files(files: Sequence[QueueFile]) -> list[Finding]:
+    """What is wrong between the files of one queue, given by their start; each file's own findings are not repeated."""
+    found: dict[str, list[int]] = {}
+    last: tuple[int, int, int] | None = None
+    for number, file in enumerate(files):
+        if number and file.start != files[number - 1].start + files[number - 1].length:
+            found.setdefault("queue-file-missing", []).append(file.position)
+        if number + 1 < len(files) and file.used < len(file.kind):
+            found.setdefault("queue-file-short", []).append(file.position + file.used)
+        if number and file.pre_blank:
+            found.setdefault("queue-pre-blank", []).append(file.position)
+        if file.first_unit < 0:
+            continue
+        unit = file.unit(file.first_unit)
+        if last is not None and unit != last and unit[0] < last[0] + last[1]:
+            code = "queue-backwards" if unit[0] < last[0] else "queue-overlap"
+            found.setdefault(code, []).append(file.position + file.first_unit)
+        last = file.unit(file.last_unit)
+    return [Finding(code, places[0], len(places)) for code, places in found.items()]

@@ -1,0 +1,1 @@
+"""One record of the commitlog: its layout, its fields, its properties."""

@@ -1,0 +1,100 @@
+"""The fields of many records as columns: numbers from the header, and where topic, body and properties lie.
+
+The records were checked before (``frame.check_record``): nothing is checked again here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record import properties as p
+from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, addresses_extra, int16_at, int32_at, int64_at
+
+Bytes = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
+
+# Rows of the table that ``read_fields`` fills, a column a record. Those named AT, START and END are indexes into the data.
+(
+    VERSION,
+    BODY_CRC,
+    QUEUE_ID,
+    FLAG,
+    QUEUE_OFFSET,
+    SYS_FLAG,
+    BORN_TIME,
+    BORN_HOST_AT,
+    STORE_TIME,
+    STORE_HOST_AT,
+    RECONSUME_TIMES,
+    PREPARED_OFFSET,
+    BODY_LENGTH,
+    BODY_START,
+    BODY_END,
+    TOPIC_START,
+    TOPIC_END,
+    PROPS_START,
+    PROPS_END,
+    KEYS_START,
+    KEYS_END,
+    UNIQ_KEY_START,
+    UNIQ_KEY_END,
+    TAGS_START,
+    TAGS_END,
+) = range(25)
+FIELDS: Final = 25
+
+
+def read_fields(data: Bytes, base: int, place: Int64s, want_spans: bool) -> Int64s:
+    """Fields of the records at absolute offsets ``place``: int64 (FIELDS, n). ``data`` is the log from ``base`` on.
+
+    Without ``want_spans`` the rows of KEYS, UNIQ_KEY and TAGS hold nothing of meaning. A start is -1 where there is no value.
+    """
+    out = np.empty((FIELDS, len(place)), np.int64)
+    _read(data, base, place, want_spans, out, np.empty(SPANS_SIZE, np.int64))
+    return out
+
+
+@jit
+def _read(data: Bytes, base: int, place: Int64s, want_spans: bool, out: Int64s, spans: Int64s) -> None:
+    for n in range(len(place)):
+        at = place[n] - base
+        sys_flag = int32_at(data, at + r.AT_SYS_FLAG)
+        born_extra = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
+        extra = addresses_extra(sys_flag)
+        version = 1 if int32_at(data, at + 4) == r.MAGIC_V1 else 2
+        body = at + r.HEADER_SIZE + extra
+        body_length = int32_at(data, body - 4)
+        body_end = body + max(0, body_length)
+        topic = body_end + version
+        topic_length = np.int64(data[topic - 1]) if version == 1 else np.int64(int16_at(data, topic - 2))
+        props = topic + topic_length + 2
+        props_end = props + max(0, int16_at(data, props - 2))
+        out[VERSION, n] = version
+        out[BODY_CRC, n] = int32_at(data, at + r.AT_BODY_CRC)
+        out[QUEUE_ID, n] = int32_at(data, at + r.AT_QUEUE_ID)
+        out[FLAG, n] = int32_at(data, at + r.AT_FLAG)
+        out[QUEUE_OFFSET, n] = int64_at(data, at + r.AT_QUEUE_OFFSET)
+        out[SYS_FLAG, n] = sys_flag
+        out[BORN_TIME, n] = int64_at(data, at + r.AT_BORN_TIMESTAMP)
+        out[BORN_HOST_AT, n] = at + r.AT_BORN_HOST
+        out[STORE_TIME, n] = int64_at(data, at + r.AT_STORE_TIMESTAMP + born_extra)
+        out[STORE_HOST_AT, n] = at + r.AT_STORE_HOST + born_extra
+        out[RECONSUME_TIMES, n] = int32_at(data, at + r.AT_RECONSUME_TIMES + extra)
+        out[PREPARED_OFFSET, n] = int64_at(data, at + r.AT_PREPARED_OFFSET + extra)
+        out[BODY_LENGTH, n] = body_length
+        out[BODY_START, n] = body
+        out[BODY_END, n] = body_end
+        out[TOPIC_START, n] = topic
+        out[TOPIC_END, n] = topic + topic_length
+        out[PROPS_START, n] = props
+        out[PROPS_END, n] = props_end
+        if want_spans:
+            p.scan_properties(data, props, props_end, spans)
+            out[KEYS_START, n], out[KEYS_END, n] = spans[2 * p.KEYS], spans[2 * p.KEYS + 1]
+            out[UNIQ_KEY_START, n], out[UNIQ_KEY_END, n] = spans[2 * p.UNIQ_KEY], spans[2 * p.UNIQ_KEY + 1]
+            out[TAGS_START, n], out[TAGS_END, n] = spans[2 * p.TAGS], spans[2 * p.TAGS + 1]

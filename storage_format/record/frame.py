@@ -1,0 +1,216 @@
+"""Is there a whole, undamaged record at a place of the log? (``CommitLog.checkMessageAndReturnSize``, and the position.)
+
+Besides what the broker checks, PHYSICALOFFSET must be where the record lies: that alone finds a copy of a record in a
+message body, and a segment in the wrong place.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
+from rocketmq_reindex.storage_format.kernels.crc_ranges import crc32_of_range, prefix_sums
+from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.layout import CRC_ALL as CRC_ALL
+from rocketmq_reindex.storage_format.record.layout import CRC_BODY as CRC_BODY
+from rocketmq_reindex.storage_format.record.layout import CRC_NONE as CRC_NONE
+from rocketmq_reindex.storage_format.record.properties import CRC32, NAMES, scan_properties
+
+# Fields of a record found, in the int64 array ``rec``; positions are indexes into the data.
+TOTAL, QUEUE_ID, QUEUE_OFFSET, SYS_FLAG, STORE_TIME, TOPIC_START, TOPIC_END, PROPS_START, PROPS_END, VERSION = range(10)
+REC_SIZE: Final = 10
+SPANS_SIZE: Final = 2 * len(NAMES)
+
+
+@inlined
+def int16_at(data: npt.NDArray[np.uint8], at: int) -> int:
+    """The big-endian signed 16-bit integer at ``at``."""
+    value = (np.int64(data[at]) << 8) | np.int64(data[at + 1])
+    return int(value - 0x10000 if value >= 0x8000 else value)
+
+
+@inlined
+def int32_at(data: npt.NDArray[np.uint8], at: int) -> int:
+    """The big-endian signed 32-bit integer at ``at``."""
+    value = (np.int64(data[at]) << 24) | (np.int64(data[at + 1]) << 16) | (np.int64(data[at + 2]) << 8) | np.int64(data[at + 3])
+    return int(value - 0x100000000 if value >= 0x80000000 else value)
+
+
+@inlined
+def int64_at(data: npt.NDArray[np.uint8], at: int) -> int:
+    """The big-endian signed 64-bit integer at ``at``."""
+    return int((np.int64(int32_at(data, at)) << 32) | (int32_at(data, at + 4) & 0xFFFFFFFF))
+
+
+@inlined
+def addresses_extra(sys_flag: int) -> int:
+    """How many bytes longer than IPv4 ones the two addresses of a record are."""
+    extra = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
+    return extra + (r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0)
+
+
+@jit
+def _stored_property_crc(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
+    """The number in a ``__CRC32#`` value: decimal digits, lowest first (``MessageDecoder.createCrc32``), in 32 bits."""
+    value = np.int64(0)
+    for at in range(end - 1, start - 1, -1):
+        value = (value * 10 + np.int64(data[at]) - 0x30) & 0xFFFFFFFF
+    return int(value - 0x100000000 if value >= 0x80000000 else value)
+
+
+@inlined
+def check_record(
+    data: npt.NDArray[np.uint8],
+    filled: int,
+    base: int,
+    at: int,
+    segment_end: int,
+    data_end: int,
+    crc_mode: int,
+    rec: npt.NDArray[np.int64],
+    spans: npt.NDArray[np.int64],
+) -> int:
+    """What stands at ``data[at]``: GOOD, FILLER, ZERO, MORE (not all of it is in the data yet) or a kind of damage.
+
+    ``data[:filled]`` is the log from absolute offset ``base`` on; ``segment_end`` is where the segment would end whole,
+    ``data_end`` where its file ends. GOOD, and damage whose extent is known, fill ``rec`` (and GOOD ``spans``). MORE sets
+    ``rec[TOTAL]`` to the bytes wanted from ``at`` on.
+    """
+    place = base + at
+    room = data_end - place
+    if room < r.FILLER_MIN:
+        return r.NO_ROOM
+    rec[TOTAL] = r.FILLER_MIN
+    if at + r.FILLER_MIN > filled:
+        return r.MORE
+    total = int32_at(data, at)
+    magic = int32_at(data, at + 4)
+    if total == 0:
+        return r.ZERO
+    if magic == r.MAGIC_BLANK:
+        return r.FILLER if total == segment_end - place else r.BAD_FILLER
+    if magic != r.MAGIC_V1 and magic != r.MAGIC_V2:
+        return r.BAD_MAGIC
+    if total < r.RECORD_MIN or total > room:
+        return r.BAD_SIZE
+    rec[TOTAL] = min(total, r.HEADER_SIZE + 2 * r.IPV6_EXTRA + 3)
+    if at + rec[TOTAL] > filled:
+        return r.MORE
+    sys_flag = int32_at(data, at + r.AT_SYS_FLAG)
+    born_extra = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
+    extra = addresses_extra(sys_flag)
+    length_size = 1 if magic == r.MAGIC_V1 else 2
+    fixed = r.HEADER_SIZE + extra + length_size + 2
+    if total < fixed:
+        return r.BAD_LENGTHS
+    body_length = int32_at(data, at + r.AT_BODY_LENGTH + extra)
+    body_size = max(0, body_length)
+    if body_size > total - fixed:
+        return r.BAD_LENGTHS
+    rec[TOTAL] = total
+    if at + total > filled:
+        return r.MORE
+    body = at + r.HEADER_SIZE + extra
+    topic = body + body_size + length_size
+    if length_size == 1:
+        topic_length = np.int64(data[topic - 1])
+        topic_length -= 0x100 if topic_length >= 0x80 else 0
+    else:
+        topic_length = int16_at(data, topic - 2)
+    if topic_length < 0 or topic_length > total - fixed - body_size:
+        return r.BAD_LENGTHS
+    props = topic + topic_length + 2
+    props_length = int16_at(data, props - 2)
+    props_size = max(0, props_length)
+    if fixed + body_size + topic_length + props_size != total:
+        return r.BAD_LENGTHS
+    rec[QUEUE_ID] = int32_at(data, at + r.AT_QUEUE_ID)
+    rec[QUEUE_OFFSET] = int64_at(data, at + r.AT_QUEUE_OFFSET)
+    rec[SYS_FLAG] = sys_flag
+    rec[STORE_TIME] = int64_at(data, at + r.AT_STORE_TIMESTAMP + born_extra)
+    rec[TOPIC_START] = topic
+    rec[TOPIC_END] = topic + topic_length
+    rec[PROPS_START] = props
+    rec[PROPS_END] = props + props_size
+    rec[VERSION] = length_size
+    if int64_at(data, at + r.AT_PHYSICAL_OFFSET) != place:
+        return r.BAD_POSITION
+    if crc_mode != CRC_NONE and body_size > 0:
+        stored = int32_at(data, at + r.AT_BODY_CRC)
+        if (crc32(data, body, body + body_size) & LOW31) != stored:
+            return r.BAD_BODY_CRC
+    scan_properties(data, props, props + props_size, spans)
+    if crc_mode == CRC_ALL and spans[2 * CRC32] >= 0:
+        expected = _stored_property_crc(data, spans[2 * CRC32], spans[2 * CRC32 + 1])
+        if (crc32(data, at, at + total - r.CRC_PROPERTY_SIZE) & LOW31) != expected:
+            return r.BAD_PROPERTY_CRC
+    return r.GOOD
+
+
+@jit
+def _body_crc_fits(data: npt.NDArray[np.uint8], filled: int, at: int, sums: npt.NDArray[np.int64]) -> bool:
+    """Whether the body that a record at ``at`` says to have, if all of it is there, has the CRC that it says."""
+    start = at + r.HEADER_SIZE + addresses_extra(int32_at(data, at + r.AT_SYS_FLAG))
+    if start > filled:
+        return True
+    length = int32_at(data, start - 4)
+    if length <= 0 or length > filled - start:
+        return True
+    return (crc32_of_range(data, sums, start, start + length) & LOW31) == int32_at(data, at + r.AT_BODY_CRC)
+
+
+@allocating
+def find_record(
+    data: npt.NDArray[np.uint8],
+    filled: int,
+    base: int,
+    start: int,
+    limit: int,
+    segment_end: int,
+    data_end: int,
+    crc_mode: int,
+    rec: npt.NDArray[np.int64],
+    spans: npt.NDArray[np.int64],
+) -> tuple[int, int]:
+    """The first place in ``data[start:limit]`` where a record stands whose magic, position, length and CRC hold.
+
+    Returns (GOOD, place), (MORE, place) when the data end before that is known, or (NOT_FOUND, limit). Fillers are not
+    looked for: a body may hold one that fits, and all behind it would be lost.
+    """
+    at = start
+    summed = 0
+    sums = np.zeros(0, np.int64)
+    while at < limit:
+        if data_end - (base + at) < r.RECORD_MIN:
+            return r.NOT_FOUND, limit
+        if at + r.HEADER_SIZE > filled:
+            rec[TOTAL] = r.HEADER_SIZE
+            return r.MORE, at
+        # Where it lies is asked first: it is wrong for all but true records, and then nothing more is read for it.
+        if data[at + 4] == 0xDA and data[at + 5] == 0xA3 and int64_at(data, at + r.AT_PHYSICAL_OFFSET) == base + at:
+            # Once more has been summed up for nothing than there is, the sum of a range is had without reading all of it.
+            cheaply = summed > filled and crc_mode != CRC_NONE
+            if cheaply:
+                if len(sums) == 0:
+                    sums = prefix_sums(data, filled)
+                if not _body_crc_fits(data, filled, at, sums):
+                    at += 1
+                    continue
+            found = check_record(
+                data, filled, base, at, segment_end, data_end, CRC_NONE if cheaply else crc_mode, rec, spans
+            )  # fmt: skip
+            if found == r.BAD_BODY_CRC or found == r.BAD_PROPERTY_CRC:
+                summed += rec[TOTAL]
+            if cheaply and found == r.GOOD and crc_mode == CRC_ALL and spans[2 * CRC32] >= 0:
+                expected = _stored_property_crc(data, spans[2 * CRC32], spans[2 * CRC32 + 1])
+                end = at + rec[TOTAL] - r.CRC_PROPERTY_SIZE
+                if (crc32_of_range(data, sums, at, end) & LOW31) != expected:
+                    found = r.BAD_PROPERTY_CRC
+            if found == r.GOOD or found == r.MORE:
+                return found, at
+        at += 1
+    return r.NOT_FOUND, limit

@@ -1,0 +1,179 @@
+"""One message of the log as its fields: plain Python, for looking at a few. The layout: ``record``.
+
+What is a whole record is judged as the record loop judges it (``frame.check_record``), but for the CRCs: the body is not read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.text.java_string import java_text
+
+Read = Callable[[int, int], bytes]
+"""(byte counted from the record's first, bytes wanted) -> those bytes, fewer at the file's end"""
+
+FLAG_COMPRESSED: Final = 0x01
+FLAG_MULTI_TAGS: Final = 0x02
+FLAG_NEED_UNWRAP: Final = 0x40
+ZLIB, LZ4, ZSTD, UNKNOWN = "zlib", "lz4", "zstd", "unknown"
+_COMPRESSION: Final = {0: ZLIB, 1: LZ4, 2: ZSTD, 3: ZLIB}
+"""``CompressionType.findByValue`` of bits 8 to 10 of SYSFLAG; 0 is what was written before there was a choice"""
+
+_HEAD: Final = struct.Struct(">iiiiiqqiq")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_AFTER_HOSTS: Final = struct.Struct(">iqi")
+_LONGEST_HEADER: Final = r.HEADER_SIZE + 2 * r.IPV6_EXTRA
+_FIRST_READ: Final = 4096
+
+
+def compression_of(sys_flag: int) -> str | None:
+    """How a body is packed; None for one that is not."""
+    return _COMPRESSION.get(sys_flag >> 8 & 7, UNKNOWN) if sys_flag & FLAG_COMPRESSED else None
+
+
+@dataclass(frozen=True)
+class Host:
+    """An address of 4 or 16 bytes, and a port."""
+
+    address: bytes
+    port: int
+
+
+@dataclass(frozen=True)
+class Message:
+    """A record's fields. Times in milliseconds since 1970; ``place`` is its absolute offset in the log."""
+
+    place: int
+    size: int
+    version: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    sys_flag: int
+    born_time: int
+    born_host: Host
+    store_time: int
+    store_host: Host
+    reconsume_times: int
+    prepared_offset: int
+    body_at: int
+    """byte of the record at which the body begins"""
+    body_size: int
+    topic: str
+    properties: dict[str, str]
+
+    @property
+    def unique_key(self) -> str | None:
+        return self.properties.get("UNIQ_KEY")
+
+    @property
+    def keys(self) -> list[str]:
+        """KEYS as the broker splits it (``IndexService.buildIndex``)."""
+        return [key for key in self.properties.get("KEYS", "").split(" ") if key]
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get("TAGS")
+
+    @property
+    def message_id(self) -> str:
+        """``MessageDecoder.createMessageId``: address, port and offset as hex."""
+        return (self.store_host.address + _INT32.pack(self.store_host.port) + _INT64.pack(self.place)).hex().upper()
+
+    @property
+    def compression(self) -> str | None:
+        """How the body is packed, None if it is not."""
+        return compression_of(self.sys_flag)
+
+    def has_key(self, topic: str, key: str) -> bool:
+        """Whether the broker indexes the record under this key of this topic."""
+        return self.topic == topic and (key == self.unique_key or key in self.keys)
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """``name 0x01 value 0x02 ...`` as ``MessageDecoder.string2messageProperties`` takes it: see ``properties``."""
+    found: dict[str, str] = {}
+    for piece in text.split("\x02"):
+        name, split, value = piece.partition("\x01")
+        if name and split and value:
+            found[name] = value
+    return found
+
+
+def read_message(read: Read, place: int, room: int) -> Message | int:
+    """The record at ``place``, with ``room`` bytes to the end of its file; or what stands there instead, a code of ``record``.
+
+    GOOD is never returned; ZERO and FILLER are no damage.
+    """
+    first = read(0, min(room, _FIRST_READ))
+
+    def part(at: int, count: int) -> bytes:
+        return first[at : at + count] if at + count <= len(first) else read(at, count)
+
+    if room < r.FILLER_MIN or len(first) < r.FILLER_MIN:
+        return r.NO_ROOM
+    total, magic = _INT32.unpack_from(first, 0)[0], _INT32.unpack_from(first, 4)[0]
+    if total == 0:
+        return r.ZERO
+    if magic == r.MAGIC_BLANK:
+        return r.FILLER
+    if magic not in (r.MAGIC_V1, r.MAGIC_V2):
+        return r.BAD_MAGIC
+    # Fewer bytes than asked for: the file has become shorter.
+    if total < r.RECORD_MIN or total > room or len(first) < min(total, _LONGEST_HEADER):
+        return r.BAD_SIZE
+    _, _, crc, queue_id, flag, queue_offset, position, sys_flag, born_time = _HEAD.unpack_from(first)
+    born = 16 if sys_flag & r.FLAG_BORN_HOST_V6 else 4
+    store = 16 if sys_flag & r.FLAG_STORE_HOST_V6 else 4
+    store_at = r.AT_STORE_TIMESTAMP + born - 4
+    body_at = r.HEADER_SIZE + born - 4 + store - 4
+    length_size = 1 if magic == r.MAGIC_V1 else 2
+    fixed = body_at + length_size + 2
+    if total < fixed:
+        return r.BAD_LENGTHS
+    body_length = _INT32.unpack_from(first, body_at - 4)[0]
+    body_size = max(0, body_length)
+    # Topic and properties have lengths of two bytes at most: nothing longer is read for them.
+    if body_size > total - fixed or total - fixed - body_size > 2 * 0x7FFF:
+        return r.BAD_LENGTHS
+    topic_at = body_at + body_size + length_size
+    topic_size = int.from_bytes(part(topic_at - length_size, length_size), "big", signed=True)
+    if not 0 <= topic_size <= total - fixed - body_size:
+        return r.BAD_LENGTHS
+    rest = part(topic_at, total - topic_at)
+    properties_size = max(0, int.from_bytes(rest[topic_size : topic_size + 2], "big", signed=True))
+    if fixed + body_size + topic_size + properties_size != total or len(rest) != total - topic_at:
+        return r.BAD_LENGTHS
+    if position != place:
+        return r.BAD_POSITION
+    after = store_at + 8 + store
+    reconsume_times, prepared_offset, _ = _AFTER_HOSTS.unpack_from(first, after + 4)
+    return Message(
+        place, total, length_size, crc, queue_id, flag, queue_offset, sys_flag,
+        born_time, Host(first[48 : 48 + born], _INT32.unpack_from(first, 48 + born)[0]),
+        _INT64.unpack_from(first, store_at)[0],
+        Host(first[store_at + 8 : after], _INT32.unpack_from(first, after)[0]),
+        reconsume_times, prepared_offset, body_at, body_size,
+        java_text(rest[:topic_size]), read_properties(java_text(rest[topic_size + 2 :])),
+    )  # fmt: skip
+
+
+def glance(data: bytes, at: int) -> tuple[int, int, int, int, int, bytes]:
+    """(size, version, sysFlag, store time, body size, raw topic) of the good record at ``data[at]``, all of which is there."""
+    total, magic, _, _, _, _, _, sys_flag, _ = _HEAD.unpack_from(data, at)
+    born = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
+    body_at = at + r.HEADER_SIZE + born + (r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0)
+    body_size = max(0, _INT32.unpack_from(data, body_at - 4)[0])
+    topic_at = body_at + body_size
+    if magic == r.MAGIC_V1:
+        version, size, topic_at = 1, data[topic_at], topic_at + 1
+    else:
+        version, size, topic_at = 2, data[topic_at] << 8 | data[topic_at + 1], topic_at + 2
+    stored = _INT64.unpack_from(data, at + r.AT_STORE_TIMESTAMP + born)[0]
+    return total, version, sys_flag, stored, body_size, data[topic_at : topic_at + size]

@@ -1,0 +1,1 @@
+"""Text as Java sees it: decoded and hashed."""

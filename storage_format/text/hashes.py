@@ -1,0 +1,63 @@
+"""Hashes and ids of many texts at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.text.java_text import java_hash, signed32
+
+Bytes = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8).copy()
+
+
+@jit
+def _hash_all(offsets: Int32s, data: Bytes, out: Int32s) -> None:
+    for k in range(len(out)):
+        out[k] = signed32(java_hash(data, offsets[k], offsets[k + 1], 0))
+
+
+def hash_texts(offsets: Int32s, data: Bytes) -> Int32s:
+    """``String.hashCode`` of the texts ``data[offsets[k]:offsets[k + 1]]``: int32 (n,)."""
+    out = np.empty(len(offsets) - 1, np.int32)
+    _hash_all(offsets, data, out)
+    return out
+
+
+def hash_keys(offsets: Int32s, data: Bytes) -> Int32s:
+    """The hash under which an IndexFile keeps each of the texts (``topic#key``): int32 (n,), never below 0."""
+    hashed = hash_texts(offsets, data)
+    # abs(-2147483648) is taken as 0.
+    return np.where(hashed == -(2**31), 0, np.abs(hashed)).astype(np.int32)
+
+
+@jit
+def _put_ids(
+    hosts: Bytes, lengths: Int64s, which: Int64s, offset: Int64s, valid: npt.NDArray[np.bool_], ends: Int32s, out: Bytes
+) -> None:
+    n = 0
+    ends[0] = 0
+    for k in range(len(which)):
+        if valid[k]:
+            for at in range(lengths[which[k]]):
+                byte = np.int64(hosts[which[k], at])
+                out[n], out[n + 1] = _HEX[byte >> 4], _HEX[byte & 15]
+                n += 2
+            for shift in range(60, -4, -4):
+                out[n] = _HEX[(offset[k] >> shift) & 15]
+                n += 1
+        ends[k + 1] = n
+
+
+def hex_ids(hosts: Bytes, lengths: Int64s, which: Int64s, offset: Int64s, valid: npt.NDArray[np.bool_]) -> tuple[Int32s, Bytes]:
+    """Ids of messages as texts (offsets, bytes): the host's bytes, then the physical offset, in upper-case hex.
+
+    ``hosts`` uint8 (h, 20), of which ``lengths`` count; ``which`` is each message's host. No text where ``valid`` is false.
+    """
+    ends, out = np.empty(len(which) + 1, np.int32), np.empty(56 * len(which), np.uint8)
+    _put_ids(hosts, lengths, which, offset, valid, ends, out)
+    return ends, out

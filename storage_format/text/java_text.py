@@ -1,0 +1,136 @@
+"""Text as Java decodes and hashes it: ``new String(bytes, UTF_8)`` and ``String.hashCode`` over raw UTF-8 bytes.
+
+For the record loops: compiled. Text that is a Python string already: ``java_string``.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.text.java_string import java_text as java_text
+
+REPLACEMENT: Final = 0xFFFD
+MASK32: Final = 0xFFFFFFFF
+
+DIGIT_ZEROS: Final[npt.NDArray[np.int64]] = np.array(
+    [c for c in range(0x10000) if unicodedata.decimal(chr(c), -1) == 0], dtype=np.int64
+)
+"""Each zero of a decimal digit block in the BMP: ``Integer.parseInt`` takes the digits of all of them."""
+
+
+@jit
+def decode_at(data: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
+    """One code point of ``data[at:end]`` and where the next begins, as Java's ``String.decodeUTF8`` reads it.
+
+    A malformed sequence is U+FFFD and as long as Java takes it to be (``malformed3``, ``malformed4``).
+    """
+    b1 = np.int64(data[at])
+    left = end - at
+    if b1 < 0x80:
+        return b1, at + 1
+    if 0xC2 <= b1 <= 0xDF:
+        if left >= 2 and (data[at + 1] & 0xC0) == 0x80:
+            return ((b1 & 0x1F) << 6) | np.int64(data[at + 1] & 0x3F), at + 2
+        return REPLACEMENT, at + 1
+    if 0xE0 <= b1 <= 0xEF:
+        if left < 2:
+            return REPLACEMENT, at + 1
+        b2 = np.int64(data[at + 1])
+        if (b2 & 0xC0) != 0x80 or (b1 == 0xE0 and (b2 & 0xE0) == 0x80):
+            return REPLACEMENT, at + 1
+        if left < 3 or (data[at + 2] & 0xC0) != 0x80:
+            return REPLACEMENT, at + 2
+        point = ((b1 & 0x0F) << 12) | ((b2 & 0x3F) << 6) | np.int64(data[at + 2] & 0x3F)
+        if 0xD800 <= point <= 0xDFFF:
+            return REPLACEMENT, at + 3
+        return point, at + 3
+    if 0xF0 <= b1 <= 0xF4:
+        if left < 2:
+            return REPLACEMENT, at + 1
+        b2 = np.int64(data[at + 1])
+        if (b2 & 0xC0) != 0x80 or (b1 == 0xF0 and b2 < 0x90) or (b1 == 0xF4 and b2 > 0x8F):
+            return REPLACEMENT, at + 1
+        if left < 3 or (data[at + 2] & 0xC0) != 0x80:
+            return REPLACEMENT, at + 2
+        if left < 4 or (data[at + 3] & 0xC0) != 0x80:
+            return REPLACEMENT, at + 3
+        point = ((b1 & 0x07) << 18) | ((b2 & 0x3F) << 12)
+        point |= (np.int64(data[at + 2] & 0x3F) << 6) | np.int64(data[at + 3] & 0x3F)
+        return point, at + 4
+    return REPLACEMENT, at + 1
+
+
+@inlined
+def java_hash(data: npt.NDArray[np.uint8], start: int, end: int, seed: int) -> int:
+    """``String.hashCode`` of the text ``data[start:end]``, continued from ``seed``; unsigned 32 bits as int64."""
+    h = np.int64(seed)
+    at = start
+    while at < end:
+        if at + 4 <= end:
+            b0, b1 = np.int64(data[at]), np.int64(data[at + 1])
+            b2, b3 = np.int64(data[at + 2]), np.int64(data[at + 3])
+            if (b0 | b1 | b2 | b3) < 0x80:
+                h = (h * 923521 + b0 * 29791 + b1 * 961 + b2 * 31 + b3) & MASK32
+                at += 4
+                continue
+        point, at = decode_at(data, at, end)
+        if point >= 0x10000:
+            point -= 0x10000
+            h = (h * 31 + 0xD800 + (point >> 10)) & MASK32
+            point = 0xDC00 + (point & 0x3FF)
+        h = (h * 31 + point) & MASK32
+    return int(h)
+
+
+@inlined
+def signed32(value: int) -> int:
+    """An unsigned 32-bit value as Java's ``int``."""
+    return value - 0x100000000 if value >= 0x80000000 else value
+
+
+@inlined
+def index_hash(value: int) -> int:
+    """``IndexFile.indexKeyHashMethod``: absolute value, with abs(-2147483648) taken as 0."""
+    signed = value - 0x100000000 if value >= 0x80000000 else value
+    if signed < 0:
+        signed = -signed
+    return 0 if signed == 0x80000000 else signed
+
+
+@jit
+def parse_number(data: npt.NDArray[np.uint8], start: int, end: int, low: int, high: int) -> tuple[bool, int]:
+    """``Long.parseLong`` of ``data[start:end]`` (Integer, Short by ``low``, ``high``): (it is a number, its value)."""
+    at = start
+    negative = False
+    if at < end and (data[at] == 0x2D or data[at] == 0x2B):
+        negative = data[at] == 0x2D
+        at += 1
+    if at >= end:
+        return False, 0
+    bound = low if negative else -high
+    least_tenth = -(-(bound + 10) // 10 + 1)
+    value = np.int64(0)
+    while at < end:
+        point, at = decode_at(data, at, end)
+        digit = np.int64(-1)
+        if point < 0x80:
+            digit = point - 0x30
+        else:
+            for zero in DIGIT_ZEROS:
+                if zero <= point <= zero + 9:
+                    digit = point - zero
+        if digit < 0 or digit > 9:
+            return False, 0
+        # As Integer.parseInt: towards the negative side, where there is room for -2**63.
+        if value < least_tenth:
+            return False, 0
+        value *= 10
+        if value < bound + digit:
+            return False, 0
+        value -= digit
+    return True, value if negative else -value

@@ -1,0 +1,258 @@
+"""The record loop: walk good records, and write down units and index items as arrays.
+
+Mirrors what RocketMQ derives in ``CommitLog.checkMessageAndReturnSize`` and dispatches in ``ConsumeQueue`` and
+``IndexService``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.names import (
+    BATCH,
+    DISPATCHES,
+    INCLUDED,
+    PLAIN,
+    SCHEDULE,
+    SEEN,
+    TOPIC,
+)
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record import properties as p
+from rocketmq_reindex.storage_format.record.frame import (
+    PROPS_END,
+    PROPS_START,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    STORE_TIME,
+    SYS_FLAG,
+    TOPIC_END,
+    TOPIC_START,
+    TOTAL,
+    VERSION,
+    check_record,
+)
+from rocketmq_reindex.storage_format.text.java_text import java_hash, parse_number, signed32
+from rocketmq_reindex.storage_format.walk.lmq import check_lmq, dispatch_lmq
+from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
+from rocketmq_reindex.storage_format.walk.state import (
+    BATCHES,
+    BATCHES_REFUSED,
+    EXCLUDED,
+    FIRST_DISPATCHED,
+    INNER_BATCHES,
+    INT64_MAX,
+    ITEMS,
+    LAST_DISPATCHED,
+    LAST_GOOD,
+    LAST_TIME,
+    LAST_UNIT_TIME,
+    LMQ_BAD,
+    MAKERS,
+    MESSAGES,
+    NAME_END,
+    NAME_START,
+    QUEUES,
+    RECORDS,
+    TIME_MAX,
+    TIME_MIN,
+    UNIT_RECORDS,
+    UNITS,
+    WAITING,
+    BatchArrays,
+    ItemArrays,
+    MessageArrays,
+    QueueArrays,
+    UnitArrays,
+    enter_queue,
+    put_batch,
+    put_item,
+    put_message,
+    put_unit,
+)
+
+
+class WalkOptions(NamedTuple):
+    """Settings of the loop; ``delays`` are milliseconds by level from 1 (index 0). Units want queues."""
+
+    crc_mode: int
+    old_broker: bool
+    lmq: bool
+    until_time: int
+    want_queues: bool
+    want_units: bool
+    want_items: bool
+    want_messages: bool
+    delays: npt.NDArray[np.int64]
+
+
+@inlined
+def _index_record(
+    data: npt.NDArray[np.uint8],
+    spans: npt.NDArray[np.int64],
+    items: ItemArrays,
+    state: npt.NDArray[np.int64],
+    seed: int,
+    place: int,
+    time: int,
+) -> bool:
+    """``IndexService.buildIndex``: UNIQ_KEY first, then each of KEYS (split on single spaces, empty pieces skipped)."""
+    before = state[ITEMS]
+    if spans[2 * p.UNIQ_KEY] >= 0:
+        h = java_hash(data, spans[2 * p.UNIQ_KEY], spans[2 * p.UNIQ_KEY + 1], seed)
+        put_item(items, state, h, place, time)
+    at = spans[2 * p.KEYS]
+    if at >= 0:
+        end = spans[2 * p.KEYS + 1]
+        while at < end:
+            stop = at
+            while stop < end and data[stop] != 0x20:
+                stop += 1
+            if stop > at:
+                put_item(items, state, java_hash(data, at, stop, seed), place, time)
+            at = stop + 1
+    return bool(state[ITEMS] > before)
+
+
+@jit
+def walk(
+    data: npt.NDArray[np.uint8],
+    filled: int,
+    base: int,
+    start: int,
+    limit: int,
+    segment_end: int,
+    data_end: int,
+    options: WalkOptions,
+    names: NameArrays,
+    queues: QueueArrays,
+    units: UnitArrays,
+    batches: BatchArrays,
+    items: ItemArrays,
+    messages: MessageArrays,
+    state: npt.NDArray[np.int64],
+    rec: npt.NDArray[np.int64],
+    spans: npt.NDArray[np.int64],
+) -> tuple[int, int]:
+    """Walk the records that start in ``data[start:limit]``; returns why it stopped (a code of ``record``) and where.
+
+    At every stop but LIMIT the record at that place has left no trace yet: the caller mends the cause (more data, room,
+    a new name) and calls again from there, or passes over it.
+    """
+    at = start
+    while at < limit:
+        found = check_record(data, filled, base, at, segment_end, data_end, options.crc_mode, rec, spans)
+        if found != r.GOOD:
+            return found, at
+        place = base + at
+        size = rec[TOTAL]
+        time = rec[STORE_TIME]
+        if options.old_broker and rec[VERSION] == 2:
+            return r.BAD_VERSION, at
+        name = find_name(names, data, rec[TOPIC_START], rec[TOPIC_END])
+        if name < 0:
+            state[NAME_START] = rec[TOPIC_START]
+            state[NAME_END] = rec[TOPIC_END]
+            return r.NEW_NAME, at
+        flags = names.flags[name]
+        if not flags & PLAIN:
+            return r.BAD_TOPIC, at
+
+        tags_code = np.int64(0)
+        if spans[2 * p.TAGS] >= 0:
+            tags_code = signed32(java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], 0))
+        if spans[2 * p.DELAY] >= 0 and flags & SCHEDULE:
+            number, level = parse_number(data, spans[2 * p.DELAY], spans[2 * p.DELAY + 1], -0x80000000, 0x7FFFFFFF)
+            if not number:
+                return r.BAD_NUMBER, at
+            if level > 0:
+                tags_code = time + options.delays[min(level, len(options.delays)) - 1]
+        # DispatchRequest, CommitLog.setBatchSizeIfNeeded: a record without both is a batch of one.
+        batch_base, batch_count = rec[QUEUE_OFFSET], np.int64(1)
+        if not options.old_broker and spans[2 * p.INNER_NUM] >= 0 and spans[2 * p.INNER_BASE] >= 0:
+            number, batch_count = parse_number(data, spans[2 * p.INNER_NUM], spans[2 * p.INNER_NUM + 1], -0x8000, 0x7FFF)
+            if number:
+                number, batch_base = parse_number(
+                    data, spans[2 * p.INNER_BASE], spans[2 * p.INNER_BASE + 1], -INT64_MAX - 1, INT64_MAX
+                )
+            if not number:
+                return r.BAD_NUMBER, at
+
+        transaction = rec[SYS_FLAG] & r.FLAG_TRANSACTION_MASK
+        has_unit = transaction == r.TRANSACTION_NONE or transaction == r.TRANSACTION_COMMIT
+        lmq = np.int64(r.NOT_FOUND)
+        if has_unit:
+            if rec[QUEUE_ID] < 0 or rec[QUEUE_OFFSET] < 0 or rec[QUEUE_OFFSET] > r.QUEUE_OFFSET_MAX:
+                return r.BAD_QUEUE, at
+            if flags & BATCH and batch_base > r.QUEUE_OFFSET_MAX:
+                return r.BAD_QUEUE, at
+            if options.lmq and flags & DISPATCHES:
+                lmq = check_lmq(data, spans, names, state)
+                if lmq == r.NEW_LMQS:
+                    return lmq, at
+        if time > options.until_time:
+            return r.LATER, at
+        if not flags & INCLUDED:
+            state[EXCLUDED] += 1
+            state[LAST_GOOD] = place
+            at += size
+            continue
+
+        # The longest possible record names no more keys, or LMQs, than half of its property bytes.
+        most = 2 + (rec[PROPS_END] - rec[PROPS_START]) // 2
+        if state[UNITS] + most > len(units.place):
+            return r.UNITS_FULL, at
+        if flags & BATCH and state[BATCHES] == len(batches.place):
+            return r.UNITS_FULL, at
+        if options.want_messages and state[MESSAGES] == len(messages.place):
+            return r.UNITS_FULL, at
+        if state[ITEMS] + most > len(items.place) or state[MAKERS] == len(items.maker_item):
+            return r.ITEMS_FULL, at
+        if 2 * (state[QUEUES] + most) > len(queues.slots):
+            return r.QUEUES_FULL, at
+
+        if has_unit and flags & BATCH and (batch_base < 0 or batch_count < 0):
+            # BatchConsumeQueue.putMessagePositionInfoWrapper passes over it.
+            has_unit = False
+            state[BATCHES_REFUSED] += 1
+        if has_unit and options.want_queues:
+            names.flags[name] |= SEEN | TOPIC
+            queue = enter_queue(queues, state, np.int64(names.canonical[name]), rec[QUEUE_ID])
+            if options.want_units and flags & BATCH:
+                put_batch(batches, state, queue, batch_base, place, size, tags_code, time, batch_count)
+            elif options.want_units:
+                put_unit(units, queues, state, queue, rec[QUEUE_OFFSET], place, size, tags_code)
+                if lmq == r.GOOD:
+                    dispatch_lmq(
+                        data, spans, names, queues, units, state, rec[QUEUE_ID], place, size, tags_code, not options.old_broker
+                    )
+                elif lmq == r.LMQ_MALFORMED:
+                    state[LMQ_BAD] += 1
+        if options.want_messages:
+            put_message(messages, state, place, size, tags_code, batch_base, batch_count)
+        indexed = False
+        if options.want_items and transaction != r.TRANSACTION_ROLLBACK:
+            indexed = _index_record(data, spans, items, state, names.hash[name], place, time)
+        if not indexed and state[WAITING] < 0:
+            state[WAITING] = place
+        if state[FIRST_DISPATCHED] < 0:
+            state[FIRST_DISPATCHED] = place
+            state[TIME_MIN] = time
+            state[TIME_MAX] = time
+        state[RECORDS] += 1
+        if rec[SYS_FLAG] & r.FLAG_INNER_BATCH and not flags & BATCH:
+            state[INNER_BATCHES] += 1
+        state[LAST_DISPATCHED] = place
+        state[LAST_GOOD] = place
+        state[LAST_TIME] = time
+        state[TIME_MIN] = min(state[TIME_MIN], time)
+        state[TIME_MAX] = max(state[TIME_MAX], time)
+        if has_unit:
+            state[UNIT_RECORDS] += 1
+            state[LAST_UNIT_TIME] = time
+        at += size
+    return r.LIMIT, at

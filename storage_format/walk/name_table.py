@@ -1,0 +1,182 @@
+"""The table of names met in a task: what the record loop knows of each."""
+
+from __future__ import annotations
+
+import fnmatch
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.kernels.jit import inlined
+from rocketmq_reindex.storage_format.names import (
+    BATCH,
+    DISPATCHES,
+    INCLUDED,
+    LMQ,
+    LMQ_PREFIX,
+    PLAIN,
+    RETRY_PREFIX,
+    SCHEDULE,
+    SCHEDULE_TOPIC,
+    SEEN,
+    SLASH,
+    SYSTEM_PREFIX,
+    TOPIC,
+    UNUSUAL,
+    is_usual,
+    path_component,
+)
+from rocketmq_reindex.storage_format.text.java_string import java_text
+from rocketmq_reindex.storage_format.text.java_text import java_hash
+
+
+class NameArrays(NamedTuple):
+    """The table as the record loop sees it: open addressing over ``slots`` (power of two, -1 empty)."""
+
+    slots: npt.NDArray[np.int32]
+    start: npt.NDArray[np.int64]
+    end: npt.NDArray[np.int64]
+    raw: npt.NDArray[np.uint8]
+    canonical: npt.NDArray[np.int32]
+    flags: npt.NDArray[np.int64]
+    hash: npt.NDArray[np.int64]
+
+
+@inlined
+def _slot_hash(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
+    h = np.int64(17)
+    for at in range(start, end):
+        h = (h * 48271 + np.int64(data[at])) & 0xFFFFFFFF
+    return int(h ^ (h >> 15))
+
+
+@inlined
+def find_name(names: NameArrays, data: npt.NDArray[np.uint8], start: int, end: int) -> int:
+    """The entry of the raw name ``data[start:end]``, or -1 when it has not been met."""
+    mask = len(names.slots) - 1
+    slot = _slot_hash(data, start, end) & mask
+    length = end - start
+    while True:
+        entry = names.slots[slot]
+        if entry < 0:
+            return -1
+        first = names.start[entry]
+        if names.end[entry] - first == length:
+            k = 0
+            while k < length and names.raw[first + k] == data[start + k]:
+                k += 1
+            if k == length:
+                return int(entry)
+        slot = (slot + 1) & mask
+
+
+class NameTable:
+    """Names met in a task. Raw byte strings that Java decodes to the same text share one canonical entry.
+
+    ``batch`` are the topics whose queues are batch ConsumeQueues.
+    """
+
+    def __init__(
+        self, broker_version: str, include: tuple[str, ...], exclude: tuple[str, ...], batch: tuple[str, ...] = ()
+    ) -> None:
+        self._exclusions_of_lmq = broker_version != "4.9"
+        self._include = include
+        self._exclude = exclude
+        self._batch = frozenset(batch)
+        self._by_text: dict[str, int] = {}
+        self.texts: list[str] = []
+        """decoded name of each entry"""
+        self.crc = np.zeros(64, dtype=np.uint32)
+        """CRC-32 of each entry's decoded name: where its queues go does not depend on who met it first"""
+        self.arrays = NameArrays(
+            np.full(128, -1, np.int32),
+            np.zeros(64, np.int64),
+            np.zeros(64, np.int64),
+            np.zeros(4096, np.uint8),
+            np.zeros(64, np.int32),
+            np.zeros(64, np.int64),
+            np.zeros(64, np.int64),
+        )
+        self._used = 0
+
+    def _flags(self, name: str) -> int:
+        flags = PLAIN if path_component(name) is not None else 0
+        flags |= 0 if is_usual(name) else UNUSUAL
+        flags |= SLASH if "/" in name else 0
+        flags |= SCHEDULE if name == SCHEDULE_TOPIC else 0
+        flags |= LMQ if name.startswith(LMQ_PREFIX) else 0
+        # MultiDispatchUtils.isNeedHandleMultiDispatch; 4.9 asks nothing of the topic. BatchConsumeQueue dispatches to no LMQ.
+        kept_out = name.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or name == SCHEDULE_TOPIC
+        flags |= 0 if (kept_out and self._exclusions_of_lmq) or name in self._batch else DISPATCHES
+        flags |= BATCH if name in self._batch else 0
+        wanted = not self._include or any(fnmatch.fnmatchcase(name, glob) for glob in self._include)
+        if wanted and not any(fnmatch.fnmatchcase(name, glob) for glob in self._exclude):
+            flags |= INCLUDED
+        return flags
+
+    def _grow(self) -> None:
+        a = self.arrays
+        count = len(self.texts)
+        if count == len(a.start):
+            a = a._replace(
+                **{f: np.concatenate([getattr(a, f), np.zeros_like(getattr(a, f))]) for f in a._fields[1:3]},
+                **{f: np.concatenate([getattr(a, f), np.zeros_like(getattr(a, f))]) for f in a._fields[4:]},
+                slots=np.full(2 * len(a.slots), -1, np.int32),
+            )
+            self.crc = np.concatenate([self.crc, np.zeros_like(self.crc)])
+            self.arrays = a
+            for entry in range(count):
+                self._place(entry)
+
+    def forget_seen(self) -> None:
+        """A new range begins."""
+        self.arrays.flags[:] &= ~(SEEN | TOPIC)
+
+    def topics(self) -> npt.NDArray[np.int64]:
+        """The canonical entries that are topics of the range's records."""
+        count = len(self.texts)
+        found: npt.NDArray[np.int64] = np.unique(self.arrays.canonical[:count][self.arrays.flags[:count] & TOPIC > 0])
+        return found
+
+    def raw(self, entry: int) -> bytes:
+        """The bytes of a name as the log has them."""
+        a = self.arrays
+        return a.raw[a.start[entry] : a.end[entry]].tobytes()
+
+    def seen_unusual(self, limit: int) -> list[str]:
+        """The first unusual names, in their order, that the range's records were dispatched to."""
+        wanted = UNUSUAL | SEEN
+        found = np.flatnonzero((self.arrays.flags[: len(self.texts)] & wanted) == wanted)
+        return sorted({self.texts[k] for k in found})[:limit]
+
+    def _place(self, entry: int) -> None:
+        a = self.arrays
+        mask = len(a.slots) - 1
+        slot = _slot_hash(a.raw, int(a.start[entry]), int(a.end[entry])) & mask
+        while a.slots[slot] >= 0:
+            slot = (slot + 1) & mask
+        a.slots[slot] = entry
+
+    def add(self, raw: bytes) -> int:
+        """Enter a raw name; returns its entry."""
+        self._grow()
+        a = self.arrays
+        if self._used + len(raw) > len(a.raw):
+            a = a._replace(raw=np.concatenate([a.raw, np.zeros(len(a.raw) + len(raw), np.uint8)]))
+            self.arrays = a
+        entry = len(self.texts)
+        text = java_text(raw)
+        a.start[entry] = self._used
+        a.end[entry] = self._used + len(raw)
+        a.raw[self._used : self._used + len(raw)] = np.frombuffer(raw, np.uint8)
+        self._used += len(raw)
+        a.canonical[entry] = self._by_text.setdefault(text, entry)
+        a.flags[entry] = self._flags(text)
+        hashed = np.frombuffer(raw + b"#", np.uint8)
+        a.hash[entry] = java_hash(hashed, 0, len(hashed), 0)
+        self.crc[entry] = zlib.crc32(text.encode("utf-8"))
+        self.texts.append(text)
+        self._place(entry)
+        return entry

@@ -1,0 +1,205 @@
+"""What the record loop writes down: arrays of queues, units and items, and the numbers it keeps between calls."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.record.layout import INT64_MAX as INT64_MAX
+from rocketmq_reindex.storage_format.text.java_text import index_hash
+
+# What the loop keeps between calls, in the int64 array ``state``.
+(
+    UNITS,
+    ITEMS,
+    MAKERS,
+    QUEUES,
+    RECORDS,
+    UNIT_RECORDS,
+    EXCLUDED,
+    FIRST_DISPATCHED,
+    LAST_DISPATCHED,
+    LAST_TIME,
+    LAST_UNIT_TIME,
+    TIME_MIN,
+    TIME_MAX,
+    WAITING,
+    ITEMS_BEFORE,
+    LAST_GOOD,
+    LMQ_SLASH,
+    LMQ_NO_FILE,
+    LMQ_BAD,
+    NAME_START,
+    NAME_END,
+    INNER_BATCHES,
+    BATCHES,
+    BATCHES_REFUSED,
+    BATCHES_EMPTY,
+    MESSAGES,
+    AGAIN,
+) = range(27)
+STATE_SIZE: Final = 27
+
+
+class QueueArrays(NamedTuple):
+    """Queues met: open addressing over ``slots``; ``last`` is the record that last gave a unit."""
+
+    slots: npt.NDArray[np.int32]
+    name: npt.NDArray[np.int32]
+    queue_id: npt.NDArray[np.int32]
+    last: npt.NDArray[np.int64]
+
+
+class UnitArrays(NamedTuple):
+    """ConsumeQueue units in commitlog order; ``queue`` indexes QueueArrays.
+
+    One of size 0 is none: its record named the light queue of a unit before it again.
+    """
+
+    queue: npt.NDArray[np.int32]
+    offset: npt.NDArray[np.int64]
+    place: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int32]
+    tags_code: npt.NDArray[np.int64]
+
+
+class BatchArrays(NamedTuple):
+    """Units of batch ConsumeQueues in commitlog order; ``base`` is the queue offset of the first of its ``messages``."""
+
+    queue: npt.NDArray[np.int32]
+    base: npt.NDArray[np.int64]
+    place: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int32]
+    tags_code: npt.NDArray[np.int64]
+    store_time: npt.NDArray[np.int64]
+    messages: npt.NDArray[np.int32]
+
+
+class ItemArrays(NamedTuple):
+    """Index items in commitlog order, and where a record without items was dispatched before an item's record."""
+
+    key_hash: npt.NDArray[np.int32]
+    place: npt.NDArray[np.int64]
+    time: npt.NDArray[np.int64]
+    maker_item: npt.NDArray[np.int64]
+    maker_place: npt.NDArray[np.int64]
+
+
+class MessageArrays(NamedTuple):
+    """Records dispatched, in commitlog order: what of their DispatchRequest is not in their bytes as it stands."""
+
+    place: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int32]
+    tags_code: npt.NDArray[np.int64]
+    base: npt.NDArray[np.int64]
+    messages: npt.NDArray[np.int32]
+
+
+@inlined
+def enter_queue(queues: QueueArrays, state: npt.NDArray[np.int64], name: int, queue_id: int) -> int:
+    """The number of a queue, entered if it is new. The caller has made sure of room."""
+    mask = len(queues.slots) - 1
+    slot = ((name * 0x9E3779B1 + (queue_id & 0xFFFFFFFF) * 0x85EBCA77) >> 7) & mask
+    while True:
+        entry = queues.slots[slot]
+        if entry < 0:
+            entry = state[QUEUES]
+            state[QUEUES] += 1
+            queues.slots[slot] = entry
+            queues.name[entry] = name
+            queues.queue_id[entry] = queue_id
+            queues.last[entry] = -1
+            return int(entry)
+        if queues.name[entry] == name and queues.queue_id[entry] == queue_id:
+            return int(entry)
+        slot = (slot + 1) & mask
+
+
+@inlined
+def put_unit(
+    units: UnitArrays,
+    queues: QueueArrays,
+    state: npt.NDArray[np.int64],
+    queue: int,
+    offset: int,
+    place: int,
+    size: int,
+    tags_code: int,
+) -> None:
+    queues.last[queue] = place
+    n = state[UNITS]
+    units.queue[n] = queue
+    units.offset[n] = offset
+    units.place[n] = place
+    units.size[n] = size
+    units.tags_code[n] = tags_code
+    state[UNITS] = n + 1
+
+
+@jit
+def put_again(units: UnitArrays, state: npt.NDArray[np.int64], queue: int, offset: int, place: int) -> None:
+    """The same LMQ once more in one record: no unit (``ConsumeQueue.putMessagePositionInfo``: maxPhysicOffset)."""
+    n = state[UNITS]
+    units.queue[n] = queue
+    units.offset[n] = offset
+    units.place[n] = place
+    units.size[n] = 0
+    units.tags_code[n] = 0
+    state[UNITS] = n + 1
+    state[AGAIN] += 1
+
+
+@jit
+def put_batch(
+    batches: BatchArrays,
+    state: npt.NDArray[np.int64],
+    queue: int,
+    base: int,
+    place: int,
+    size: int,
+    tags_code: int,
+    store_time: int,
+    messages: int,
+) -> None:
+    n = state[BATCHES]
+    batches.queue[n] = queue
+    batches.base[n] = base
+    batches.place[n] = place
+    batches.size[n] = size
+    batches.tags_code[n] = tags_code
+    batches.store_time[n] = store_time
+    batches.messages[n] = messages
+    state[BATCHES] = n + 1
+    if messages == 0:
+        state[BATCHES_EMPTY] += 1
+
+
+@inlined
+def put_message(
+    messages: MessageArrays, state: npt.NDArray[np.int64], place: int, size: int, tags_code: int, base: int, count: int
+) -> None:
+    n = state[MESSAGES]
+    messages.place[n] = place
+    messages.size[n] = size
+    messages.tags_code[n] = tags_code
+    messages.base[n] = base
+    messages.messages[n] = count
+    state[MESSAGES] = n + 1
+
+
+@inlined
+def put_item(items: ItemArrays, state: npt.NDArray[np.int64], key_hash: int, place: int, time: int) -> None:
+    n = state[ITEMS]
+    if state[WAITING] >= 0 and state[WAITING] != place:
+        m = state[MAKERS]
+        items.maker_item[m] = state[ITEMS_BEFORE] + n
+        items.maker_place[m] = state[WAITING]
+        state[MAKERS] = m + 1
+    state[WAITING] = -1
+    items.key_hash[n] = index_hash(key_hash)
+    items.place[n] = place
+    items.time[n] = time
+    state[ITEMS] = n + 1

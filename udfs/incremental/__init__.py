@@ -1,0 +1,1 @@
+"""Reuse what an earlier run scanned and wrote."""

@@ -1,0 +1,93 @@
+"""Take files of the build before into a new one: in a bucket by a copy within it, on a disk by a link where that is safe.
+
+A broker never writes into a full file again, but into one with room it does, through a mapping that may outlive the rename
+which publishes a build: on a disk no file with room shares its bytes with one that a broker may have open. Where each build
+has a folder of its own it has files of its own, too: the build before can be removed as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs.stage import Stage
+
+_COPY_BYTES: Final = 1 << 18
+_SENT_BYTES: Final = 8 << 20
+"""of one request where a file has to come here and be sent again"""
+_AT_ONCE: Final = 8
+"""files of a task behind a URI: each waits for its store most of the time"""
+
+
+def carry(stage: Stage, source: str, target: str, size: int, used: int) -> None:
+    """``source`` as ``target`` in the staging area. ``used`` bytes are written, up to ``size`` are zeros.
+
+    Behind a URI ``source`` is stored as this run would store it. Raises InputError when it is gone.
+    """
+    if files.copy_in_store(source, target) if stage.build else size == used and files.link(source, target):
+        return
+    piece = min(_SENT_BYTES if stage.build else _COPY_BYTES, used)
+    try:
+        with files.Reader(source) as reader, files.writing(stage.temporary, target) as writer:
+            buffer = np.empty(piece, np.uint8)
+            for at in range(0, used, max(1, piece)):
+                part = buffer[: min(piece, used - at)]
+                reader.read_into(at, part)
+                if part.any():
+                    # The slots of an IndexFile are mostly holes.
+                    writer.write_at(at, part)
+            writer.finish(stage.stored(size))
+    except FileNotFoundError:
+        if files.look(source).kind != files.ABSENT:
+            raise
+        raise InputError(
+            f"{escape(source)}: is gone: others have replaced the build that this one goes on from: again"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Carry:
+    """Carries files of the folder ``source``; a word a part, as a writer's.
+
+    Each part has lines as a manifest's parts have them. A file goes to its path in the tree, or where ``made`` says.
+    """
+
+    stage: Stage
+    source: str
+    parts: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield schemas.result([json.dumps(self._carry(self.parts[number]))])
+
+    def _carry(self, part: str) -> dict[str, object]:
+        lines = [line.partition(b"\t") for line in files.lines(part)]
+        entries = [json.loads(text) for text, _, _ in lines]
+        into = {files.parent(self._target(entry)) for entry in entries if "made" not in entry}
+        for folder in sorted(into):
+            # An attempt that comes late finds no tree, and must not make one.
+            files.make_folder(folder, below=self.stage.tree)
+        if self.stage.build:
+            with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="carry") as pool:
+                list(pool.map(self._one, entries))
+        else:
+            for entry in entries:
+                self._one(entry)
+        return {"part": part, "files": len(entries), "units": sum(int(units or 0) for _, _, units in lines)}
+
+    def _target(self, entry: dict[str, Any]) -> str:
+        return entry.get("made") or files.join(self.stage.tree, entry["path"])
+
+    def _one(self, entry: dict[str, Any]) -> None:
+        source = files.join(self.source, entry.get("at", entry["path"]))
+        carry(self.stage, source, self._target(entry), entry["size"], entry["used"])

@@ -1,0 +1,54 @@
+"""Columns of ``storage_format`` as Arrow arrays: the same buffers, nothing is copied a value at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rocketmq_reindex.storage_format.record.text_columns import MapColumn, TextColumn
+
+
+def bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+    """Arrow's validity bits; None when all are valid."""
+    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def texts(column: TextColumn, kind: pa.DataType | None = None) -> pa.Array:
+    """A string array, or one of ``kind`` binary."""
+    buffers = [bitmap(column.valid), pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(kind or pa.string(), len(column.valid), buffers)
+
+
+def maps(column: MapColumn) -> pa.Array:
+    """A map<string, string> array."""
+    entries = pa.StructArray.from_arrays(
+        [texts(column.names), texts(column.values)],
+        fields=[pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())],
+    )
+    kind = pa.map_(pa.string(), pa.string())
+    return pa.Array.from_buffers(kind, len(column.offsets) - 1, [None, pa.py_buffer(column.offsets)], children=[entries])
+
+
+def numbers(column: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Numbers, made narrower where ``kind`` is."""
+    return pa.array(column.astype(kind.to_pandas_dtype(), copy=False), type=kind)
+
+
+def nulls(fields: pa.Schema, given: dict[str, pa.Array], count: int) -> pa.RecordBatch:
+    """A batch of ``count`` rows of which only some columns have values."""
+    columns = [given.get(field.name, pa.nulls(count, field.type)) for field in fields]
+    return pa.RecordBatch.from_arrays(columns, schema=fields)
+
+
+def string_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Offsets (n + 1) and bytes of a string array; what is null has no bytes of meaning."""
+    if pa.types.is_large_string(array.type) or array.type != pa.string():
+        array = array.cast(pa.string())
+    _, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return np.zeros(len(array) + 1, np.int32), np.zeros(0, np.uint8)
+    bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    return bounds, np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)

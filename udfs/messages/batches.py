@@ -1,0 +1,165 @@
+"""Records of the commitlog as rows: the columns of ``rocketmq-commitlog``, and Arrow batches of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rocketmq_reindex.storage_format.record import columns as m
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.text_columns import read_bytes, read_hosts, read_maps, read_texts
+from rocketmq_reindex.storage_format.scan.range_scan import Block
+from rocketmq_reindex.storage_format.walk.state import MessageArrays
+from rocketmq_reindex.udfs.messages import arrow_columns as arrow
+from rocketmq_reindex.udfs.messages.bodies import unpack_bodies
+
+BATCH_ROWS: Final = 1 << 14
+BATCH_BYTES: Final = 16 << 20
+"""Bytes of records in a batch, but for a single one that is longer. A batch has offsets of 32 bits into its texts."""
+UNPACKED_BYTES: Final = 64 << 20
+"""Bytes of bodies at which a batch ends, when they are unpacked."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Records of one batch: what the walk wrote down, and the bytes they lie in."""
+
+    data: npt.NDArray[np.uint8]
+    messages: MessageArrays
+    fields: npt.NDArray[np.int64]
+
+
+Make = Callable[[Rows], pa.Array]
+
+
+def _number(kind: pa.DataType, row: int) -> tuple[pa.DataType, Make]:
+    return kind, lambda rows: arrow.numbers(rows.fields[row], kind)
+
+
+def _known(kind: pa.DataType, name: str) -> tuple[pa.DataType, Make]:
+    return kind, lambda rows: arrow.numbers(getattr(rows.messages, name), kind)
+
+
+def _text(start: int) -> tuple[pa.DataType, Make]:
+    return pa.string(), lambda rows: arrow.texts(read_texts(rows.data, rows.fields[start], rows.fields[start + 1]))
+
+
+def _host(at: int, flag: int) -> tuple[pa.DataType, Make]:
+    def make(rows: Rows) -> pa.Array:
+        return arrow.texts(read_hosts(rows.data, rows.fields[at], rows.fields[m.SYS_FLAG] & flag != 0))
+
+    return pa.string(), make
+
+
+def _properties(rows: Rows) -> pa.Array:
+    return arrow.maps(read_maps(rows.data, rows.fields[m.PROPS_START], rows.fields[m.PROPS_END]))
+
+
+def _body(rows: Rows) -> pa.Array:
+    return arrow.texts(read_bytes(rows.data, rows.fields[m.BODY_START], rows.fields[m.BODY_END]), pa.binary())
+
+
+COLUMNS: Final[dict[str, tuple[pa.DataType, Make]]] = {
+    # DispatchRequest
+    "topic": _text(m.TOPIC_START),
+    "queueId": _number(pa.int32(), m.QUEUE_ID),
+    "commitLogOffset": _known(pa.int64(), "place"),
+    "msgSize": _known(pa.int32(), "size"),
+    "tagsCode": _known(pa.int64(), "tags_code"),
+    "storeTimestamp": _number(pa.int64(), m.STORE_TIME),
+    "consumeQueueOffset": _number(pa.int64(), m.QUEUE_OFFSET),
+    "keys": _text(m.KEYS_START),
+    "uniqKey": _text(m.UNIQ_KEY_START),
+    "sysFlag": _number(pa.int32(), m.SYS_FLAG),
+    "preparedTransactionOffset": _number(pa.int64(), m.PREPARED_OFFSET),
+    "msgBaseOffset": _known(pa.int64(), "base"),
+    "batchSize": _known(pa.int32(), "messages"),
+    # the message's own
+    "tags": _text(m.TAGS_START),
+    "bornTimestamp": _number(pa.int64(), m.BORN_TIME),
+    "bornHost": _host(m.BORN_HOST_AT, r.FLAG_BORN_HOST_V6),
+    "storeHost": _host(m.STORE_HOST_AT, r.FLAG_STORE_HOST_V6),
+    "flag": _number(pa.int32(), m.FLAG),
+    "reconsumeTimes": _number(pa.int32(), m.RECONSUME_TIMES),
+    "version": _number(pa.int32(), m.VERSION),
+    "bodyLength": _number(pa.int32(), m.BODY_LENGTH),
+    "bodyCRC": _number(pa.int32(), m.BODY_CRC),
+    "properties": (pa.map_(pa.string(), pa.string()), _properties),
+}
+BODY: Final = "body"
+DAMAGE: Final = "damage"
+_OF_PROPERTIES: Final = {"keys", "uniqKey", "tags"}
+
+
+def fields(*, body: bool, damage: bool) -> pa.Schema:
+    """All columns of a read; ``body`` and ``damage`` (a text, null in a good record) on demand."""
+    more = [pa.field(BODY, pa.binary())] if body else []
+    more += [pa.field(DAMAGE, pa.string())] if damage else []
+    return pa.schema([*(pa.field(name, kind) for name, (kind, _) in COLUMNS.items()), *more])
+
+
+def _some(messages: MessageArrays, which: Any) -> MessageArrays:
+    return MessageArrays(*(column[which] for column in messages))
+
+
+@dataclass(frozen=True)
+class MessageBatches:
+    """Makes batches of the columns ``schema``, of records stored from ``low`` up to and with ``high``, milliseconds.
+
+    ``unpack``: bytes that an unpacked body may have at most; 0 leaves bodies as they are stored.
+    """
+
+    schema: pa.Schema
+    low: int
+    high: int
+    unpack: int = 0
+
+    def of_block(self, block: Block) -> Iterator[pa.RecordBatch]:
+        messages = block.messages
+        first = 0
+        ends = np.cumsum(messages.size, dtype=np.int64)
+        while first < len(messages.place):
+            before = int(ends[first - 1]) if first else 0
+            stop = int(np.searchsorted(ends, before + BATCH_BYTES, side="right"))
+            stop = min(max(stop, first + 1), first + BATCH_ROWS)
+            part = _some(messages, slice(first, stop))
+            found = m.read_fields(block.data, block.base, part.place, not _OF_PROPERTIES.isdisjoint(self.schema.names))
+            times = found[m.STORE_TIME]
+            wanted = (times >= self.low) & (times <= self.high)
+            if not wanted.all():
+                part = _some(part, wanted)
+                found = np.ascontiguousarray(found[:, wanted])
+            if len(part.place):
+                yield from self._batches(Rows(block.data, part, found))
+            first = stop
+
+    def _batches(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        if BODY not in self.schema.names:
+            yield self._batch(rows, None)
+            return
+        bodies, flags = _body(rows), rows.fields[m.SYS_FLAG]
+        if not self.unpack:
+            yield self._batch(rows, bodies)
+            return
+        first = 0
+        while first < len(bodies):
+            unpacked = unpack_bodies(bodies[first:], flags[first:], self.unpack, UNPACKED_BYTES)
+            part = slice(first, first + len(unpacked))
+            yield self._batch(Rows(rows.data, _some(rows.messages, part), rows.fields[:, part]), unpacked)
+            first = part.stop
+
+    def _batch(self, rows: Rows, bodies: pa.Array | None) -> pa.RecordBatch:
+        columns: list[Any] = []
+        for field in self.schema:
+            if field.name == BODY:
+                columns.append(bodies)
+            elif field.name == DAMAGE:
+                columns.append(pa.nulls(len(rows.messages.place), pa.string()))
+            else:
+                columns.append(COLUMNS[field.name][1](rows))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -1,0 +1,36 @@
+"""Bodies as they were before a producer packed them, never longer than asked for: few bytes can stand for gigabytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, compression_of
+from rocketmq_reindex.udfs.messages.unpack_body import unpack
+
+
+def _whole(raw: bytes, sys_flag: int, most: int) -> bytes | None:
+    kind = compression_of(sys_flag)
+    if kind is None:
+        return raw
+    found = unpack(raw, kind, most)
+    return None if found.more or found.fault else found.data
+
+
+def unpack_bodies(bodies: pa.Array, sys_flag: npt.NDArray[np.int64], most: int, room: int) -> pa.Array:
+    """The bodies, packed ones unpacked; null where that cannot be done within ``most`` bytes each.
+
+    Fewer than there are once they have passed ``room`` bytes, but at least one.
+    """
+    if not (sys_flag & FLAG_COMPRESSED).any():
+        return bodies
+    found: list[bytes | None] = []
+    size = 0
+    for body, flag in zip(bodies, sys_flag.tolist(), strict=True):
+        data = _whole(body.as_py(), flag, most)
+        found.append(data)
+        size += len(data) if data is not None else 0
+        if size > room:
+            break
+    return pa.array(found, pa.binary())

@@ -1,0 +1,1 @@
+"""Put the units of each queue in order."""

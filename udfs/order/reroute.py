@@ -1,0 +1,83 @@
+"""Take the units of disordered queues to where the queue order policy puts them."""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC
+from rocketmq_reindex.storage_format.queue import cells
+from rocketmq_reindex.storage_format.queue.grouping import QueueBlock, bucket_of, cut_cells, rows_of
+from rocketmq_reindex.storage_format.queue.order import PlacementTable, Rows
+from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.udfs.order.placements import Placements, Queue
+
+_DELAYED = SCHEDULE_TOPIC.encode()
+
+
+def _table(queue: Queue, kept: Rows, fills: Rows) -> PlacementTable:
+    return PlacementTable(kept, fills, queue[0] == _DELAYED)
+
+
+@dataclass(frozen=True)
+class Reroute:
+    """Take the units of disordered queues to where the policy puts them; all other cells pass as they are.
+
+    ``placements`` is the plan that says of each such queue where its placement is (``PlanWriter``).
+    """
+
+    placements: str
+    units_per_file: int
+    keys: tuple[int, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = Placements(self.placements, _table)
+        return schemas.batches(row for batch in batches for row in self._rows(batch, table))
+
+    def _rows(self, batch: pa.RecordBatch, table: Placements[PlacementTable]) -> Iterator[schemas.Row]:
+        columns = [column.to_pylist() for column in batch.columns]
+        for kind, bucket, key, number, cell, place in zip(*columns, strict=True):
+            pieces = cells.unpack(cell, cells.UNIT_COLUMNS)
+            queues = list(zip(pieces.names, pieces.queue_ids.tolist(), strict=True))
+            odd = table.having(queues)
+            if not odd.any():
+                yield kind, bucket, key, number, cell, place
+                continue
+            starts = np.cumsum(pieces.counts, dtype=np.int64) - pieces.counts
+            keep = np.flatnonzero(~odd)
+            if len(keep):
+                rows = rows_of(starts[keep], pieces.counts[keep].astype(np.int64))
+                plain = cells.pack(
+                    [pieces.names[k] for k in keep],
+                    pieces.queue_ids[keep],
+                    pieces.counts[keep],
+                    pieces.columns[:, rows],
+                )
+                yield kind, bucket, key, number, plain, place
+            # Random offsets make a piece of nearly every unit: all of a queue's are placed at once. They ascend by place.
+            by_queue: dict[tuple[bytes, int], list[int]] = defaultdict(list)
+            for k in np.flatnonzero(odd).tolist():
+                by_queue[queues[k]].append(k)
+            for queue, numbers in by_queue.items():
+                rows, placement = rows_of(starts[numbers], pieces.counts[numbers].astype(np.int64)), table.get(queue)
+                assert placement is not None
+                yield from self._route(number, queue, placement.place(pieces.columns[:, rows]))
+
+    def _route(self, number: int, queue: tuple[bytes, int], units: npt.NDArray[np.int64]) -> Iterator[schemas.Row]:
+        if not units.shape[1]:
+            return
+        n = units.shape[1]
+        block = QueueBlock(np.zeros(n, np.int32), units[0], units[1], units[2].astype(np.int32), units[3], 1)
+        _, file_number, starts, counts = block.pieces(self.units_per_file)
+        crc = np.full(len(starts), zlib.crc32(queue[0]), np.uint32)
+        ids = np.full(len(starts), queue[1], np.int32)
+        bucket = bucket_of(crc, ids, file_number, len(self.keys))
+        zeros = np.zeros(len(starts), np.int64)
+        for target, cell in cut_cells(bucket, [queue[0]], zeros, ids, starts, counts, block.columns):
+            yield schemas.UNITS, target, self.keys[target], number, cell, 0

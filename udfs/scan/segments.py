@@ -1,0 +1,96 @@
+"""List the segments of a commitlog and check what can be seen without reading them: names, sizes, continuity."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.file_names import first_byte
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.scan.chain import Segment
+from rocketmq_reindex.udfs import files
+
+
+@dataclass(frozen=True)
+class Commitlog:
+    """The segments in order, what was listed (to see later whether it changed), and warnings."""
+
+    segments: list[Segment]
+    entries: list[files.Entry]
+    warnings: list[str]
+
+    @property
+    def size(self) -> int:
+        return sum(segment.data_end - segment.start for segment in self.segments)
+
+
+def _list(roots: tuple[str, ...]) -> list[files.Entry]:
+    found = []
+    for root in roots:
+        kind = files.look(root).kind
+        if kind != files.FOLDER:
+            what = "is not there" if kind == files.ABSENT else "is not a folder"
+            raise InputError(f"{escape(root)}: {what}: STORE is the folder around commitlog/, --commitlog one of segments")
+        found += files.listing(root)
+    return found
+
+
+def list_segments(roots: tuple[str, ...], segment_size: int) -> Commitlog:
+    """The commitlog that lies in ``roots``. Raises InputError with the first thing wrong.
+
+    ``segment_size`` 0: taken from the files.
+    """
+    entries = sorted(_list(roots), key=lambda e: e.name)
+    for entry in entries:
+        where = escape(entry.path)
+        if entry.kind == files.OTHER:
+            raise InputError(f"{where}: is no regular file: only segments may lie in a commitlog folder")
+        if entry.kind == files.ABSENT:
+            raise InputError(f"{where}: cannot be followed to a file: mend or remove the link")
+        if entry.kind == files.FOLDER:
+            raise InputError(f"{where}: is not a segment but a folder: move it out of the commitlog folder")
+        if first_byte(entry.name) is None:
+            raise InputError(
+                f"{where}: is not a segment (its name is not 20 digits, or more than any offset): "
+                "move it out of the commitlog folder"
+            )
+    if not entries:
+        return Commitlog([], [], [])
+    sizes = Counter(entry.size for entry in entries[:-1])
+    size = segment_size or (sizes.most_common(1)[0][0] if sizes else entries[-1].size)
+    if not size and len(entries) > 1:
+        raise InputError(f"{escape(entries[0].path)}: has no bytes: give the right file or --segment-size")
+    warnings: list[str] = []
+    segments: list[Segment] = []
+    for index, entry in enumerate(entries):
+        start, where = int(entry.name), escape(entry.path)
+        last = index == len(entries) - 1
+        if entry.size > size or (entry.size < size and not last):
+            raise InputError(
+                f"{where}: has {entry.size} bytes where a segment has {size}: give the right file or --segment-size"
+            )
+        if segments and start < segments[-1].segment_end:
+            raise InputError(
+                f"{where}: overlaps segment {segments[-1].name}, which ends at {segments[-1].segment_end}: remove one of them"
+            )
+        if size and (start - int(entries[0].name)) % size:
+            raise InputError(
+                f"{where}: its name is not a multiple of {size} bytes after the first segment: wrong name or wrong size"
+            )
+        if entry.size < size:
+            warnings.append(
+                f"last segment {entry.name} has {entry.size} of {size} bytes: taken as torn, built up to its last whole record"
+            )
+        segments.append(Segment(entry.name, entry.path, start, start + entry.size, start + size))
+    return Commitlog(segments, entries, warnings)
+
+
+def check_unchanged(before: Commitlog, roots: tuple[str, ...]) -> None:
+    """Raises InputError when a segment was added, removed or written since it was listed."""
+    now = {entry.path: entry for entry in _list(roots)}
+    for entry in before.entries:
+        if now.pop(entry.path, None) != entry:
+            raise InputError(f"{escape(entry.path)}: changed during the run: stop the broker, or build from a copy")
+    if now:
+        raise InputError(f"{escape(next(iter(now)))}: appeared during the run: stop the broker, or build from a copy")

@@ -1,0 +1,1 @@
+"""Data sources and functions for Spark SQL."""

@@ -1,0 +1,130 @@
+"""What the three data sources share: choice of columns, damage by policy, plain iterators of Arrow batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from rocketmq_reindex.storage_format.errors import InputError, RefusedError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.messages.arrow_columns import nulls
+from rocketmq_reindex.udfs.sql.options import FAIL, ROWS, SKIP, Words
+
+log: Final = logging.getLogger("rocketmq-reindex")
+"""Read on an executor: Spark has its lines in the task's stderr."""
+DAMAGE: Final = "damage"
+INT32_MAX: Final = 2**31 - 1
+
+
+class Source(DataSource):
+    """A read of ``path``. Subclasses name their options and columns, and make the reader."""
+
+    known: tuple[str, ...] = ()
+    fields: tuple[pa.Field, ...] = ()
+    pushing = False
+    """whether readers take filters: Spark 4.1 refuses one that can while spark.sql.python.filterPushdown.enabled is false"""
+
+    def words(self) -> Words:
+        return Words(self.name(), dict(self.options), (*self.known, "columns", "onDamage"))
+
+    def columns(self, words: Words) -> pa.Schema:
+        """All columns that these options give."""
+        damage = [pa.field(DAMAGE, pa.string())] if words.text("onDamage") == ROWS else []
+        return pa.schema([*self.fields, *damage])
+
+    def chosen(self, words: Words) -> pa.Schema:
+        """The columns that the option names; all, where it is not given."""
+        given, wanted = self.columns(words), words.words("columns")
+        for name in wanted:
+            if name not in given.names:
+                raise words.error(f"columns: there is no {escape(name)}: take of {', '.join(given.names)}")
+        return pa.schema([given.field(name) for name in wanted]) if wanted else given
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(self.chosen(self.words()))
+
+    def asked(self, words: Words, schema: StructType) -> pa.Schema:
+        """The columns of a schema that the caller gave (``spark.read.schema``), or of our own."""
+        given = self.columns(words)
+        types = {field.name: field.dataType for field in from_arrow_schema(given)}
+        for field in schema:
+            if types.get(field.name) != field.dataType:
+                told = f"{field.name} {field.dataType.simpleString()}"
+                raise words.error(f"schema: there is no {escape(told)}: take of {from_arrow_schema(given).simpleString()}")
+        return pa.schema([given.field(name) for name in schema.fieldNames()])
+
+
+class Reader(DataSourceReader):
+    """Reads ranges or files. ``told`` are damaged places met in one of them: (what, where as a number, how many bytes)."""
+
+    def __init__(self, source: Source, schema: StructType) -> None:
+        self.source_name = source.name()
+        self.words = source.words()
+        self.schema = source.asked(self.words, schema)
+        self.on_damage = self.words.chosen("onDamage", (SKIP, ROWS, FAIL))
+
+    def path(self) -> str:
+        """What ``load`` was given. Raises UsageError."""
+        given = self.words.text("path")
+        if not given:
+            raise self.words.error("name a store: load(path)")
+        return given
+
+    def skipped(self, where: str, count: int, first: str) -> None:
+        """Say what was passed over."""
+        if count:
+            log.warning(
+                "%s: %s: passed over %s, the first: %s", self.source_name, where, counted(count, "damaged place"), first
+            )
+
+    def refuse(self, where: str, first: str) -> None:
+        raise RefusedError(f"{where}: damage: {first}: read with onDamage skip or rows")
+
+    def damage_rows(self, rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+        """Rows that tell of damage: null in all columns but those given."""
+        if rows:
+            given = {
+                field.name: pa.array([row[field.name] for row in rows], field.type)
+                for field in self.schema
+                if field.name in rows[0]
+            }
+            yield nulls(self.schema, given, len(rows))
+
+
+class Pushing:
+    """Mixed into a reader that takes filters: ``narrow`` looks at them, Spark applies all of them all the same."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        self.narrow(filters)
+        return filters
+
+    def narrow(self, filters: list[Any]) -> None:
+        raise NotImplementedError
+
+
+def fault_texts(fault: npt.NDArray[np.uint8], texts: tuple[str, ...]) -> pa.Array:
+    """What is wrong with each row: the texts of the bits that are set, null where none is."""
+    if not fault.any():
+        return pa.nulls(len(fault), pa.string())
+    told = ["; ".join(text for k, text in enumerate(texts) if bits >> k & 1) or None for bits in range(256)]
+    return pa.array(told, pa.string()).take(pa.array(fault))
+
+
+def inner_folder(path: str, name: str) -> str:
+    """``path``/``name`` where ``path`` is a store, else ``path`` itself. Raises InputError for what is no folder."""
+    inner = files.join(path, name)
+    if files.look(inner).kind == files.FOLDER:
+        return inner
+    if files.look(path).kind != files.FOLDER:
+        raise InputError(f"{escape(path)}: is not there: name a store, or its folder {name}/")
+    return path

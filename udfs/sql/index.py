@@ -1,0 +1,201 @@
+"""``rocketmq-index``: the items of IndexFiles as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from rocketmq_reindex.storage_format.checks.index import ITEM_FAULTS, check_index
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.file_names import is_index_file
+from rocketmq_reindex.storage_format.findings import CODES
+from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, IndexHeader, file_size
+from rocketmq_reindex.storage_format.index.reader import DEFAULT_ITEMS, DEFAULT_SLOTS, IndexView, guess_sizes, open_index
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.sql.base import DAMAGE, Pushing, Reader, Source, fault_texts, inner_folder
+from rocketmq_reindex.udfs.sql.filters import narrow_bounds
+from rocketmq_reindex.udfs.sql.options import FAIL, SKIP, Bounds
+
+ITEMS: Final = 1 << 22
+"""Items of a task."""
+BATCH_ITEMS: Final = 1 << 17
+
+_FIELDS: Final = (
+    pa.field("file", pa.string()),
+    pa.field("item", pa.int32()),
+    pa.field("keyHash", pa.int32()),
+    pa.field("slot", pa.int32()),
+    pa.field("commitLogOffset", pa.int64()),
+    pa.field("storeTimestamp", pa.int64()),
+    pa.field("timeDiff", pa.int32()),
+    pa.field("prevItem", pa.int32()),
+)
+
+
+_FAULT_TEXTS: Final = tuple(CODES[name].removesuffix(" (at: item)") for name in ITEM_FAULTS)
+
+
+@dataclass
+class IndexItems(InputPartition):
+    """Items ``first`` to ``stop`` of a file with so many slots and places."""
+
+    name: str
+    path: str
+    slots: int
+    items: int
+    first: int
+    stop: int
+
+
+class IndexSource(Source):
+    """Options: see the README."""
+
+    known = ("hashSlots", "indexItems", "startOffset", "endOffset", "startTime", "endTime")
+    fields = _FIELDS
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq-index"
+
+    def reader(self, schema: StructType) -> IndexReader:
+        return (PushingIndexReader if self.pushing else IndexReader)(self, schema)
+
+
+class IndexReader(Reader):
+    def __init__(self, source: IndexSource, schema: StructType) -> None:
+        super().__init__(source, schema)
+        self.folder = inner_folder(self.path(), "index")
+        self.bounds = Bounds.of(self.words)
+        self.slots = self.words.number("hashSlots", 0)
+        self.items = self.words.number("indexItems", 0)
+        if bool(self.slots) != bool(self.items):
+            raise self.words.error("hashSlots and indexItems: give both or none")
+
+    # -- plan ---------------------------------------------------------------------------------------------------------
+
+    def partitions(self) -> Sequence[InputPartition]:
+        found: list[IndexItems] = []
+        if self.bounds.empty:
+            return found
+        sizes = (self.slots, self.items) if self.slots else (DEFAULT_SLOTS, DEFAULT_ITEMS)
+        for entry in files.listing(self.folder):
+            if entry.kind != files.FILE or not is_index_file(entry.name) or not entry.size:
+                continue
+            if entry.size < HEADER_SIZE:
+                self._no_index(entry)
+                continue
+            with files.Reader(entry.path) as reader:
+                header = IndexHeader.from_bytes(reader.read(0, HEADER_SIZE))
+                if header.begin_time >= self.bounds.end_time or header.index_count == 0:
+                    # No item is older than the file's first time: timeDiff is never below 0.
+                    continue
+                if not self.slots and entry.size != file_size(*sizes):
+                    guessed = guess_sizes(_whole(reader, entry.size))
+                    if guessed is None:
+                        if header.index_count > 1:
+                            self._no_index(entry)
+                        continue
+                    sizes = guessed
+                used = header.index_count - 1
+                if used < 0 or header.index_count >= sizes[1]:
+                    used = open_index(_whole(reader, entry.size), *sizes).last_written()
+            step = ITEMS if self.on_damage == SKIP else max(used, 1)
+            found += [
+                IndexItems(entry.name, entry.path, *sizes, first, min(first + step, used + 1))
+                for first in range(1, used + 1, step)
+            ]
+        return found
+
+    def _no_index(self, entry: files.Entry) -> None:
+        text = f"{escape(entry.path)}: its slots and items are not known: give hashSlots and indexItems"
+        if self.on_damage == FAIL:
+            raise InputError(text)
+        self.skipped(escape(entry.path), 1, "its slots and items are not known: give hashSlots and indexItems")
+
+    # -- read ---------------------------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, IndexItems):
+            return
+        with files.Reader(partition.path) as reader:
+            view = open_index(_whole(reader, reader.size()), partition.slots, partition.items)
+            fault = None
+            if self.on_damage != SKIP:
+                check = check_index(view)
+                fault = check.item_fault
+                if self.on_damage == FAIL and check.findings:
+                    finding = check.findings[0]
+                    self.refuse(escape(partition.path), f"{finding.text}: {finding.at}, {finding.count} in all")
+            passed, first_passed = 0, 0
+            for first in range(partition.first, partition.stop, BATCH_ITEMS):
+                stop = min(first + BATCH_ITEMS, partition.stop)
+                batch, left_out = self._batch(partition, view, first, stop, fault)
+                if len(left_out):
+                    first_passed = first_passed or int(left_out[0])
+                    passed += len(left_out)
+                if batch.num_rows:
+                    yield batch
+            self.skipped(escape(partition.path), passed, f"item {first_passed}: no item has a negative hash or offset")
+
+    def _batch(
+        self, partition: IndexItems, view: IndexView, first: int, stop: int, fault: npt.NDArray[np.uint8] | None
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+        """A batch of those wanted, and the numbers of those that are no items."""
+        items = view.read(first, stop - first)
+        number = np.arange(first, first + len(items.place), dtype=np.int64)
+        times, bounds = view.times(items.time_diff), self.bounds
+        wanted = (items.place >= bounds.start_offset) & (times >= bounds.start_time)
+        wanted &= (items.place < bounds.end_offset) & (times <= min(bounds.end_time - 1, INT64_MAX))
+        left_out = number[:0]
+        if fault is None:
+            broken = (items.key_hash < 0) | (items.place < 0)
+            left_out = number[broken]
+            wanted &= ~broken
+        else:
+            wanted |= _faults(fault, number) != 0
+        made: dict[str, Any] = {
+            "item": number,
+            "keyHash": items.key_hash,
+            "slot": np.where(items.key_hash < 0, -1, items.key_hash % partition.slots),
+            "commitLogOffset": items.place,
+            "storeTimestamp": times,
+            "timeDiff": items.time_diff,
+            "prevItem": items.prev,
+        }
+        columns = []
+        for field in self.schema:
+            if field.name == "file":
+                columns.append(pc.fill_null(pa.nulls(int(wanted.sum()), pa.string()), partition.name))
+            elif field.name == DAMAGE:
+                columns.append(fault_texts(_faults(fault, number)[wanted], _FAULT_TEXTS) if fault is not None else None)
+            else:
+                columns.append(pa.array(made[field.name][wanted].astype(field.type.to_pandas_dtype()), field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema), left_out
+
+
+class PushingIndexReader(Pushing, IndexReader):
+    def narrow(self, filters: list[Any]) -> None:
+        self.bounds = narrow_bounds(self.bounds, filters)
+
+
+def _whole(reader: files.Reader, size: int) -> npt.NDArray[np.uint8]:
+    data = reader.view(0, size)
+    return np.frombuffer(reader.read(0, size), np.uint8) if data is None else data
+
+
+def _faults(fault: npt.NDArray[np.uint8], number: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """Bits of the items with these numbers; none for one past those that were checked."""
+    found = np.zeros(len(number), np.uint8)
+    known = number < len(fault)
+    found[known] = fault[number[known]]
+    return found

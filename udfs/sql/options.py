@@ -1,0 +1,111 @@
+"""Options of the data sources: words as Spark hands them over, checked before anything is read."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.udfs.sql.option_words import CRC_MODES, DELAY_LEVELS, delay_levels, moment
+
+SKIP, ROWS, FAIL = "skip", "rows", "fail"
+RANGE_SIZE: Final = 256 << 20
+"""A range in the middle of a segment first finds its way from the segment's start: four of 1 GiB are worth that."""
+UNPACKED_MAX: Final = 4 << 20
+"""``MessageStoreConfig.maxMessageSize``: no body is longer by default"""
+
+
+class Words:
+    """A data source's options by lower-case name."""
+
+    def __init__(self, source: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self.source = source
+        self._given = {name.lower(): str(value) for name, value in options.items()}
+        names = {name.lower() for name in ("path", *known)}
+        unknown = sorted(set(self._given) - names)
+        if unknown:
+            raise self.error(f"no option {escape(unknown[0])}: there are {', '.join(known)}")
+
+    def error(self, text: str) -> UsageError:
+        return UsageError(f"{self.source}: {text}")
+
+    def text(self, name: str, otherwise: str = "") -> str:
+        return self._given.get(name.lower(), otherwise)
+
+    def chosen(self, name: str, choices: tuple[str, ...]) -> str:
+        """One of ``choices``, the first if it is not given."""
+        value = self.text(name, choices[0])
+        if value not in choices:
+            raise self.error(f"{name} {value!a}: take {' or '.join(choices)}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self.text(name, "false").lower()
+        if value not in ("true", "false"):
+            raise self.error(f"{name} {value!a}: take true or false")
+        return value == "true"
+
+    def number(self, name: str, otherwise: int, low: int = 0) -> int:
+        text = self.text(name, str(otherwise))
+        if not text.lstrip("-").isascii() or not text.lstrip("-").isdigit() or not low <= int(text) <= INT64_MAX:
+            raise self.error(f"{name} {text!a}: take a number from {low} on")
+        return int(text)
+
+    def time(self, name: str, otherwise: int) -> int:
+        text = self.text(name)
+        try:
+            return moment(text) if text else otherwise
+        except ValueError as error:
+            raise self.error(f"{name} {error}") from None
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Words separated by commas."""
+        return tuple(word.strip() for word in self.text(name).split(",") if word.strip())
+
+    def delays(self) -> tuple[int, ...]:
+        try:
+            return delay_levels(self.text("delayLevels", DELAY_LEVELS))
+        except ValueError as error:
+            raise self.error(f"delayLevels: {error}") from None
+
+    def crc(self) -> int:
+        return CRC_MODES[self.chosen("crc", ("body", "all", "none"))]
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Topics wanted: any of the globs ``include`` (all, where there is none), but none of ``exclude``."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def wants(self, topic: str) -> bool:
+        wanted = not self.include or any(fnmatch.fnmatchcase(topic, glob) for glob in self.include)
+        return wanted and not any(fnmatch.fnmatchcase(topic, glob) for glob in self.exclude)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Offsets and times wanted, each from the low one on and below the high one."""
+
+    start_offset: int = 0
+    end_offset: int = INT64_MAX
+    start_time: int = -INT64_MAX - 1
+    end_time: int = INT64_MAX + 1
+
+    @classmethod
+    def of(cls, words: Words) -> Bounds:
+        return cls(
+            words.number("startOffset", 0),
+            words.number("endOffset", INT64_MAX),
+            words.time("startTime", -INT64_MAX - 1),
+            words.time("endTime", INT64_MAX + 1),
+        )
+
+    @property
+    def empty(self) -> bool:
+        return self.start_offset >= self.end_offset or self.start_time >= self.end_time

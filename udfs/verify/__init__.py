@@ -1,0 +1,1 @@
+"""Compare the files of a store with its log."""

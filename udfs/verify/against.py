@@ -1,0 +1,216 @@
+"""Compare two stores with each other: bytes of their logs, and derived files of the same name."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rocketmq_reindex.storage_format.checks.differences import Tally
+from rocketmq_reindex.storage_format.checks.queues import named_fields
+from rocketmq_reindex.storage_format.file_names import first_byte
+from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT
+from rocketmq_reindex.storage_format.queue.consume_queue import PRE_BLANK_SIZE, UNIT
+from rocketmq_reindex.udfs import files, schemas
+
+CHUNK: Final = 8 << 20
+HEADER_FIELDS: Final = ("beginTimestamp", "endTimestamp", "beginPhyOffset", "endPhyOffset", "hashSlotCount", "indexCount")
+ITEM_FIELDS: Final = ("keyHash", "phyOffset", "timeDiff", "prevItem")
+BATCH_FOLDER: Final = "batchconsumequeue"
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The same bytes of the log in two stores: from its offset ``low`` on, at ``a_at`` and ``b_at`` of two files."""
+
+    low: int
+    length: int
+    a: str
+    a_at: int
+    b: str
+    b_at: int
+
+
+@dataclass(frozen=True)
+class CompareLogs:
+    """``plan`` is the file of stretches, which ``tasks`` share; a word for each that differs."""
+
+    plan: str
+    tasks: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        stretches = [Stretch(*fields) for fields in json.loads(files.read_bytes(self.plan))]
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                low, high = task * len(stretches) // self.tasks, (task + 1) * len(stretches) // self.tasks
+                words = [json.dumps(word) for stretch in stretches[low:high] if (word := self._compare(stretch))]
+                yield schemas.result(words)
+
+    @staticmethod
+    def _compare(stretch: Stretch) -> dict[str, Any] | None:
+        """The first offset that differs, how many bytes do, and whether either store has anything but zeros there."""
+        first, count, filled = -1, 0, [False, False]
+        a, b = np.empty(CHUNK, np.uint8), np.empty(CHUNK, np.uint8)
+        with files.Reader(stretch.a) as one, files.Reader(stretch.b) as other:
+            for at in range(0, stretch.length, CHUNK):
+                size = min(CHUNK, stretch.length - at)
+                one.read_into(stretch.a_at + at, a[:size])
+                other.read_into(stretch.b_at + at, b[:size])
+                differ = np.flatnonzero(a[:size] != b[:size])
+                if len(differ):
+                    first = stretch.low + at + int(differ[0]) if first < 0 else first
+                    count += len(differ)
+                    filled = [filled[0] or bool(a[differ].any()), filled[1] or bool(b[differ].any())]
+        return {"first": first, "bytes": count, "a": filled[0], "b": filled[1]} if count else None
+
+
+@dataclass(frozen=True)
+class CompareQueues:
+    """``plan`` holds the names of topics below ``folder`` of stores ``a`` and ``b``. Units of records before ``log_start``, the
+    first offset that both logs have, do not count."""
+
+    a: str
+    b: str
+    folder: str
+    plan: str
+    tasks: int
+    log_start: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        names = json.loads(files.read_bytes(self.plan))
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                tally, counts = Tally(), {"files": 0, "units": 0}
+                for name in names[task :: self.tasks]:
+                    paths = [_below(files.join(store, self.folder, name)) for store in (self.a, self.b)]
+                    for path in sorted(paths[0] | paths[1]):
+                        self._pair(f"{self.folder}/{name}/{path}", tally, counts)
+                yield schemas.result([json.dumps({"tally": tally.to_json(), **counts})])
+
+    def _pair(self, path: str, tally: Tally, counts: dict[str, int]) -> None:
+        one, other = files.look(files.join(self.a, path)), files.look(files.join(self.b, path))
+        counts["files"] += 1
+        told, unit = escape(path), BATCH_UNIT if self.folder == BATCH_FOLDER else UNIT
+        if files.ABSENT in (one.kind, other.kind):
+            there = other if one.kind == files.ABSENT else one
+            units, store = _units(there, unit), "B" if there is other else "A"
+            mine = np.flatnonzero(~self._gone(units))
+            if len(mine):
+                tally.add("against-queue-file", 1, told, int(mine[0]), f"only in {store}, {counted(len(mine), 'unit')}")
+            return
+        a, b = _units(one, unit), _units(other, unit)
+        if len(a) != len(b):
+            tally.add("against-queue-file", 1, told, len(a), f"{one.size} bytes in A, {other.size} in B")
+        shorter = min(len(a), len(b))
+        a, b = a[:shorter], b[:shorter]
+        counts["units"] += shorter
+        differ = np.flatnonzero((a != b) & ~(self._gone(a) & self._gone(b)))
+        if len(differ):
+            k = int(differ[0])
+            first = (first_byte(path.rpartition("/")[2]) or 0) // unit.itemsize + k
+            one_told, other_told = (named_fields(units[k].item()) for units in (a, b))
+            text = f"queue offset {first}: {one_told} in A; {other_told} in B"
+            tally.add("against-queue-unit", len(differ), told, first, text)
+
+    def _gone(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+        """Slots without a unit whose record both logs can have: zeros, pre-blank, expired."""
+        place, size = units["place"].astype(np.int64), units["size"].astype(np.int64)
+        blank = (place == 0) & ((size == 0) | (size == PRE_BLANK_SIZE)) & (units["tags_code"] == 0)
+        gone: npt.NDArray[np.bool_] = blank | ((place >= 0) & (size > 0) & (place < self.log_start))
+        return gone
+
+
+def _below(topic: str) -> set[str]:
+    """QUEUE/FILE of all files of a topic."""
+    if files.look(topic).kind != files.FOLDER:
+        return set()
+    queues = [entry for entry in files.listing(topic) if entry.kind == files.FOLDER]
+    return {f"{queue.name}/{file.name}" for queue in queues for file in files.listing(queue.path) if file.kind == files.FILE}
+
+
+def _units(entry: files.Entry, unit: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    with files.Reader(entry.path) as reader:
+        return np.frombuffer(reader.read(0, reader.size() // unit.itemsize * unit.itemsize), unit)
+
+
+@dataclass(frozen=True)
+class CompareIndex:
+    """``plan`` holds pairs of paths below index/ of both stores; ``slots`` is that of either, 0 unknown."""
+
+    a: str
+    b: str
+    plan: str
+    slots: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pairs = json.loads(files.read_bytes(self.plan))
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                tally = Tally()
+                self._pair(pairs[number][0], pairs[number][1], tally)
+                yield schemas.result([json.dumps({"tally": tally.to_json()})])
+
+    def _pair(self, one: str, other: str, tally: Tally) -> None:
+        told = f"index/{escape(one)}" + ("" if one == other else f" and {escape(other)}")
+        with files.Reader(files.join(self.a, "index", one)) as a, files.Reader(files.join(self.b, "index", other)) as b:
+            sizes = (a.size(), b.size())
+            if min(sizes) < HEADER_SIZE or sizes[0] != sizes[1]:
+                tally.add("against-index-item", 1, told, sizes[0], f"{sizes[0]} bytes in A, {sizes[1]} in B")
+                return
+            found = self._differing(a, b, sizes[0])
+        if found:
+            at, text = found
+            tally.add("against-index-item", 1, told, at, text)
+
+    def _differing(self, a: files.Reader, b: files.Reader, size: int) -> tuple[int, str] | None:
+        """Where two files of one size part: a field of the header, an item, or a slot. Items tell more than slots do."""
+        heads = [IndexHeader.from_bytes(reader.read(0, HEADER_SIZE)) for reader in (a, b)]
+        values = [list(vars(head).values()) for head in heads]
+        items_at = HEADER_SIZE + SLOT_SIZE * self.slots
+        for low, high in ((items_at, size), (HEADER_SIZE, items_at)):
+            at = _first_difference(a, b, low, high)
+            if at < 0:
+                continue
+            if low == HEADER_SIZE:
+                return at, f"slot {(at - HEADER_SIZE) // SLOT_SIZE}: {_int(a, at)} in A, {_int(b, at)} in B"
+            number = (at - items_at) // ITEM_SIZE
+            items = [np.frombuffer(reader.read(items_at + number * ITEM_SIZE, ITEM_SIZE), ITEM)[0].item() for reader in (a, b)]
+            told = [named_fields(item, ITEM_FIELDS) for item in items]
+            return number, f"item {number}: {told[0]} in A; {told[1]} in B"
+        for name, one, other in zip(HEADER_FIELDS, *values, strict=True):
+            if one != other:
+                return 0, f"{name}: {one} in A, {other} in B"
+        return None
+
+
+def _int(reader: files.Reader, at: int) -> int:
+    at -= (at - HEADER_SIZE) % SLOT_SIZE
+    return int.from_bytes(reader.read(at, SLOT_SIZE), "big", signed=True)
+
+
+def _first_difference(a: files.Reader, b: files.Reader, low: int, high: int) -> int:
+    """The first byte in [low, high) that differs, -1 for none; what is a hole in both is passed over."""
+    at = low
+    while (at := min(max(low, a.next_data(at)), max(low, b.next_data(at)))) < high:
+        size = min(CHUNK, high - at)
+        one, other = (np.frombuffer(reader.read(at, size), np.uint8) for reader in (a, b))
+        differ = one != other
+        if differ.any():
+            return at + int(np.argmax(differ))
+        at += size
+    return -1
+
+
+def topics_of(*folders: str) -> list[str]:
+    """Names of the topics in any of the folders."""
+    found = [entry.name for folder in folders if files.look(folder).kind == files.FOLDER for entry in files.listing(folder)]
+    return sorted(set(found), key=os.fsencode)

@@ -1,0 +1,66 @@
+"""Look at single places of the log: does a record start there, and of which queue is it?"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan.chain import Segment
+from rocketmq_reindex.storage_format.text.java_text import java_text
+from rocketmq_reindex.udfs import files
+
+_HEAD = struct.Struct(">iiiiiqqi")
+"""TOTALSIZE to SYSFLAG"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A record as far as a look goes: its lengths add up and it tells its own place. No CRC is taken."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    size: int
+
+
+class LogLook:
+    """Reads a few bytes at a place of the log; ``segments`` in order."""
+
+    def __init__(self, segments: tuple[Segment, ...]) -> None:
+        self._segments = segments
+        self._starts = [segment.start for segment in segments]
+
+    def record(self, place: int) -> Seen | None:
+        """The record that starts at ``place``, or None."""
+        number = bisect_right(self._starts, place) - 1
+        if number < 0 or place + r.RECORD_MIN > self._segments[number].data_end:
+            return None
+        segment = self._segments[number]
+        with files.Reader(segment.path) as reader:
+            return self._read(reader, segment, place)
+
+    @staticmethod
+    def _read(reader: files.Reader, segment: Segment, place: int) -> Seen | None:
+        total, magic, _, queue_id, _, queue_offset, told, flags = _HEAD.unpack(reader.read(place - segment.start, _HEAD.size))
+        if magic not in (r.MAGIC_V1, r.MAGIC_V2) or told != place or total < r.RECORD_MIN:
+            return None
+        end = place + total
+        extra = r.IPV6_EXTRA * (bool(flags & r.FLAG_BORN_HOST_V6) + bool(flags & r.FLAG_STORE_HOST_V6))
+        body_at = place + r.HEADER_SIZE + extra
+        if end > segment.data_end or body_at + 3 > end:
+            return None
+        (body,) = struct.unpack(">i", reader.read(body_at - 4 - segment.start, 4))
+        topic_at, wide = body_at + max(0, body), magic == r.MAGIC_V2
+        if topic_at + 4 > end:
+            return None
+        length_bytes = reader.read(topic_at - segment.start, 2 if wide else 1)
+        length = int.from_bytes(length_bytes, "big", signed=True)
+        name_at = topic_at + len(length_bytes)
+        if length < 0 or name_at + length + 2 > end:
+            return None
+        raw = reader.read(name_at - segment.start, length + 2)
+        if name_at + length + 2 + max(0, int.from_bytes(raw[length:], "big", signed=True)) != end:
+            return None
+        return Seen(java_text(raw[:length]), queue_id, queue_offset, total)

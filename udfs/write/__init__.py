@@ -1,0 +1,1 @@
+"""Write ConsumeQueue files and IndexFiles."""

@@ -1,0 +1,115 @@
+"""Write the files of batch ConsumeQueues: a queue's units come in the order of the log, and go to its files one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.queue import cells
+from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT_SIZE, BatchPlacement, batch_units
+from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs.order.placements import Placements
+from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.write.queue_files import Line, entry_line, queue_path, write_part
+
+FOLDER = "batchconsumequeue"
+"""``StorePathConfigHelper.getStorePathBatchConsumeQueue``"""
+
+
+@dataclass
+class _Queue:
+    """One queue being written: its open file, if any."""
+
+    name: str
+    queue_id: int
+    placement: BatchPlacement | None
+    file_number: int = 0
+    filled: int = 0
+    """units in the open file"""
+    writer: files.Writer | None = None
+    digest: mmh3.mmh3_x64_128 = field(default_factory=new_digest)
+
+
+@dataclass(frozen=True)
+class WriteBatches:
+    """Rows come sorted by bucket and place; ``placements`` is the plan that says of each queue out of order where its
+    placement is (``PlanWriter``), or empty.
+
+    ``empty``: whether units without a message are written, as the broker does.
+    """
+
+    stage: Stage
+    file_size: int
+    placements: str
+    empty: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        odd = Placements(self.placements, lambda _, kept, fills: BatchPlacement(kept, fills))
+        lines: list[Line] = []
+        counts = {"files": 0, "units": 0, "bytes": 0}
+        queues: dict[tuple[bytes, int], _Queue] = {}
+        try:
+            for cells_of_bucket in schemas.by_bucket(batches):
+                for _, _, cell in cells_of_bucket:
+                    pieces = cells.unpack(cell, cells.BATCH_COLUMNS)
+                    name, queue_id = pieces.names[0], int(pieces.queue_ids[0])
+                    queue = queues.get((name, queue_id))
+                    if queue is None:
+                        placement = odd.get((name, queue_id))
+                        queue = queues[name, queue_id] = _Queue(name.decode(), queue_id, placement)
+                    lines += self._append(queue, pieces.columns, counts)
+                lines += self._finish(queues, counts)
+        except BaseException:
+            for queue in queues.values():
+                if queue.writer is not None:
+                    queue.writer.abandon()
+            raise
+        if lines:
+            yield schemas.result([json.dumps({"part": write_part(self.stage, FOLDER, lines), **counts})])
+
+    def _append(self, queue: _Queue, units: npt.NDArray[np.int64], counts: dict[str, int]) -> Iterator[Line]:
+        if not self.empty:
+            units = units[:, units[5] > 0]
+        image = batch_units(queue.placement.place(units) if queue.placement else units)
+        counts["units"] += len(image)
+        units_per_file = self.file_size // BATCH_UNIT_SIZE
+        while len(image):
+            if queue.writer is None:
+                target = files.join(self.stage.tree, _path(queue, self.file_size))
+                files.make_folder(files.parent(target), below=self.stage.tree)
+                queue.writer = files.Writer(self.stage.temporary, target)
+            some = image[: units_per_file - queue.filled].view(np.uint8)
+            queue.writer.append(some)
+            queue.digest.update(some.data)
+            queue.filled += len(some) // BATCH_UNIT_SIZE
+            image = image[len(some) // BATCH_UNIT_SIZE :]
+            if queue.filled == units_per_file:
+                yield self._close(queue, counts)
+
+    def _close(self, queue: _Queue, counts: dict[str, int]) -> Line:
+        """Finish the open file; the next units go to the next one. Returns its line for the manifest."""
+        assert queue.writer is not None
+        queue.writer.finish(self.stage.stored(self.file_size))
+        relative, used = _path(queue, self.file_size), queue.filled * BATCH_UNIT_SIZE
+        line = entry_line(relative, self.file_size, used, queue.digest.digest().hex(), queue.filled)
+        counts["files"] += 1
+        counts["bytes"] += used
+        queue.writer, queue.digest, queue.filled = None, new_digest(), 0
+        queue.file_number += 1
+        return line
+
+    def _finish(self, queues: dict[tuple[bytes, int], _Queue], counts: dict[str, int]) -> list[Line]:
+        lines = [self._close(queue, counts) for queue in queues.values() if queue.writer is not None]
+        queues.clear()
+        return lines
+
+
+def _path(queue: _Queue, file_size: int) -> str:
+    return queue_path(FOLDER, queue.name, queue.queue_id, queue.file_number * file_size)

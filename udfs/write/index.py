@@ -1,0 +1,170 @@
+"""Write whole IndexFiles from staged items. Two passes over the items: slots stand before items in the file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.index import file as ix
+from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, Stretch
+from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs.stage import Stage
+
+CHUNK_ITEMS = 1 << 20
+_SLOT_BLOCK = 1 << 14
+_PACKED_ITEMS = 1 << 14
+
+
+@dataclass(frozen=True)
+class WriteIndex:
+    """``plan`` is the file of IndexFilePlans; a task writes those whose numbers it is given."""
+
+    stage: Stage
+    plan: str
+    slots: int
+    items: int
+    broker_version: str
+    seal: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        plans = load_plans(files.read_bytes(self.plan))
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield schemas.result([json.dumps(self._write(plans[number]))])
+
+    def _write(self, plan: IndexFilePlan) -> dict[str, object]:
+        before = staged_items(plan.before)[-1] if plan.before else None
+        inherited = (int(before["time"]), int(before["place"])) if before is not None else None
+        slots = np.zeros(self.slots, np.int32)
+        # 80 MB for a full file: its items then meet the slots, which no cache holds, only once.
+        prev = np.empty(plan.items, np.int32)
+        used, count = 0, 0
+        for chunk in chunks(plan.stretches):
+            used += ix.link_items(ix.words_of(chunk), count + 1, slots, prev[count:])
+            count += len(chunk)
+        if count:
+            first, last = (staged_items(stretch)[0] for stretch in ends(plan.stretches))
+            end = self.items if self.seal and plan.last else count + 1
+            header = ix.IndexHeader(int(first["time"]), int(last["time"]), int(first["place"]), int(last["place"]), used, end)
+        else:
+            header = ix.empty_header(inherited, self.broker_version)
+        # Never at a name in the tree: an attempt that comes late must not leave a file there.
+        made = files.join(self.stage.made, f"{plan.number}-{uuid.uuid4().hex}")
+        size = ix.file_size(self.slots, self.items)
+        at = ix.HEADER_SIZE + self.slots * ix.SLOT_SIZE + ix.ITEM_SIZE
+        with files.writing(self.stage.temporary, made, own=True) as writer:
+            writer.append(header.to_bytes())
+            for low in range(0, self.slots, _SLOT_BLOCK):
+                block = slots[low : low + _SLOT_BLOCK]
+                if block.any():
+                    writer.write_at(ix.HEADER_SIZE + low * ix.SLOT_SIZE, block.astype(">i4"))
+            hasher = new_digest([header.to_bytes(), slots.astype(">i4").view(np.uint8)])
+            for packed in self._packed(plan, prev, header.begin_time, max(inherited[0], 0) if inherited else 0):
+                writer.write_at(at, packed)
+                hasher.update(packed.data)
+                at += len(packed)
+            writer.finish(self.stage.stored(size))
+        return {
+            "number": plan.number,
+            "made": made,
+            "maker": maker_of(plan),
+            "items": count,
+            "full": plan.full,
+            "header": dataclasses.asdict(header),
+            "size": size,
+            "used": at if count else ix.HEADER_SIZE,
+            "digest": hasher.digest().hex(),
+            "bytes": writer.written,
+        }
+
+    @staticmethod
+    def _packed(
+        plan: IndexFilePlan, prev: npt.NDArray[np.int32], begin_time: int, inherited_time: int
+    ) -> Iterator[npt.NDArray[np.uint8]]:
+        """The items as they stand in the file, in blocks that stay in the processor's cache until they are written."""
+        out = np.empty((_PACKED_ITEMS, ix.WORDS), np.uint32)
+        at = 0
+        for chunk in chunks(plan.stretches):
+            words = ix.words_of(chunk)
+            for low in range(0, len(words), _PACKED_ITEMS):
+                part = words[low : low + _PACKED_ITEMS]
+                ix.pack_items(part, prev[at : at + len(part)], begin_time, inherited_time, at == 0, out)
+                at += len(part)
+                yield out[: len(part)].reshape(-1).view(np.uint8)
+
+
+def maker_of(plan: IndexFilePlan) -> int:
+    """The record that made a file. In the middle of a range: its first item's, or one without items before it."""
+    if plan.maker >= 0:
+        return plan.maker
+    stretch = plan.stretches[0]
+    items, makers = plan.maker_table
+    found = find_maker(stretch, items, makers) if makers else -1
+    return found if found >= 0 else int(staged_items(dataclasses.replace(stretch, count=1))[0]["place"])
+
+
+def load_plans(data: bytes) -> list[IndexFilePlan]:
+    plans = []
+    for fields in json.loads(data):
+        fields["stretches"] = tuple(Stretch(**stretch) for stretch in fields["stretches"])
+        fields["before"] = Stretch(**fields["before"]) if fields["before"] else None
+        fields["maker_table"] = tuple(fields["maker_table"])
+        plans.append(IndexFilePlan(**fields))
+    return plans
+
+
+def staged_items(stretch: Stretch) -> npt.NDArray[np.void]:
+    """The items of one stretch (dtype STAGED)."""
+    with files.Reader(stretch.block) as reader:
+        size = ix.STAGED.itemsize
+        return np.frombuffer(reader.read(stretch.start * size, stretch.count * size), ix.STAGED)
+
+
+def ends(stretches: tuple[Stretch, ...]) -> tuple[Stretch, Stretch]:
+    """The first and the last item, as stretches of one."""
+    first, last = stretches[0], stretches[-1]
+    return (
+        dataclasses.replace(first, count=1),
+        dataclasses.replace(last, start=last.start + last.count - 1, count=1),
+    )
+
+
+def chunks(stretches: tuple[Stretch, ...]) -> Iterator[npt.NDArray[np.void]]:
+    """The items of stretches in order, CHUNK_ITEMS of STAGED at most at a time: mapped, or read into one buffer."""
+    size = ix.STAGED.itemsize
+    buffer = np.empty(0, np.uint8)
+    for stretch in stretches:
+        with files.Reader(stretch.block) as reader:
+            for at in range(stretch.start, stretch.start + stretch.count, CHUNK_ITEMS):
+                count = min(stretch.start + stretch.count - at, CHUNK_ITEMS)
+                data = reader.view(at * size, count * size)
+                if data is None:
+                    buffer = buffer if len(buffer) >= count * size else np.empty(count * size, np.uint8)
+                    data = buffer[: count * size]
+                    reader.read_into(at * size, data)
+                yield data.view(ix.STAGED)
+
+
+def find_maker(stretch: Stretch, items: int, makers: int) -> int:
+    """Binary search for the stretch's first item in its block's table of makers; -1 when it is not there."""
+    size = ix.MAKER.itemsize
+    with files.Reader(stretch.block) as reader:
+        low, high = 0, makers
+        while low < high:
+            middle = (low + high) // 2
+            entry = np.frombuffer(reader.read(items * ix.STAGED.itemsize + middle * size, size), ix.MAKER)[0]
+            if int(entry["item"]) == stretch.start:
+                return int(entry["place"])
+            if int(entry["item"]) < stretch.start:
+                low = middle + 1
+            else:
+                high = middle
+    return -1
