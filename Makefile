@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup oracle-setup airflow-setup dist demo test oracle fault fuzz bench scale latency spoilt segment lint format matrix clean distclean
+.PHONY: help setup oracle-setup airflow-setup dist demo docs test oracle fault fuzz bench scale latency spoilt segment lint format matrix clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -29,6 +29,10 @@ dist: setup ## dist/: wheel, zip and packages for a Spark cluster or Databricks
 
 demo: setup ## rebuild a small real store and compare it with what RocketMQ wrote, byte for byte
 	@$(ENV) $(PY) -m rocketmq_reindex.jobs.demo
+
+docs: setup ## the pages of docs/ as HTML in .docs/: fails on a broken link, anchor or example
+	@scripts/docs
+	$(ENV) $(PY) -m pytest -q tests/docs
 
 test: oracle-setup airflow-setup dist ## every test but the slow ones and the full matrix
 	$(ENV) $(PY) -m pytest -n 2 --dist loadfile -m "not slow and not matrix" tests/
@@ -79,4 +83,4 @@ clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	find rocketmq_reindex storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove what set-up made, too, and the logs of bench and fuzz
-	rm -rf .venv .venv-tools .venv-airflow jars .java-home .maven .fuzz .bench
+	rm -rf .venv .venv-tools .venv-airflow .venv-docs .docs jars .java-home .maven .fuzz .bench

@@ -1,0 +1,71 @@
+"""How Sphinx builds these pages: ``make docs``. Every warning fails the build."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.util.docutils import SphinxDirective
+
+from docs import from_code
+from jobs import __version__
+
+project = "rocketmq-reindex"
+copyright = "the authors of rocketmq-reindex"
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["README.md"]
+root_doc = "index"
+
+# -- Markdown: anchors as they are where the files lie in a repository, so one link works there and here
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_url_schemes = ("http", "https")
+
+# -- the Python API
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+# Types of other projects are named, not linked: a build needs no network.
+nitpick_ignore_regex = [("py:.*", r"(?!rocketmq_reindex).*")]
+
+# -- looks: all that a page loads lies beside it
+html_theme = "pydata_sphinx_theme"
+html_title = "rocketmq-reindex"
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
+html_show_sourcelink = False
+html_copy_source = False
+
+
+class FromCode(SphinxDirective):
+    """``{from-code} options build``: a table that ``from_code`` makes, as if it stood in the page."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[Any]:
+        words = self.arguments[0]
+        self.env.note_dependency(from_code.__file__)
+        node = nodes.section()
+        node.document = self.state.document
+        self.state.nested_parse(StringList(from_code.made(words).splitlines(), source=words), 0, node, match_titles=True)
+        return list(node.children)
+
+
+def setup(app: Any) -> None:
+    app.add_directive("from-code", FromCode)

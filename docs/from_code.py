@@ -1,0 +1,162 @@
+"""Tables of the pages that come from the code, as Markdown: ``{from-code}`` in a page names one of them."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from jobs.building.settings import BuildSettings
+from jobs.cli import COMMANDS
+from jobs.publishing.layout import SIZES
+from storage_format.differences import KINDS
+from storage_format.record import INT64_MAX
+from udfs import functions
+from udfs.sources import CommitlogSource, ConsumeQueueSource, IndexSource
+from udfs.table_schema import TABLES
+
+PARSERS: Final = {
+    "build": ("jobs.building.options", "build_parser"),
+    "verify": ("jobs.verifying.options", "verify_parser"),
+    "query": ("jobs.querying.options", "build_parser"),
+    "inspect": ("jobs.inspect_files", "build_parser"),
+    "fetch": ("jobs.fetch", "fetch_parser"),
+    "report": ("jobs.report", "build_parser"),
+}
+"""Where the parser of each command is made."""
+SOURCES: Final = (CommitlogSource, ConsumeQueueSource, IndexSource)
+_DEFAULT: Final = re.compile(r" \((?!repeatable|ms|one,)([^();]+)(?:; ([^()]+))?\)$")
+"""The help of an option ends with its default, and perhaps more. Other things in brackets there are no default."""
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    module, name = PARSERS[command]
+    parser = getattr(importlib.import_module(module), name)()
+    assert isinstance(parser, argparse.ArgumentParser)
+    return parser
+
+
+def options_of(command: str) -> list[argparse.Action]:
+    """Every option and argument of a command but --help."""
+    return [action for action in parser_of(command)._actions if action.dest != "help"]
+
+
+def default_of(command: str, action: argparse.Action) -> str:
+    """What an option is when it is left out: ``""`` where the command must be given it, or where nothing stands for it."""
+    if action.nargs == 0:
+        return "off"
+    if command == "verify" and action.dest in SIZES:
+        return "taken from the files"
+    if command == "build":
+        value = {field.name: field.default for field in dataclasses.fields(BuildSettings)}.get(action.dest)
+        if isinstance(value, str | int) and value and value != INT64_MAX:
+            return f"`{value}`"
+    found = _DEFAULT.search(action.help or "")
+    return found[1] if found else ""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table. A bar in a cell is escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def _row(command: str, action: argparse.Action) -> tuple[str, str, str]:
+    name = "`" + (action.option_strings[0] if action.option_strings else str(action.metavar)) + "`"
+    if action.option_strings and action.nargs != 0:
+        value = action.metavar or "|".join(str(choice) for choice in action.choices or ())
+        name = name[:-1] + f" {value}`"
+    meaning = action.help or ""
+    if action.nargs != 0:
+        meaning = _DEFAULT.sub(lambda found: f" ({found[2]})" if found[2] else "", meaning)
+    return name, default_of(command, action), meaning
+
+
+def options(command: str) -> str:
+    """The arguments and options of a command, a table for each group of its ``--help``."""
+    parts = []
+    for group in parser_of(command)._action_groups:
+        rows = [_row(command, action) for action in group._group_actions if action.dest != "help"]
+        if rows and group.title == "positional arguments":
+            parts.append(table(("argument", "meaning"), [(name, meaning) for name, _, meaning in rows]))
+        elif rows:
+            title = "" if group.title in ("options", "optional arguments") else f"**{(group.title or '').capitalize()}**\n\n"
+            parts.append(title + table(("option", "default", "meaning"), rows))
+    return "\n".join(parts)
+
+
+def usage(command: str) -> str:
+    """The first lines of ``--help``."""
+    parser = parser_of(command)
+    return f"{parser.description}\n\n```text\n{parser.format_usage().removeprefix('usage: ').rstrip()}\n```\n"
+
+
+def commands() -> str:
+    return table(("command", "what it does"), [(f"[`{name}`]({name}.md)", text) for name, (_, text) in COMMANDS.items()])
+
+
+def differences(part: str) -> str:
+    """Kinds of difference of one part: what each means, and which parts a build makes anew to mend it."""
+    rows = []
+    for name, kind in KINDS.items():
+        if kind.part == part:
+            parts = f"`--only {','.join(kind.mend)}`" if kind.mend else ""
+            rows.append((f"`{name}`", kind.text, "; ".join(filter(None, (parts, kind.advice)))))
+    return table(("difference", "meaning", "what to do"), rows)
+
+
+def delta_tables() -> str:
+    parts = []
+    for made in TABLES:
+        rows = [(f"`{c.name}`", f"`{c.sql}`" + ("" if c.required else " or null"), c.comment) for c in made.columns]
+        checks = [f"- `{name}`: `{text}`" for name, text in made.checks.items()]
+        parts.append(
+            f"## {made.name}\n\n{made.comment}.\n\n{table(('column', 'type', 'meaning'), rows)}\n"
+            + (f"Clustered by `{', '.join(made.clustered)}`.\n\n" if made.clustered else "")
+            + "CHECK constraints:\n\n" + "\n".join(checks) + "\n"
+        )  # fmt: skip
+    return "\n".join(parts)
+
+
+def source_columns() -> str:
+    """Columns of the SQL data sources, with the type that Spark gives them."""
+    parts = []
+    for source in SOURCES:
+        made = source({})
+        rows = [(f"`{field.name}`", f"`{field.dataType.simpleString()}`") for field in made.schema()]
+        parts.append(f"### {made.name()}\n\n{table(('column', 'type'), rows)}")
+    return "\n".join(parts)
+
+
+def sql_functions() -> str:
+    rows = []
+    for name, (function, gives, count) in functions.FUNCTIONS.items():
+        names = list(_arguments(function))[:count]
+        first = " ".join((function.__doc__ or "").split("\n\n", maxsplit=1)[0].split())
+        rows.append((f"`{name}({', '.join(names)})`", f"`{gives}`", first.replace("``", "`")))
+    return table(("function", "result", "meaning"), rows)
+
+
+def _arguments(function: Callable[..., object]) -> Iterator[str]:
+    code = function.__code__
+    yield from code.co_varnames[: code.co_argcount]
+
+
+MADE: Final[dict[str, Callable[..., str]]] = {
+    "usage": usage,
+    "options": options,
+    "commands": commands,
+    "differences": differences,
+    "delta-tables": delta_tables,
+    "source-columns": source_columns,
+    "sql-functions": sql_functions,
+}
+
+
+def made(words: str) -> str:
+    """The Markdown that ``{from-code} WORDS`` stands for."""
+    name, *arguments = words.split()
+    return MADE[name](*arguments)
