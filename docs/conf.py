@@ -16,7 +16,7 @@ from docs import from_code
 from jobs import __version__
 
 project = "rocketmq-reindex"
-copyright = "the authors of rocketmq-reindex"
+project_copyright = "the authors of rocketmq-reindex"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
