@@ -13,7 +13,7 @@ from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
 from docs import from_code
-from jobs import __version__
+from rocketmq_reindex import __version__
 
 project = "rocketmq-reindex"
 project_copyright = "the authors of rocketmq-reindex"

@@ -9,22 +9,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from jobs.building.settings import BuildSettings
-from jobs.cli import COMMANDS
-from jobs.publishing.layout import SIZES
-from storage_format.differences import KINDS
-from storage_format.record import INT64_MAX
-from udfs import functions
-from udfs.sources import CommitlogSource, ConsumeQueueSource, IndexSource
-from udfs.table_schema import TABLES
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.cli import COMMANDS
+from rocketmq_reindex.jobs.publishing.layout import SIZES
+from rocketmq_reindex.storage_format.checks.differences import KINDS
+from rocketmq_reindex.storage_format.record.layout import INT64_MAX
+from rocketmq_reindex.udfs.sql import functions
+from rocketmq_reindex.udfs.sql.sources import CommitlogSource, ConsumeQueueSource, IndexSource
+from rocketmq_reindex.udfs.tables.schema import TABLES
 
 PARSERS: Final = {
-    "build": ("jobs.building.options", "build_parser"),
-    "verify": ("jobs.verifying.options", "verify_parser"),
-    "query": ("jobs.querying.options", "build_parser"),
-    "inspect": ("jobs.inspect_files", "build_parser"),
-    "fetch": ("jobs.fetch", "fetch_parser"),
-    "report": ("jobs.report", "build_parser"),
+    "build": ("rocketmq_reindex.jobs.building.options", "build_parser"),
+    "verify": ("rocketmq_reindex.jobs.verifying.options", "verify_parser"),
+    "query": ("rocketmq_reindex.jobs.querying.options", "build_parser"),
+    "inspect": ("rocketmq_reindex.jobs.inspect_files", "build_parser"),
+    "fetch": ("rocketmq_reindex.jobs.fetch", "fetch_parser"),
+    "report": ("rocketmq_reindex.jobs.report", "build_parser"),
 }
 """Where the parser of each command is made."""
 SOURCES: Final = (CommitlogSource, ConsumeQueueSource, IndexSource)
