@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,19 @@ html_show_sourcelink = False
 html_copy_source = False
 
 
+DOCS = Path(__file__).resolve().parent
+
+
+def files_outside(text: str, page: Path) -> str:
+    """Links to Markdown that is no page of docs/ as links to files: MyST would look for a page."""
+
+    def link(found: re.Match[str]) -> str:
+        target = (page.parent / found[1]).resolve()
+        return f"](path:{found[1]})" if target.is_file() and DOCS not in target.parents else found[0]
+
+    return re.sub(r"\]\(([^)#:]+\.md)\)", link, text)
+
+
 class FromCode(SphinxDirective):
     """``{from-code} options build``: a table that ``from_code`` makes, as if it stood in the page."""
 
@@ -60,12 +74,18 @@ class FromCode(SphinxDirective):
 
     def run(self) -> list[Any]:
         words = self.arguments[0]
+        text = files_outside(from_code.made(words), Path(self.env.doc2path(self.env.docname)))
         self.env.note_dependency(from_code.__file__)
         node = nodes.section()
         node.document = self.state.document
-        self.state.nested_parse(StringList(from_code.made(words).splitlines(), source=words), 0, node, match_titles=True)
+        self.state.nested_parse(StringList(text.splitlines(), source=words), 0, node, match_titles=True)
         return list(node.children)
 
 
+def _read(app: Any, page: str, source: list[str]) -> None:
+    source[0] = files_outside(source[0], Path(app.env.doc2path(page)))
+
+
 def setup(app: Any) -> None:
+    app.connect("source-read", _read)
     app.add_directive("from-code", FromCode)

@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
@@ -27,6 +28,7 @@ PARSERS: Final = {
     "report": ("rocketmq_reindex.jobs.report", "build_parser"),
 }
 """Where the parser of each command is made."""
+RACE: Final = Path(__file__).resolve().parents[1] / "tests" / "bench"
 SOURCES: Final = (CommitlogSource, ConsumeQueueSource, IndexSource)
 _DEFAULT: Final = re.compile(r" \((?!repeatable|ms|one,)([^();]+)(?:; ([^()]+))?\)$")
 """The help of an option ends with its default, and perhaps more. Other things in brackets there are no default."""
@@ -145,6 +147,13 @@ def _arguments(function: Callable[..., object]) -> Iterator[str]:
     yield from code.co_varnames[: code.co_argcount]
 
 
+def race() -> str:
+    """The page that ``make bench`` writes, as part of docs/explanation/speed.md: headings a level down, paths from there."""
+    text = (RACE / "README.md").read_text(encoding="utf-8").split("\n", maxsplit=1)[1]
+    text = re.sub(r"<!--.*?-->\n", "", re.sub(r"^#", "##", text, flags=re.MULTILINE))
+    return re.sub(r"\]\((?!https?:)([^)]+)\)", r"](../../tests/bench/\1)", text)
+
+
 MADE: Final[dict[str, Callable[..., str]]] = {
     "usage": usage,
     "options": options,
@@ -153,6 +162,7 @@ MADE: Final[dict[str, Callable[..., str]]] = {
     "delta-tables": delta_tables,
     "source-columns": source_columns,
     "sql-functions": sql_functions,
+    "race": race,
 }
 
 
