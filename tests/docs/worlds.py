@@ -1,0 +1,82 @@
+"""What the commands of each page find: a store in a folder of its own, in the state that the page tells of."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.docs.pages import ROOT
+from tests.golden.stores import unpack
+from tests.tools.spoil_queues import Queue
+
+CONF: Final = "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=4000\nmaxHashSlotNum=500\nmaxIndexNum=1500\n"
+
+
+@dataclass(frozen=True)
+class World:
+    """``make`` fills a folder; ``moved`` are paths of the page that stand for the folder; ``here`` is where the reader is."""
+
+    make: Callable[[Path], None]
+    moved: tuple[str, ...] = ("/data", "/snap")
+    here: Path | None = None
+    names: dict[str, object] = field(default_factory=dict)
+    """for blocks of Python"""
+
+
+def whole(folder: Path) -> None:
+    """``store``, as RocketMQ wrote it, and a broker.conf of its sizes."""
+    unpacked = unpack("basic-5.3", folder).path
+    shutil.rmtree(unpacked / "rebuilt")
+    unpacked.rename(folder / "store")
+    (folder / "broker.conf").write_text(CONF)
+
+
+def shifted(folder: Path) -> None:
+    """Its newest IndexFile is lost, and a queue is without its unit 40 and shifted from there on; ``replica`` is a copy."""
+    whole(folder)
+    store = folder / "store"
+    max((store / "index").iterdir()).unlink()
+    queue = Queue(store / "consumequeue" / "TopicA" / "1")
+    del queue.units[40]
+    queue.units.append((0, 0, 0))
+    queue.write()
+    shutil.copytree(store, folder / "replica")
+
+
+def damaged(folder: Path) -> None:
+    """Two records of the log are no records any more."""
+    whole(folder)
+    for at in (1779862, 3883526):
+        segment = folder / "store" / "commitlog" / f"{at // 1048576 * 1048576:020d}"
+        data = bytearray(segment.read_bytes())
+        data[at % 1048576 + 4 : at % 1048576 + 8] = b"\0\0\0\1"
+        segment.write_bytes(data)
+
+
+def watched(folder: Path) -> None:
+    """RocketMQ's default sizes, and where node_exporter looks."""
+    whole(folder)
+    for part in ("consumequeue", "index"):
+        shutil.rmtree(folder / "store" / part)
+    (folder / "textfile").mkdir()
+
+
+def nothing(_: Path) -> None:
+    pass
+
+
+WORLDS: Final = {
+    "tutorial": World(nothing, moved=("/tmp/tutorial",), here=ROOT),
+    "how-to/damaged-log": World(damaged),
+    "how-to/every-hour": World(whole),
+    "how-to/find-messages": World(whole),
+    "how-to/inspect-a-file": World(whole),
+    "how-to/notebooks": World(whole, names={"spark": None}),
+    "how-to/report": World(whole),
+    "how-to/verify": World(shifted),
+    "how-to/watch": World(watched),
+}
+"""Pages whose blocks are run from top to bottom."""
