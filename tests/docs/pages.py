@@ -14,7 +14,9 @@ AROUND: Final = tuple(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "
 """Markdown beside docs/ whose links are checked as well."""
 RUN: Final = ("bash", "console", "python")
 """Languages of blocks that somebody may copy and run."""
-_FENCE: Final = re.compile(r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.M | re.S)
+_FENCE: Final = re.compile(
+    r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,12 @@ def text_of(page: str) -> str:
 
 def blocks(page: str) -> list[Block]:
     """The fenced blocks of a page that somebody may run, in order."""
-    text = text_of(page)
-    return [
-        Block(page, text.count("\n", 0, found.start()) + 1, found["language"], found["text"], found["reason"] or "", found.start("text"))
-        for found in _FENCE.finditer(text)
-        if found["language"] in RUN
-    ]  # fmt: skip
+    text, found = text_of(page), []
+    for fence in _FENCE.finditer(text):
+        if fence["language"] in RUN:
+            line, start = text.count("\n", 0, fence.start()) + 1, fence.start("text")
+            found.append(Block(page, line, fence["language"], fence["text"], fence["reason"] or "", start))
+    return found
 
 
 def section(page: str, title: str) -> str:
@@ -65,14 +67,14 @@ def rows(text: str) -> Iterator[list[str]]:
 
 def anchors(path: Path) -> set[str]:
     """Those that a page's headings have, there and in a repository."""
-    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     titles = [re.sub(r"[`*]", "", line.lstrip("# ")).lower() for line in text.splitlines() if re.match("#+ ", line)]
     return {re.sub(r"[^\w -]", "", title).replace(" ", "-") for title in titles}
 
 
 def links(path: Path) -> Iterator[str]:
     """Targets of the links and pictures of a page that lead to other files, or to a place in the page."""
-    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text)):
         if not target.startswith(("https://", "http://")):
             yield target

@@ -17,30 +17,11 @@ from tests.tools.local_verify import kinds, local_verify
 from tests.tools.spoil_queues import Queue
 
 Stores = Callable[[str], GoldenStore]
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 
 
 def copy_of(golden_store: Stores, into: Path) -> Path:
     shutil.copytree(golden_store("basic-5.3").path, into, ignore=shutil.ignore_patterns("rebuilt"))
     return into
-
-
-def without_seconds(text: str) -> str:
-    return re.sub(r"[\d.]+ s\b", "- s", text)
-
-
-def test_the_example_of_the_readme(golden_store: Stores, tmp_path: Path) -> None:
-    """The store of the README's page: its newest IndexFile lost, and a queue without its unit 40, shifted from there on."""
-    store = copy_of(golden_store, tmp_path / "store")
-    max((store / "index").iterdir()).unlink()
-    queue = Queue(store / "consumequeue" / "TopicA" / "1")
-    del queue.units[40]
-    queue.units.append((0, 0, 0))
-    queue.write()
-    shown = README.split("    $ rmq-reindex verify store\n", 1)[1].split("\n\nExit status", 1)[0]
-    told = local_verify(store).to_text().replace(str(store), "store")
-    lines = [f"    {line}" if line else "" for line in told.splitlines()]
-    assert without_seconds("\n".join(lines)) == without_seconds(shown)
 
 
 def test_which_queues_are_lost(golden_store: Stores, tmp_path: Path) -> None:

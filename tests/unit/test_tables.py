@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ from tests.tools.local_engine import local_build
 from tests.tools.make_log import random_log
 
 HADOOP = "org.apache.hadoop.fs.s3a"
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 
 
 def ids(count: int) -> list[pa.RecordBatch]:
@@ -327,17 +325,3 @@ def test_definitions() -> None:
     assert [table.name for table in TABLES] == ["builds", "segments", "files", "quarantine", "messages"]
     assert BUILDS.columns[0].required
     assert FILES.ddl.startswith("build STRING, path STRING")
-
-
-# -- the README ----------------------------------------------------------------------------------------------------------------
-
-
-def test_the_readme_has_every_column() -> None:
-    """Name, type (``?`` where it may be null) and meaning, as in the tables themselves."""
-    section = README.split("\n## Delta tables\n", 1)[1].split("\n## ", 1)[0]
-    for table in TABLES:
-        part = section.split(f"\n**`{table.name}`**", 1)[1].split("\n**`", 1)[0]
-        cells = [re.split(r" ?\| ?", line.strip("| ")) for line in part.splitlines() if line.startswith("| `")]
-        assert cells == [
-            [f"`{c.name}`", f"`{c.sql}`" + ("" if c.required else " or null"), c.comment] for c in table.columns
-        ], table.name

@@ -1,0 +1,35 @@
+"""``make demo`` sees any difference between what it built and what RocketMQ wrote."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketmq_reindex.jobs import demo
+from tests.golden.stores import GoldenStore
+
+
+@pytest.mark.parametrize("kind", ["consumequeue", "index", "checkpoint"])
+@pytest.mark.parametrize("harm", ["change", "remove", "add"])
+def test_the_demo_sees_any_difference(
+    kind: str, harm: str, golden_store: Callable[[str], GoldenStore], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rebuilt = golden_store(demo.NAME).path / "rebuilt"
+    built = tmp_path / "built"
+    shutil.copytree(rebuilt, built)
+    path = built / demo.tree(built, kind)[-1]
+    if harm == "change":
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+    elif harm == "remove":
+        path.unlink()
+    elif kind == "checkpoint":
+        path.write_bytes(path.read_bytes() + b"\0")
+    else:
+        path.with_name("9" * 20).write_bytes(b"")
+    assert demo.show(demo.compare(rebuilt, built)) == 1
+    assert "files equal, byte for byte" in capsys.readouterr().out.splitlines()[-1]

@@ -1,0 +1,84 @@
+"""The pages hang together: links, anchors, names of files and targets, the picture of the demo. It needs no generator."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketmq_reindex.jobs import demo
+from rocketmq_reindex.jobs.cli import COMMANDS
+from tests.docs.pages import AROUND, DOCS, ROOT, anchors, links, names, rows, text_of
+from tests.golden.stores import GoldenStore
+
+PAGES = [*AROUND, *(DOCS / f"{page}.md" for page in names())]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_and_anchors_exist(path: Path) -> None:
+    for link in links(path):
+        name, _, anchor = link.partition("#")
+        target = path.parent / name if name else path
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_in_a_table_of_contents() -> None:
+    listed = set()
+    for page in names():
+        for found in re.findall(r"```\{toctree\}\n(.*?)```", text_of(page), re.DOTALL):
+            entries = [line for line in found.splitlines() if line and not line.startswith(":")]
+            listed |= {(Path(page).parent / entry).as_posix() for entry in entries}
+    assert listed == set(names()) - {"index"}
+
+
+def test_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 150
+
+
+def test_readme_has_every_command() -> None:
+    told = {row[0] for row in rows(README.split("\n## Commands\n")[1].split("\n## ")[0])}
+    assert told == {f"[`{name}`](docs/reference/{name}.md)" for name in COMMANDS}
+
+
+def test_targets_of_make_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        assert set(re.findall(r"(?:`| {4}|^)make ([a-z-]+)", text, re.MULTILINE)) <= targets, path
+
+
+def test_files_of_the_project_exist() -> None:
+    for path in PAGES:
+        if path.name == "CHANGELOG.md":
+            continue
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"\b(?:jobs|conf|notebooks|scripts|tests)/[\w./-]*\w", text):
+            assert (ROOT / name).exists(), f"{path}: {name}"
+
+
+def test_tests_that_security_names_exist() -> None:
+    """Below the folder that it names, however deep."""
+    for folder, name in re.findall(r"`(\w+)/([\w]+\.py)`", text_of("explanation/security")):
+        assert list((ROOT / "tests" / folder).rglob(name)), f"{folder}/{name}"
+
+
+def test_pictures_are_small_and_load_nothing() -> None:
+    for picture in (DOCS / "images").iterdir():
+        text = picture.read_text(encoding="utf-8")
+        assert len(text) < 100_000
+        assert not re.search(r"url\((?!#)|href|<script|@import", text), picture
+
+
+def test_the_picture_shows_the_demo(golden_store: Callable[[str], GoldenStore], capsys: pytest.CaptureFixture[str]) -> None:
+    rebuilt = golden_store(demo.NAME).path / "rebuilt"
+    assert demo.show(demo.compare(rebuilt, rebuilt)) == 0
+    picture = (DOCS / "images" / "demo.svg").read_text(encoding="utf-8")
+    shown = html.unescape(" ".join(re.findall(r"<text[^>]*>(.*?)</text>", picture))).split()
+    for line in capsys.readouterr().out.splitlines():
+        words = line.split()
+        assert not words or any(shown[k : k + len(words)] == words for k in range(len(shown))), line
