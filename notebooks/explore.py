@@ -1,7 +1,7 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC # Look into a RocketMQ store by SQL
-# MAGIC Log, ConsumeQueues and IndexFiles of **STORE** as tables; the README has all columns. The store is only read.
+# MAGIC Log, ConsumeQueues and IndexFiles of **STORE** as tables; docs/reference/sql.md has all columns. The store is only read.
 # MAGIC The wheel `rocketmq-reindex` is installed on the cluster.
 
 # COMMAND ----------

@@ -118,11 +118,11 @@ def reason(error: Exception) -> str:
     text = str(error).strip()
     for words, package in _LACKING.items():
         if words in text:
-            return f"this Spark session has no file system for it: start it with {package} (README, Delta tables)"
+            return f"this Spark session has no file system for it: start it with {package} (see docs/how-to/delta-tables.md)"
     if any(word in text for word in _ABSENT):
         return (
             "this Spark session has no Delta Lake: start it with Delta's package and the two settings "
-            "(README, Delta tables), or leave out --tables"
+            "(see docs/how-to/delta-tables.md), or leave out --tables"
         )
     lines = [line for line in text.splitlines() if not line.startswith(_CALLING)]
     return escape(lines[0].removeprefix(": ") if lines else type(error).__name__, 400)

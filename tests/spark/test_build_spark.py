@@ -107,7 +107,7 @@ def test_the_command_line_takes_the_active_session(
     (tmp_path / "log.json").write_text(printed.err)
     log = spark.read.schema(SPARK_LOG_SCHEMA).json(str(tmp_path / "log.json"))
     (ended,) = log.where("context.event = 'run-ended'").select("level", "context").collect()
-    assert (ended.level, ended.context["exit"]) == ("INFO", "0"), "as the README has it read"
+    assert (ended.level, ended.context["exit"]) == ("INFO", "0"), "as docs/how-to/watch.md has it read"
     assert main(["build", str(store.path), "--out", str(out), *sizes]) == 1
     error = capfd.readouterr().err.splitlines()
     assert [line for line in error if line.startswith("error: ")] == [

@@ -454,7 +454,7 @@ def test_refused_and_salvaged(
 
 @pytest.mark.slow
 def test_optimize_and_vacuum(recorded: tuple[Build, Path, Path], delta: SparkSession) -> None:
-    """As the README advises, and nothing that was read before is lost."""
+    """As docs/how-to/delta-tables.md advises, and nothing that was read before is lost."""
     _, _, place = recorded
     before = rows(read(delta, place, MESSAGES))
     table = quoted(table_path(str(place), MESSAGES.name))

@@ -49,7 +49,7 @@ class Place:
         }
 
     def submit(self, master: str, settings: Mapping[str, str], *words: str | Path) -> Submitted:
-        """``spark-submit ... rmq_reindex.py WORDS`` as the README has it."""
+        """``spark-submit ... rmq_reindex.py WORDS`` as docs/how-to/cluster.md has it."""
         submit = [str(spark_home() / "bin" / "spark-submit"), "--master", master, "--properties-file", "spark-defaults.conf"]
         # Else Spark tells all that it does.
         submit += ["--driver-java-options", f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.properties').as_uri()}"]

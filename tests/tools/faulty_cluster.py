@@ -51,7 +51,7 @@ class Cluster:
         self, store: Path, out: Path, folder: Path, words: tuple[str, ...], settings: dict[str, str],
         faults: list[dict[str, Any]] | None = None,
     ) -> contextlib.AbstractContextManager[Running]:  # fmt: skip
-        """``spark-submit jobs/build.py`` as the README has it; the executors find the packages in the zip and nowhere else.
+        """``spark-submit jobs/build.py`` as the guide has it; the executors find the packages in the zip and nowhere else.
 
         The record loops run as Python: compiled code of a package in a zip is not kept from one process to the next.
         """

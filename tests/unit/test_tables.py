@@ -1,4 +1,4 @@
-"""What ``--tables`` computes without Spark: the manifest's list in stretches, hashes of keys, places, the README."""
+"""What ``--tables`` computes without Spark: the manifest's list in stretches, hashes of keys, places."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def test_one_line_for_any_error() -> None:
         ('org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "gs"', "gcs-connector"),
     ):
         told = f"An error occurred while calling o1.sql.\n: {lacking}\n\tat org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        assert f"{package} (README" in tables_delta.reason(Exception(told))
+        assert f"{package} (see docs/" in tables_delta.reason(Exception(told))
     denied = "An error occurred while calling o1.sql.\n: java.nio.file.AccessDeniedException: s3a://b/t: 403\n\tat x"
     assert tables_delta.reason(Exception(denied)) == "java.nio.file.AccessDeniedException: s3a://b/t: 403"
 

@@ -44,7 +44,7 @@ class LogRange(InputPartition):
 
 
 class CommitlogSource(Source):
-    """Options: see the README."""
+    """Options: see docs/reference/sql.md."""
 
     known = (
         "commitlog", "topic", "excludeTopic", "startOffset", "endOffset", "startTime", "endTime", "body", "unpack",

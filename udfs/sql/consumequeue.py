@@ -59,7 +59,7 @@ class QueueGroup(InputPartition):
 
 
 class ConsumeQueueSource(Source):
-    """Options: see the README."""
+    """Options: see docs/reference/sql.md."""
 
     known = ("topic", "excludeTopic", "queueId")
     fields = _FIELDS

@@ -58,7 +58,7 @@ class IndexItems(InputPartition):
 
 
 class IndexSource(Source):
-    """Options: see the README."""
+    """Options: see docs/reference/sql.md."""
 
     known = ("hashSlots", "indexItems", "startOffset", "endOffset", "startTime", "endTime")
     fields = _FIELDS

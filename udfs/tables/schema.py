@@ -1,4 +1,4 @@
-"""The Delta tables of ``--tables``: their columns, constraints and clustering. The README says the same, and a test holds both.
+"""The Delta tables of ``--tables``: their columns, constraints and clustering. docs/reference/delta-tables.md is made from it.
 
 One definition for the driver, which makes the tables, and for the executors, which make their rows. Names of columns are those
 of the SQL data sources; times from the log are its own milliseconds, whatever they are.
