@@ -93,6 +93,7 @@ def options(command: str) -> str:
 def usage(command: str) -> str:
     """The first lines of ``--help``."""
     parser = parser_of(command)
+    parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=84)
     return f"{parser.description}\n\n```text\n{parser.format_usage().removeprefix('usage: ').rstrip()}\n```\n"
 
 

@@ -80,6 +80,7 @@ def test_sql(spark: SparkSession, tmp_path: Path) -> None:
     max((tmp_path / "store" / "index").iterdir()).unlink()
     shutil.rmtree(tmp_path / "store" / "consumequeue" / "TopicA" / "1")
     code = "".join(block.text for block in blocks("how-to/sql")).replace("/data/store", str(tmp_path / "store"))
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(compile(code, "how-to/sql.md", "exec"), {"spark": spark})
     shown = "\n".join(re.findall(r"```text\n(.*?)```", text_of("how-to/sql"), re.DOTALL))

@@ -31,7 +31,7 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     listed = set()
     for page in names():
         for found in re.findall(r"```\{toctree\}\n(.*?)```", text_of(page), re.DOTALL):
-            entries = [line for line in found.splitlines() if line and not line.startswith(":")]
+            entries = re.findall(r"^(?:[^:\n].*<)?([\w/-]+)>?$", found, re.MULTILINE)
             listed |= {(Path(page).parent / entry).as_posix() for entry in entries}
     assert listed == set(names()) - {"index"}
 
