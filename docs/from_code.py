@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
+from unittest.mock import patch
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.cli import COMMANDS
+from rocketmq_reindex.jobs.cli import COMMANDS, main
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.storage_format.checks.differences import KINDS
 from rocketmq_reindex.storage_format.record.layout import INT64_MAX
@@ -19,26 +19,31 @@ from rocketmq_reindex.udfs.sql import functions
 from rocketmq_reindex.udfs.sql.sources import CommitlogSource, ConsumeQueueSource, IndexSource
 from rocketmq_reindex.udfs.tables.schema import TABLES
 
-PARSERS: Final = {
-    "build": ("rocketmq_reindex.jobs.building.options", "build_parser"),
-    "verify": ("rocketmq_reindex.jobs.verifying.options", "verify_parser"),
-    "query": ("rocketmq_reindex.jobs.querying.options", "build_parser"),
-    "inspect": ("rocketmq_reindex.jobs.inspect_files", "build_parser"),
-    "fetch": ("rocketmq_reindex.jobs.fetch", "fetch_parser"),
-    "report": ("rocketmq_reindex.jobs.report", "build_parser"),
-}
-"""Where the parser of each command is made."""
 RACE: Final = Path(__file__).resolve().parents[1] / "tests" / "bench"
 SOURCES: Final = (CommitlogSource, ConsumeQueueSource, IndexSource)
 _DEFAULT: Final = re.compile(r" \((?!repeatable|ms|one,)([^();]+)(?:; ([^()]+))?\)$")
 """The help of an option ends with its default, and perhaps more. Other things in brackets there are no default."""
 
 
+class _FoundParser(BaseException):
+    """Ends a command where it is about to read its words."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self.parser = parser
+
+
 def parser_of(command: str) -> argparse.ArgumentParser:
-    module, name = PARSERS[command]
-    parser = getattr(importlib.import_module(module), name)()
-    assert isinstance(parser, argparse.ArgumentParser)
-    return parser
+    """The parser that the command itself makes."""
+
+    def found(parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        raise _FoundParser(parser)
+
+    with patch.object(argparse.ArgumentParser, "parse_args", found):
+        try:
+            main([command])
+        except _FoundParser as reached:
+            return reached.parser
+    raise AssertionError(f"{command}: reads its words without a parser")
 
 
 def options_of(command: str) -> list[argparse.Action]:

@@ -11,14 +11,13 @@ import pytest
 from docs import from_code
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.cli import COMMANDS
 from rocketmq_reindex.storage_format.checks.differences import KINDS, PARTS
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
 from rocketmq_reindex.udfs.sql import functions
 from rocketmq_reindex.udfs.sql.options import RANGE_SIZE, UNPACKED_MAX
 from rocketmq_reindex.udfs.tables.schema import TABLES
 from tests.docs.pages import names, rows, section, text_of
-
-COMMANDS = list(from_code.PARSERS)
 
 
 def test_every_table_of_the_pages_can_be_made() -> None:
