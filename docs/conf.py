@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from docutils import nodes
 from docutils.statemachine import StringList
+from sphinx.ext.napoleon.docstring import GoogleDocstring
 from sphinx.util.docutils import SphinxDirective
 
 from docs import from_code
@@ -33,6 +34,9 @@ myst_url_schemes = ("http", "https")
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
+autodoc_class_signature = "separated"  # nobody makes a result by hand
+# The text of a field is no "type: text".
+GoogleDocstring._parse_attribute_docstring = lambda self: self._consume_to_end()
 python_use_unqualified_type_names = True
 # Types of other projects are named, not linked: a build needs no network.
 nitpick_ignore_regex = [("py:.*", r"(?!rocketmq_reindex).*")]

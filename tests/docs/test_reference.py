@@ -8,6 +8,7 @@ import struct
 
 import pytest
 
+import rocketmq_reindex
 from docs import from_code
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
@@ -109,3 +110,11 @@ def test_fields_lie_one_behind_the_other(title: str) -> None:
     assert [int(offset[0]) for offset, _ in told[1:] if offset] == ends[: len([1 for o, _ in told[1:] if o])]
     if title.endswith("unit"):
         assert ends[-1] == struct.calcsize(">qiqqqhii" if title.startswith("Batch") else ">qiq")
+
+
+def test_the_python_api_is_there() -> None:
+    """Every name of the package, and no other."""
+    told = re.findall(r"^\.\. auto\w+:: rocketmq_reindex\.(\w+)", text_of("reference/python-api"), re.MULTILINE)
+    offered = getattr(rocketmq_reindex, "__all__", None)
+    assert len(told) == len(set(told))
+    assert offered is None or set(told) == {*offered} - {"__version__"}
