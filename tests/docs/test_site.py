@@ -62,8 +62,9 @@ def test_files_of_the_project_exist() -> None:
 
 
 def test_tests_that_security_names_exist() -> None:
-    """Below the folder that it names, however deep."""
-    for folder, name in re.findall(r"`(\w+)/([\w]+\.py)`", text_of("explanation/security")):
+    for folder, name in re.findall(
+        r"`(?:(\w+)/)?(\w+\.py)`", text_of("explanation/security").split("## The working folder")[0]
+    ):
         assert list((ROOT / "tests" / folder).rglob(name)), f"{folder}/{name}"
 
 
