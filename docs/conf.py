@@ -38,6 +38,7 @@ autodoc_class_signature = "separated"  # nobody makes a result by hand
 # The text of a field is no "type: text".
 GoogleDocstring._parse_attribute_docstring = lambda self: self._consume_to_end()
 python_use_unqualified_type_names = True
+maximum_signature_line_length = 88
 # Types of other projects are named, not linked: a build needs no network.
 nitpick_ignore_regex = [("py:.*", r"(?!rocketmq_reindex).*")]
 
