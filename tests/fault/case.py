@@ -128,7 +128,7 @@ def _wrong(case: Case, store: Path, out: Path, engines: Engines | None, seconds:
         return found if summary.exit == 1 else [*found, f"exit {summary.exit}, where the input is to be refused: {error}"]
     if any(DOUBTED in warning for warning in summary.warnings):
         # Older records behind damage: the reference gives them the places of newer ones, which a build does not.
-        # tests/unit/test_stale_tail.py holds what becomes of them.
+        # tests/builds/test_stale_tail.py holds what becomes of them.
         places = {entry["offset"] for entry in summary.damage}
         missed = [damage.offset for damage in truth.summary.damage[:1] if damage.offset not in places]
         return [*found, *(f"damage at {offset} is not told" for offset in missed)]
