@@ -34,11 +34,11 @@ dist: setup ## dist/: wheel, zip and packages for a Spark cluster or Databricks
 demo: setup ## rebuild a small real store and compare it with what RocketMQ wrote, byte for byte
 	@$(ENV) $(PY) -m rocketmq_reindex.jobs.demo
 
-# The folder of a test says its tier: `make test` runs these folders, `make test-all` runs all of tests/.
-FIRST = $(wildcard $(addprefix tests/,unit docs golden hostile incremental smoke))
+# A test belongs to a tier by its folder: `make test` runs the folders named here, `make test-all` runs all of tests/.
+FIRST = $(wildcard $(addprefix tests/,builds docs golden hostile incremental reference smoke tools unit))
 PYTEST = $(ENV) $(PY) -m pytest -n 2 --dist loadfile -m "not slow and not matrix"
 
-test: one-oracle ## what each change needs, in minutes: the same as test-all without clusters, faults, servers, older RocketMQs
+test: one-oracle ## the tests that a change needs: minutes, and nothing to install but RocketMQ 5.3.3
 	$(PYTEST) $(FIRST)
 
 test-rest: full-setup  # what test-all runs and test does not

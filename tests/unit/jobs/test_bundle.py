@@ -1,10 +1,8 @@
-"""The Databricks bundle: what it names is there, and its tasks' words are those of the command line."""
+"""The Databricks bundle: it uses what it declares, and its tasks' words are those of the command line."""
 
 from __future__ import annotations
 
-import importlib
 import re
-from importlib import metadata
 from typing import Any
 
 import pytest
@@ -13,12 +11,11 @@ import yaml
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.task import words
 from rocketmq_reindex.jobs.verifying.options import parse_verify
-from tests.tools.faulty_processes import ROOT
+from tests import ROOT
 
 BUNDLE: dict[str, Any] = yaml.safe_load((ROOT / "conf" / "databricks" / "databricks.yml").read_text(encoding="utf-8"))
 JOB: dict[str, Any] = BUNDLE["resources"]["jobs"]["rocketmq_reindex"]
 TASKS = {task["task_key"]: task for task in JOB["tasks"]}
-DIST = ROOT / "dist" / "databricks"
 
 
 def told(part: object) -> list[str]:
@@ -61,23 +58,3 @@ def test_words_of_the_tasks_are_understood(tables: str) -> None:
     verify = parse_verify(found["verify"][1:])
     assert (verify.build.store, verify.build.commitlogs, verify.sample, verify.work) == ("/o", ("/s/commitlog",), 0.5, "/o/..")
     assert found["publish"][1:] == ["/o", "--to=/b", "--json"]
-
-
-def test_the_wheel_has_the_entry_point() -> None:
-    """As a wheel task looks for it: a name among the entry points of a distribution."""
-    (wheel,) = DIST.glob("*.whl")
-    for task in TASKS.values():
-        if "python_wheel_task" not in task:
-            continue
-        wanted = task["python_wheel_task"]
-        (found,) = metadata.distributions(name=wanted["package_name"], path=[str(wheel)])
-        (entry,) = [entry for entry in found.entry_points if entry.name == wanted["entry_point"]]
-        module, _, name = entry.value.partition(":")
-        assert callable(getattr(importlib.import_module(module), name))
-        assert [library["whl"] for library in task["libraries"]] == ["./*.whl"]
-
-
-def test_what_is_deployed_is_what_is_here() -> None:
-    assert (DIST / "databricks.yml").read_bytes() == (ROOT / "conf" / "databricks" / "databricks.yml").read_bytes()
-    here = {path.name: path.read_bytes() for path in (ROOT / "notebooks").glob("*.py")}
-    assert {path.name: path.read_bytes() for path in (DIST / "notebooks").iterdir()} == here

@@ -16,7 +16,6 @@ from rocketmq_reindex.jobs.report import make_page
 from rocketmq_reindex.jobs.reporting import times as report_times
 from rocketmq_reindex.jobs.reporting.model import of_build
 from tests.tools import spoil
-from tests.tools.browser import contrast, look
 from tests.tools.encode import EPOCH
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
@@ -222,29 +221,3 @@ def test_the_command(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["report", str(built), "--out", str(tmp_path / "no" / "page.html")]) == 1
     assert main(["report", str(built), "--store", str(built), "--out", str(page)]) == 1
     assert main(["report"]) == 2
-
-
-def test_in_a_browser(built: Path, tmp_path: Path) -> None:
-    """Wide and narrow, light and dark: all of it fits, can be read, and comes from the one file."""
-    page = tmp_path / "page.html"
-    page.write_text(make_page(str(built), str(built.parent / "store")), encoding="utf-8")
-    seen = {(width, dark): look(page, tmp_path, width, dark) for width in (1280, 390) for dark in (False, True)}
-    for (width, dark), told in seen.items():
-        assert (told["width"], told["dark"]) == (width, dark)
-        assert told["scroll"] <= width, "the page is wider than its window"
-        assert told["outside"] == 0
-        assert len(told["svgs"]) == 2
-        assert all(w > 200 and h > 30 for w, h in told["svgs"])
-        assert told["apart"] >= 8, "cards that touch"
-        assert min(told["bars"]) > 0.35, "names take the room of the bars"
-        assert told["loaded"] == []
-        assert told["scripts"] == 1, "the probe's own"
-        assert told["smallest"] >= 8, "labels too small to read"
-        for paper in (told["paper"], told["card"]):
-            assert contrast(told["ink"], paper) >= 7
-            assert contrast(told["muted"], paper) >= 4.5
-        for label, fill in told["labels"]:
-            assert contrast(fill, told["card"]) >= 4.5, label
-    assert seen[1280, False]["columns"] > seen[390, False]["columns"] == 1
-    assert contrast(seen[390, True]["paper"], "rgb(0,0,0)") < 2 < contrast(seen[390, False]["paper"], "rgb(0,0,0)")
-    assert any(HOSTILE[:8] in label for label, _ in seen[390, True]["labels"]), "names are shown as they are"

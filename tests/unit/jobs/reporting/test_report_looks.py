@@ -1,4 +1,4 @@
-"""How a report looks with what is short, long, many or missing: in its text, and in a real browser."""
+"""What a report says of what is short, long, many or missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.report import make_page
 from rocketmq_reindex.jobs.reporting.model import of_build, of_verify
 from rocketmq_reindex.jobs.reporting.page import render
-from tests.tools.browser import look
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build
 from tests.tools.local_verify import local_verify
@@ -148,19 +147,3 @@ def test_places_of_a_kind(tmp_path: Path) -> None:
     assert "in all" not in few_told.split("</table>")[0]
     assert "<dd" in text
     assert told(text, "verdict") == "2 kinds of differences"
-
-
-def test_long_names_in_a_browser(tmp_path: Path) -> None:
-    """They wrap, to three lines at most, and the bars keep their room; names of any script stand as they are."""
-    names = [*LONG, CJK]
-    messages = [Message(names[k % 5], k % 2, store_timestamp=EPOCH + 1000 * k, properties={"KEYS": f"k{k}"}) for k in range(60)]
-    page = tmp_path / "page.html"
-    page.write_text(make_page(*built(tmp_path, messages)), encoding="utf-8")
-    for width in (1280, 390):
-        seen = look(page, tmp_path, width, dark=False)
-        assert (seen["outside"], seen["scroll"] <= width) == (0, True)
-        assert seen["apart"] >= 8
-        assert min(seen["bars"]) > 0.35
-        assert seen["names"] <= 60
-        shown = [label for label, _ in seen["labels"]]
-        assert all(shown.count(name) == 2 for name in names), "in the legend and beside its bar, whole"
