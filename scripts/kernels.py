@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,7 +27,7 @@ def work_through(folder: Path) -> None:
     from tests.tools.read_rows import read_rows
 
     store, log = folder / "store", folder / "store" / "commitlog"
-    sizes = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
+    sizes: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
     random_log(log, 7, records=150, segment_size=1 << 14, features=FEATURES, biggest_body=300)
     for number, damage in enumerate(spoil.RECORD_KINDS.values()):
         damage(store, 140 - 10 * number, 7)
@@ -37,7 +39,8 @@ def work_through(folder: Path) -> None:
     read_rows(ConsumeQueueSource, out)
     for words in (["--physical", "0"], ["--topic", "TopicB", "--key", "key"]):
         rmq_reindex(["query", str(out), "--commitlog", str(log), *words])
-    rmq_reindex(["inspect", str(min(log.iterdir()))])
+    for segment in (min(log.iterdir()), shutil.copy(max(log.iterdir()), folder / "copied")):
+        rmq_reindex(["inspect", str(segment), "--kind", "segment"])
 
 
 def main() -> int:
