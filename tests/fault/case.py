@@ -16,17 +16,13 @@ from rocketmq_reindex.jobs.spark.engine import Engine
 from tests.golden.guard import guarded
 from tests.reference.build import reference_build
 from tests.reference.log import LogError
-from tests.tools.compare import SMALL, compare, project_settings
+from tests.tools.compare import DOUBTED, SMALL, compare, project_settings
 from tests.tools.local_engine import Engines, LocalEngine, run_build, single
 
 Segments = dict[str, bytes]
 POLICIES = ("fail", "stop", "salvage")
 SECONDS_MAX = 120.0
 """Longer than this and a build of some tens of KiB, which takes a tenth of a second, counts as a hang."""
-
-
-DOUBTED = "old records may begin"
-"""of what ``jobs.building.stale_tails`` says of damage that may be a stale tail"""
 
 
 def nothing_more(_summary: Summary, _out: Path) -> list[str]:
