@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup oracle-setup airflow-setup dist demo docs test oracle fault fuzz bench scale latency spoilt segment lint format matrix clean distclean
+.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-rest test-all oracle fault fuzz bench scale latency spoilt segment lint format matrix clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -15,13 +15,17 @@ help: ## list the targets
 setup: ## .venv from uv.lock, a JDK 17 or 21, Delta's jars; does only what is missing
 	@scripts/setup
 
-oracle-setup: setup  # RocketMQ's own jars for tests/oracle, an HDFS and S3A for tests/stores, a browser for report: no test downloads anything
-	@for version in 5.3.3 4.9.8 5.5.0; do $(ENV) tests/oracle/run $$version build; done
+# Tests download nothing: set-up fetches what they need, and each tier has a set-up of its own.
+one-oracle: setup  # RocketMQ 5.3.3's own jars, for `make test`
+	@$(ENV) tests/oracle/run 5.3.3 build
+
+oracles: one-oracle  # the other two versions
+	@for version in 4.9.8 5.5.0; do $(ENV) tests/oracle/run $$version build; done
+
+full-setup: oracles dist  # an HDFS, Spark's jars for S3, a browser for report's pages, Airflow in .venv-airflow
 	@$(ENV) tests/hdfs/run build
 	@$(ENV) tests/s3a/build
 	@scripts/browser >/dev/null
-
-airflow-setup: setup  # Airflow in an environment of its own, .venv-airflow, for tests/airflow
 	@scripts/airflow
 
 dist: setup ## dist/: wheel, zip and packages for a Spark cluster or Databricks
@@ -34,23 +38,32 @@ docs: setup ## the pages of docs/ as HTML in .docs/: fails on a broken link, anc
 	@scripts/docs
 	$(ENV) $(PY) -m pytest -q tests/docs
 
-test: oracle-setup airflow-setup dist ## every test but the slow ones and the full matrix
-	$(ENV) $(PY) -m pytest -n 2 --dist loadfile -m "not slow and not matrix" tests/
+# A test belongs to a tier by its folder: `make test` runs the folders named here, `make test-all` runs all of tests/.
+FIRST = $(wildcard $(addprefix tests/,builds docs golden hostile incremental reference smoke tools unit))
+PYTEST = $(ENV) $(PY) -m pytest -n 2 --dist loadfile -m "not slow and not matrix"
+
+test: one-oracle ## the tests that a change needs: minutes, and nothing to install but RocketMQ 5.3.3
+	$(PYTEST) $(FIRST)
+
+test-rest: full-setup  # what test-all runs and test does not
+	$(PYTEST) tests/ $(FIRST:%=--ignore=%)
+
+test-all: test test-rest ## every test but the slow ones and the full matrix
 
 matrix: setup ## the same bytes from every range size, shuffle, adaptive setting and master
 	$(ENV) $(PY) -m pytest -m matrix tests/
 
-oracle: oracle-setup ## random stores through the real RocketMQ and through ours: N=500 of each version, SEED=
+oracle: oracles ## random stores through the real RocketMQ and through ours: N=500 of each version, SEED=
 	$(ENV) $(PY) -m tests.oracle.sweep --count $(or $(N),500) $(SEEDED)
 
-fault: oracle-setup ## the fault tests in their full numbers (hours); KIND= takes one kind, N= its number, SEED=
+fault: oracles ## the fault tests in their full numbers (hours); KIND= takes one kind, N= its number, SEED=
 	$(ENV) $(PY) -m tests.fault.all $(if $(KIND),--kind $(KIND)) $(if $(N),--count $(N)) $(SEEDED)
 
 fuzz: setup ## coverage-guided fuzzing, N=1800 seconds for each target, SEED=
 	$(ENV) $(PY) -m tests.fuzz.run --seconds $(or $(N),1800) --folder .fuzz $(SEEDED)
 
 RACE = $(if $(LOGS),--logs $(LOGS)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PARTS),--parts $(PARTS)) $(SEEDED)
-bench: oracle-setup ## the race with RocketMQ itself, and its page: LOGS=orders SCALE=0.1 ROUNDS=3 PARTS=race,sizes,executors SEED=
+bench: oracles ## the race with RocketMQ itself, and its page: LOGS=orders SCALE=0.1 ROUNDS=3 PARTS=race,sizes,executors SEED=
 	$(ENV) $(PY) -m tests.bench.race $(RACE) --command "$(strip make bench $(foreach name,LOGS SCALE ROUNDS PARTS SEED,$(if $($(name)),$(name)=$($(name)))))"
 	$(ENV) $(PY) -m tests.bench.page
 

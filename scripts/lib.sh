@@ -1,4 +1,4 @@
-# Shared by scripts/uv and scripts/setup. Sourced, never run.
+# Shared by the scripts here and by those of tests/ that compile Java. Sourced, never run.
 
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
 
@@ -48,4 +48,34 @@ apt_install_one_of() {
         fi
     done
     return 1
+}
+
+# Runs Maven on the pom.xml of FOLDER: run_maven FOLDER WORDS...
+run_maven() {
+    local folder=$1 mvn
+    shift
+    mvn=$("$(dirname "${BASH_SOURCE[0]}")/maven")
+    mvn=("$mvn" -q -B -f "$folder/pom.xml" "$@")
+    # Offline first: that is seconds faster and needs no network once the jars are there.
+    "${mvn[@]}" -o >/dev/null 2>&1 || "${mvn[@]}" >&2
+}
+
+is_compiled() { [ -e "$2/built" ] && [ -z "$(find "$1/src" "$1/pom.xml" -newer "$2/built" -print -quit)" ]; }
+
+# Compiles the sources of FOLDER, if one is newer than TARGET/built: compile_java FOLDER TARGET MAVEN-OPTIONS...
+compile_java() {
+    local folder=$1 target=$2 began
+    shift 2
+    is_compiled "$folder" "$target" && return
+    mkdir -p "$target"
+    # Tests may run side by side: one of them compiles, the others wait.
+    exec 9>"$target/lock"
+    flock 9
+    if ! is_compiled "$folder" "$target"; then
+        began=$(mktemp "$target/began.XXXX")
+        run_maven "$folder" "$@" process-classes
+        # What was edited meanwhile is newer than this.
+        mv "$began" "$target/built"
+    fi
+    exec 9>&-
 }

@@ -64,7 +64,7 @@ class AirflowHome:
 
 def airflow_home(folder: Path, given: dict[str, Any]) -> AirflowHome:
     """With the DAGs as a user copies them, and what ``rocketmq_reindex.json`` says beside them."""
-    assert PYTHON.exists(), "make airflow-setup has not run"
+    assert PYTHON.exists(), "make test-all makes .venv-airflow"
     dags = folder / "dags"
     dags.mkdir(parents=True)
     for path in DAGS.glob("*.py"):

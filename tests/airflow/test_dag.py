@@ -21,7 +21,7 @@ from tests.tools import spoil
 from tests.tools.distributed import DIST
 from tests.tools.faulty_cluster import spark_home
 from tests.tools.local_engine import local_build
-from tests.unit.test_bundle import JOB
+from tests.unit.jobs.test_bundle import JOB
 
 Stores = Callable[[str], GoldenStore]
 NAME = "v2-ipv6-batch"

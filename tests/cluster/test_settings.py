@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.tools.faulty_cluster import spark_home
 from tests.tools.faulty_processes import ROOT, java
-from tests.unit.test_spark_defaults import settings
+from tests.unit.jobs.spark.test_spark_defaults import settings
 
 
 def test_spark_takes_them(tmp_path: Path) -> None:

@@ -16,17 +16,13 @@ from rocketmq_reindex.jobs.spark.engine import Engine
 from tests.golden.guard import guarded
 from tests.reference.build import reference_build
 from tests.reference.log import LogError
-from tests.tools.compare import SMALL, compare, project_settings
+from tests.tools.compare import DOUBTED, SMALL, compare, project_settings
 from tests.tools.local_engine import Engines, LocalEngine, run_build, single
 
 Segments = dict[str, bytes]
 POLICIES = ("fail", "stop", "salvage")
 SECONDS_MAX = 120.0
 """Longer than this and a build of some tens of KiB, which takes a tenth of a second, counts as a hang."""
-
-
-DOUBTED = "old records may begin"
-"""of what ``jobs.building.stale_tails`` says of damage that may be a stale tail"""
 
 
 def nothing_more(_summary: Summary, _out: Path) -> list[str]:
@@ -128,7 +124,7 @@ def _wrong(case: Case, store: Path, out: Path, engines: Engines | None, seconds:
         return found if summary.exit == 1 else [*found, f"exit {summary.exit}, where the input is to be refused: {error}"]
     if any(DOUBTED in warning for warning in summary.warnings):
         # Older records behind damage: the reference gives them the places of newer ones, which a build does not.
-        # tests/unit/test_stale_tail.py holds what becomes of them.
+        # tests/builds/test_stale_tail.py holds what becomes of them.
         places = {entry["offset"] for entry in summary.damage}
         missed = [damage.offset for damage in truth.summary.damage[:1] if damage.offset not in places]
         return [*found, *(f"damage at {offset} is not told" for offset in missed)]

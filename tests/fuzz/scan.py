@@ -25,8 +25,8 @@ from tests.reference import log as reference_log
 from tests.reference.log import merged
 from tests.reference.settings import Settings
 from tests.tools.make_log import FEATURES, Message, encode, random_log
-from tests.unit.scans import LogScan, MemoryLog, damage_spans, expected_items, expected_units, scan_log
-from tests.unit.test_many_images import all_to_the_end
+from tests.tools.scans import LogScan, MemoryLog, damage_spans, expected_items, expected_units, scan_log
+from tests.unit.storage_format.scan.test_many_images import all_to_the_end
 
 MAX_LEN = 1024
 HEAD = 8

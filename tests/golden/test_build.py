@@ -20,12 +20,10 @@ from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, evil_body, random_log
 
 Stores = Callable[[str], GoldenStore]
-MIB = 1 << 20
 SMALLER = ("transactions-delay", "trimmed-head", "v2-ipv6-batch")
 """Stores of two segments, for ranges of a few records."""
-CUTS = [(name, size) for name in NAMES for size in (0, 1 << 16, MIB, 3001) if size != 3001 or name in SMALLER]
-SHARES = ((1, 1), (7, 3))
-"""(buckets, partitions)"""
+CUTS = {name: 3001 if name in SMALLER else 1 << 16 for name in NAMES}
+"""The range size of each store's second build: ``make matrix`` has all of the others."""
 
 
 def assert_is_rebuilt(out: Path, store: GoldenStore) -> None:
@@ -38,20 +36,17 @@ def assert_is_rebuilt(out: Path, store: GoldenStore) -> None:
     assert len(ours) == len(expected)
 
 
-@pytest.mark.parametrize(("name", "size"), CUTS)
-def test_equals_the_brokers_rebuild(name: str, size: int, golden_store: Stores, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_equals_the_brokers_rebuild(name: str, golden_store: Stores, tmp_path: Path) -> None:
     store = golden_store(name)
     manifests = set()
-    for buckets, partitions in SHARES:
-        out = tmp_path / f"{buckets}-{partitions}"
-        engine = LocalEngine(buckets, partitions)
+    for size, engine in ((0, LocalEngine(1, 1)), (CUTS[name], LocalEngine(7, 3))):
+        out = tmp_path / f"{size}"
         summary = local_build(store.path, out, engine, range_size=size, crc="all", **store.broker_settings())
         assert (summary.exit, summary.error, summary.damage, summary.decisions) == (0, None, [], [])
         assert_is_rebuilt(out, store)
         manifests.add((out / "reindex.json").read_bytes())
-    whole = tmp_path / "whole"
-    local_build(store.path, whole, crc="all", **store.broker_settings())
-    assert manifests == {(whole / "reindex.json").read_bytes()}
+    assert len(manifests) == 1
 
 
 @pytest.mark.parametrize("name", NAMES)

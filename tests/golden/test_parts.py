@@ -6,6 +6,7 @@ import json
 import random
 import struct
 from collections.abc import Callable
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import PARTS
+from rocketmq_reindex.jobs.building.summary import Summary
 from tests.golden.stores import NAMES, GoldenStore, index_in_order, read_files
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools.compare import SMALL, differences
@@ -24,14 +26,28 @@ from tests.tools.spoil import record_offsets
 Stores = Callable[[str], GoldenStore]
 
 
+@pytest.fixture(scope="module")
+def wholes(golden_store: Stores, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], tuple[Path, Summary]]:
+    """wholes(name, checkpoint): the build of all parts, made once. Read it, do not change it."""
+
+    @cache
+    def get(name: str, checkpoint: str) -> tuple[Path, Summary]:
+        store, out = golden_store(name), tmp_path_factory.mktemp("whole") / "out"
+        return out, local_build(store.path, out, **store.broker_settings() | {"checkpoint": checkpoint})
+
+    return get
+
+
 @pytest.mark.parametrize("name", ["v2-ipv6-batch", "basic-4.9"])
 @pytest.mark.parametrize("only", [parts for n in (1, 2) for parts in combinations(PARTS, n)])
-def test_only_the_parts_asked_for(name: str, only: tuple[str, ...], golden_store: Stores, tmp_path: Path) -> None:
+def test_only_the_parts_asked_for(
+    name: str, only: tuple[str, ...], golden_store: Stores, wholes: Callable[[str, str], tuple[Path, Summary]], tmp_path: Path
+) -> None:  # fmt: skip
     store = golden_store(name)
     for checkpoint in ("safe", "broker"):
-        settings = store.broker_settings() | {"checkpoint": checkpoint}
-        part, whole = tmp_path / f"{checkpoint}-part", tmp_path / f"{checkpoint}-whole"
-        found, all_of_it = local_build(store.path, part, only=only, **settings), local_build(store.path, whole, **settings)
+        settings, part = store.broker_settings() | {"checkpoint": checkpoint}, tmp_path / checkpoint
+        found = local_build(store.path, part, only=only, **settings)
+        whole, all_of_it = wholes(name, checkpoint)
         assert sorted(path.name for path in part.iterdir()) == sorted([*only, "reindex.json"])
         expected = {path: content for path, content in read_files(whole).items() if path.split("/")[0] in only}
         assert read_files(part) == expected

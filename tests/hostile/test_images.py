@@ -11,7 +11,7 @@ import pytest
 
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
-from tests.unit.test_many_images import all_as_long, all_to_the_end
+from tests.unit.storage_format.scan.test_many_images import all_as_long, all_to_the_end
 
 MIB = 1 << 20
 

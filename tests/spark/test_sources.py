@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rocketmq_reindex.udfs.sql import functions, sources
+from tests import ROOT
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.reference import java
@@ -56,7 +57,7 @@ def test_units_and_items_come_out_of_the_records(golden_store: Stores, sql: Spar
 
 
 def test_functions(sql: SparkSession) -> None:
-    known = json.loads((Path(__file__).parents[1] / "unit" / "known_answers.json").read_text(encoding="utf-8"))
+    known = json.loads((ROOT / "tests" / "oracle" / "known_answers.json").read_text(encoding="utf-8"))
     host, offset, told = known["ids"][9]
     found = sql.sql(
         "SELECT java_hash(a), tags_code(a), tags_code(NULL), message_id(h, o), hex(key_fingerprint(a, b)), "

@@ -1,0 +1,62 @@
+"""What `make dist` made: this tree, the packages that it imports, and the Databricks bundle with its wheel."""
+
+from __future__ import annotations
+
+import importlib
+import tarfile
+import zipfile
+from importlib import metadata
+
+from scripts.dist import DIST
+from tests import ROOT
+from tests.unit.jobs.test_bundle import TASKS
+
+PACKAGES = ("storage_format", "udfs", "jobs")
+PACKAGE = "rocketmq_reindex"
+DATABRICKS = DIST / "databricks"
+
+
+def test_the_zip_is_the_tree() -> None:
+    """Else `make dist` has not run since."""
+    paths = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    here = {f"{PACKAGE}/{path.relative_to(ROOT).as_posix()}": path.read_bytes() for path in paths}
+    here |= {f"{PACKAGE}/{path.name}": path.read_bytes() for path in (ROOT / PACKAGE).glob("*.py")}
+    with zipfile.ZipFile(DIST / "rocketmq_reindex.zip") as archive:
+        code = {name: archive.read(name) for name in archive.namelist() if name.endswith(".py")}
+        conf = {name.rpartition("/")[2] for name in archive.namelist() if name.startswith(f"{PACKAGE}/conf/")}
+    assert code == here
+    assert {"spark-defaults.conf", "log4j2.properties", "defaults.json"} <= conf
+    (wheel,) = DIST.glob("*.whl")
+    assert wheel.read_bytes() == (DIST / "rocketmq_reindex.zip").read_bytes()
+    assert (DIST / "rmq_reindex.py").read_bytes() == (ROOT / "jobs" / "cli.py").read_bytes()
+
+
+def test_the_environment_has_what_the_jobs_import_and_not_spark() -> None:
+    with tarfile.open(DIST / "environment.tar.gz") as archive:
+        members = {member.name: member for member in archive}
+    top = {name.split("/")[1] for name in members if name.startswith("lib/")}
+    assert {"numpy", "pyarrow", "numba", "llvmlite", "mmh3", "pandas", "rich", "delta"} <= top
+    assert not top & {"pyspark", "py4j", "pytest", "atheris", *PACKAGES}
+    assert list(members) == sorted(members)
+    assert {(member.mtime, member.uid, member.uname) for member in members.values()} == {(0, 0, "")}
+    assert members["bin/python"].mode == 0o755
+
+
+def test_the_wheel_has_the_entry_point() -> None:
+    """As a wheel task looks for it: a name among the entry points of a distribution."""
+    (wheel,) = DATABRICKS.glob("*.whl")
+    for task in TASKS.values():
+        if "python_wheel_task" not in task:
+            continue
+        wanted = task["python_wheel_task"]
+        (found,) = metadata.distributions(name=wanted["package_name"], path=[str(wheel)])
+        (entry,) = [entry for entry in found.entry_points if entry.name == wanted["entry_point"]]
+        module, _, name = entry.value.partition(":")
+        assert callable(getattr(importlib.import_module(module), name))
+        assert [library["whl"] for library in task["libraries"]] == ["./*.whl"]
+
+
+def test_what_is_deployed_is_what_is_here() -> None:
+    assert (DATABRICKS / "databricks.yml").read_bytes() == (ROOT / "conf" / "databricks" / "databricks.yml").read_bytes()
+    here = {path.name: path.read_bytes() for path in (ROOT / "notebooks").glob("*.py")}
+    assert {path.name: path.read_bytes() for path in (DATABRICKS / "notebooks").iterdir()} == here

@@ -1,0 +1,3 @@
+"""The session of tests/spark."""
+
+from tests.spark.conftest import spark as spark

@@ -1,0 +1,160 @@
+"""Queue order judged from runs gives what going through the queue record by record gives."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rocketmq_reindex.storage_format.queue.order import (
+    PlacementTable,
+    RolledBack,
+    fewer_runs,
+    irregular,
+    join_runs,
+    order_broker,
+    order_logical,
+)
+from tests.reference import queue_order as reference
+from tests.reference.consume_queue import BrokerQueue, pack
+from tests.reference.queue_order import Unit
+from tests.unit.storage_format.queue.queue_model import LOGS, QueueLog, blocks_of, runs_of, stand
+
+CUTS = st.lists(st.integers(0, 1000), max_size=6)
+
+
+def log_of(offsets: list[int], lost: list[tuple[int, int]] | None = None) -> QueueLog:
+    return QueueLog([Unit(1000 * number, 900, number, offset) for number, offset in enumerate(offsets)], lost or [])
+
+
+def as_stand(units: dict[int, Unit]) -> dict[int, tuple[int, int, int]]:
+    return {at: (unit.record, unit.size, unit.tags_code) for at, unit in units.items()}
+
+
+@given(LOGS, CUTS)
+@example(log_of([0, 1, 2, 3, 4, 5, 5, 6]), [])
+@example(log_of([0, 1, 7, 8], [(2900, 2950)]), [])
+@example(log_of([0, 1, 2, 0, 1, 2, 3, 1, 2, 3, 9]), [5])
+@example(log_of([5, 6, 7, 2, 3, 4, 20, 21, 22, 10, 11, 12]), [2, 7])
+@settings(max_examples=500)
+def test_logical(log: QueueLog, cuts: list[int]) -> None:
+    verdicts = reference.judge(log.units, log.lost)
+    standing, fills = reference.settle(verdicts)
+    blocks = blocks_of(log, cuts)
+    placement = order_logical(runs_of(blocks), log.holes)
+    assert stand(blocks, PlacementTable(placement.kept, placement.fills)) == as_stand(standing | fills)
+    out = [[v.unit.record, v.unit.size, v.unit.queue_offset] for v in verdicts if v.does == reference.OUT]
+    assert placement.lost == out
+    assert placement.filled == len(fills)
+    decided = Counter(kind for kind, _, _ in placement.decisions)
+    assert decided["out-of-line"] == len(out)
+    pending = [v for v in verdicts if v.does == reference.PENDING]
+    told = [(offset, count) for kind, offset, count in placement.decisions if kind == "pending"]
+    assert told == ([(pending[0].at, len(pending))] if pending else [])
+    assert [offset for kind, offset, _ in placement.decisions if kind == "generation"] == [
+        v.unit.queue_offset for v in verdicts if v.does == reference.GENERATION
+    ]
+    assert sum(count for kind, _, count in placement.decisions if kind == "fill") == len(fills)
+
+
+@given(LOGS, CUTS)
+@example(log_of([3, 4, 0, 1, 2, 3, 4, 5, 9, 10]), [])
+@example(log_of([0, 0, 0, 1, 2]), [])
+@example(log_of([1, 0, 1, 2, 3]), [])
+@settings(max_examples=500)
+def test_broker(log: QueueLog, cuts: list[int]) -> None:
+    queue = BrokerQueue(200)
+    for unit in log.units:
+        queue.put(unit)
+    blocks = blocks_of(log, cuts)
+    placement = order_broker(runs_of(blocks))
+    found = stand(blocks, PlacementTable(placement.kept, placement.fills))
+    expected = dict(enumerate(queue.units, queue.first))
+    assert {at: pack(Unit(place, size, code, at)) for at, (place, size, code) in found.items()} == expected
+    counts: Counter[str] = Counter()
+    for kind, _, count in placement.decisions:
+        counts[kind] += count
+    assert counts["dropped"] == len(queue.dropped)
+    assert counts["misplaced"] + counts["restart"] == len(queue.misplaced)
+    assert (placement.lost, placement.fills) == ([], [])
+
+
+@given(LOGS, CUTS)
+def test_any_cut_gives_the_same(log: QueueLog, cuts: list[int]) -> None:
+    """The decisions, too, do not tell how the log was cut into ranges and blocks."""
+    whole, cut = runs_of(blocks_of(log, [])), runs_of(blocks_of(log, cuts))
+    for order in (lambda runs: order_logical(runs, log.holes), order_broker):
+        one, other = order(whole), order(cut)
+        assert (one.kept, one.fills, one.lost, one.decisions) == (other.kept, other.fills, other.lost, other.decisions)
+    assert irregular(whole) == irregular(cut)
+
+
+@given(LOGS)
+def test_only_irregular_queues_are_objected_to(log: QueueLog) -> None:
+    offsets = [unit.queue_offset for unit in log.units]
+    steps = [(before, after) for before, after in itertools.pairwise(offsets) if after != before + 1]
+    found = irregular(runs_of(blocks_of(log, [])))
+    assert found == [
+        ("repeat", after, before + 1 - after) if after <= before else ("gap", before + 1, after - before - 1)
+        for before, after in steps
+    ]
+
+
+def test_a_regular_queue_is_one_stretch() -> None:
+    log = log_of(list(range(7, 30)))
+    runs = runs_of(blocks_of(log, [3, 4, 11]))
+    assert len(join_runs(runs)) == 1
+    for placement in (order_logical(runs, []), order_broker(runs)):
+        assert placement.kept == [[7, 23, 0, 22_900, 0]]
+        assert (placement.fills, placement.lost, placement.decisions) == ([], [], [])
+
+
+def test_what_is_said_of_a_disordered_queue() -> None:
+    runs = runs_of(blocks_of(log_of([0, 1, 2, 0, 1, 5, 6, 7, 90]), []))
+    logical = order_logical(runs, [])
+    assert logical.decisions == [("generation", 0, 3), ("fill", 2, 3), ("pending", 90, 1)]
+    assert logical.fills == [[2, 3, 5]]
+    assert logical.lost == []
+    followed = order_logical(runs_of(blocks_of(log_of([0, 1, 2, 0, 1, 5, 6, 7, 90, 8]), [])), [])
+    assert followed.decisions == [("generation", 0, 3), ("fill", 2, 3), ("out-of-line", 90, 1)]
+    assert followed.lost == [[8000, 900, 90]]
+    assert order_broker(runs).decisions == [("restart", 3, 1), ("dropped", 1, 1), ("misplaced", 5, 3), ("misplaced", 90, 1)]
+    assert irregular(runs) == [("repeat", 0, 3), ("gap", 2, 3), ("gap", 8, 82)]
+
+
+def test_old_records_take_no_place_from_others() -> None:
+    """They are out of line, never pending, also at a queue's end; where all are older no queue begins anew, either."""
+    for offsets in ([0, 1, 2, 3, 1, 2, 3, 4], [0, 1, 2, 3, 1], [0, 1, 2, 3, 2, 3]):
+        runs = runs_of(blocks_of(log_of(offsets), []))
+        for whole in (False, True):
+            order = order_logical(runs, [], rolled_back=RolledBack(4000, 9000, whole))
+            assert order.kept == [[0, 4, 0, 3900, 0]]
+            assert [row[0] for row in order.lost][:1] == [4000]
+            assert {kind for kind, _, _ in order.decisions} == {"out-of-line"}
+        assert order_logical(runs, [], rolled_back=RolledBack(9000, 9900, True)) == order_logical(runs, [])
+    anew = runs_of(blocks_of(log_of([0, 1, 2, 0, 1, 2, 3]), []))
+    assert order_logical(anew, [], rolled_back=RolledBack(3000, 9000, False)) == order_logical(anew, [])
+    strict = order_logical(anew, [], rolled_back=RolledBack(3000, 9000, True))
+    assert (strict.kept, strict.lost) == ([[0, 3, 0, 2900, 0]], [[3000, 3900, 0]])
+
+
+def test_empty() -> None:
+    assert order_logical([], []).kept == order_broker([]).kept == []
+    assert irregular([]) == []
+
+
+@given(LOGS, CUTS)
+@settings(max_examples=300)
+def test_fewer_runs_say_the_same(log: QueueLog, cuts: list[int]) -> None:
+    """What follows on from block to block is one run; nothing else changes."""
+    runs = runs_of(blocks_of(log, cuts))
+    if not runs:
+        return
+    fewer = fewer_runs(np.array(runs, np.int64).T)
+    assert order_logical(fewer, log.holes) == order_logical(runs, log.holes)
+    assert order_broker(fewer, 5) == order_broker(runs, 5)
+    assert irregular(fewer) == irregular(runs)
+    assert len(fewer) <= 2 * len(join_runs(runs))
