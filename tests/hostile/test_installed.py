@@ -169,8 +169,8 @@ def test_what_lies_beside_it_is_not_looked_for(installed: Installed, tmp_path: P
 
 def test_a_users_program_sees_its_types(installed: Installed, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(TYPED)
-    mypy = [Path(sys.executable).with_name("mypy"), "--strict", "--python-executable", installed.python]
-    done = run([*mypy, "--cache-dir", tmp_path / "cache", "program.py"], tmp_path)
+    words: list[str | Path] = [Path(sys.executable).with_name("mypy"), "--strict", "--python-executable", installed.python]
+    done = run([*words, "--cache-dir", tmp_path / "cache", "program.py"], tmp_path)
     said = [line.split(": ", 1)[1] for line in done.stdout.splitlines() if line.startswith("program.py")]
     assert said == [
         'note: Revealed type is "str"',
