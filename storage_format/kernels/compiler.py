@@ -36,7 +36,6 @@ def _without_settings_of_working_folder() -> Iterator[None]:
 
 with _without_settings_of_working_folder():
     import llvmlite
-    import llvmlite.binding
     import numba
     from numba import types
     from numba.core import cgutils
