@@ -12,7 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from rocketmq_reindex.jobs.demo import unpack
+from rocketmq_reindex.jobs.spark.java import choose_java, class_archive, java_option
+from rocketmq_reindex.jobs.spark.session import configuration
+
 MASTER = "local[2]"
 
 
@@ -21,7 +24,6 @@ def load_classes(folder: Path) -> None:
     from pyspark import SparkContext
 
     from rocketmq_reindex.jobs.cli import main as rmq_reindex
-    from rocketmq_reindex.jobs.demo import unpack
 
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         places = ["--out", str(folder / "out"), "--tables", str(folder / "tables")]
@@ -33,15 +35,10 @@ def load_classes(folder: Path) -> None:
 
 
 def main() -> int:
-    sys.path.insert(0, str(ROOT))
-    from rocketmq_reindex.jobs.spark.java import choose_java, class_archive, java_option
-
     choose_java()
     archive = class_archive()
     if archive is None or archive.exists():
         return 0
-    from rocketmq_reindex.jobs.spark.session import configuration
-
     print("setup: archiving the classes that Spark loads (a minute, once)", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
         made = Path(folder) / "classes.jsa"

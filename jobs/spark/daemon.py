@@ -30,7 +30,8 @@ def daemon_ahead() -> Iterator[None]:
         yield
         return
     words = [sys.executable, "-m", "rocketmq_reindex.udfs.worker.daemon", "ahead"]
-    daemon = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=FOLDER)
+    environment = os.environ | {"PYTHONSAFEPATH": "1"}
+    daemon = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=FOLDER, env=environment)
     try:
         yield
     finally:

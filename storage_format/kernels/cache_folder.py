@@ -1,54 +1,33 @@
 """Where compiled record loops are kept: numba unpickles what lies there, so nobody else may be able to write it.
 
-The one module here that looks at a folder (``pyproject.toml`` says so): it is asked when ``storage_format.kernels.jit`` is
-imported, in every process, before anything else could hand the folder in.
+This module and ``cache_files`` are the only ones here that look at files (``pyproject.toml`` says so): numba asks for them
+when ``storage_format.kernels.jit`` is imported, in every process, before anything else could hand the folder in.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import pkgutil
 import stat
-import threading
-import zlib
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.kernels import stamp
 from rocketmq_reindex.storage_format.names import escape
-
-if TYPE_CHECKING:
-    from importlib.abc import FileLoader, PathEntryFinder
-    from importlib.machinery import ModuleSpec
 
 VARIABLE: Final = "NUMBA_CACHE_DIR"
 _SHARED: Final = stat.S_IWGRP | stat.S_IWOTH
-
-
-def _stamp() -> int:
-    """The CRC-32 of the names and sources of all modules of this package, however deep they lie, in a folder or in a zip."""
-    from rocketmq_reindex import storage_format
-
-    crc = 0
-    modules = pkgutil.walk_packages(storage_format.__path__, f"{storage_format.__name__}.")
-    for module in sorted(modules, key=lambda m: m.name):
-        finder = cast("PathEntryFinder", module.module_finder)
-        spec = cast("ModuleSpec", finder.find_spec(module.name))
-        source = cast("FileLoader", spec.loader).get_data(str(spec.origin))
-        crc = zlib.crc32(b"%s %d\n%s" % (module.name.encode(), len(source), source), crc)
-    return crc
-
-
-STAMP: Final = _stamp()
-"""A change anywhere in the package makes all compiled code anew: a loop has the code and constants of other modules in it."""
+_PREFIX: Final = "rmq-reindex-"
+_UNUSED: Final = 30 * 86400
+"""seconds after which a folder of other sources is removed"""
 
 
 def find() -> str:
     """The folder to keep them in, made if need be, without links in its path; "" where there is none.
 
-    It is in the folder that VARIABLE names, else ``__pycache__`` beside this file, else in the user's own cache. Raises
-    InputError where others may write to the named one.
+    It lies in the folder that VARIABLE names, else in ``__pycache__`` beside this file, else in the user's own cache. Its name
+    is the stamp of the sources: code of other sources, or of another checkout, is in another folder. Raises InputError where
+    others may write to the named one.
     """
     if named := os.environ.get(VARIABLE, ""):
         folder, trouble = _own(os.path.realpath(named))
@@ -59,58 +38,18 @@ def find() -> str:
     # Python keeps its own compiled code there: who may write there may change this package.
     with contextlib.suppress(OSError):
         os.makedirs(beside, exist_ok=True)
-        if os.access(beside, os.W_OK | os.X_OK):
-            return beside
+        folder = _inside(beside)
+        _make(folder)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     # For a user without a home it is relative, and so in the working folder.
     return _own(os.path.join(os.path.realpath(cache), "numba"))[0] if os.path.isabs(cache) else ""
 
 
-_LOCK: Final = "rmq-reindex.lock"
-_POLLS, _POLL = 1200, 0.05
-"""how long one waits for what another compiles: a minute, then it compiles by itself"""
-_locks: dict[str, int] = {}
-"""the open file of each folder. It stays open: to close it would give up all of a process's locks."""
-_held: dict[str, int] = {}
-
-
-def wait_for_others(folder: str, name: str) -> bool:
-    """Wait until nobody else compiles ``name``, and keep others from it; whether somebody did.
-
-    A lock is a byte of one file: it ends with its process, and a process that is forked does not have it.
-    """
-    waited = False
-    with contextlib.suppress(OSError):
-        if folder not in _locks:
-            _locks[folder] = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        file = _locks[folder]
-        for _ in range(_POLLS):
-            if _taken(file, name):
-                _held[name] = file
-                break
-            waited = True
-            threading.Event().wait(_POLL)
-    return waited
-
-
-def _taken(file: int, name: str) -> bool:
-    try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, zlib.crc32(name.encode()))
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
-
-
-def let_others_go_on(name: str) -> None:
-    """Give up the lock on ``name``, where this process has it."""
-    with contextlib.suppress(OSError):
-        if name in _held:
-            fcntl.lockf(_held.pop(name), fcntl.LOCK_UN, 1, zlib.crc32(name.encode()))
-
-
 def _own(around: str) -> tuple[str, str]:
     """A folder in ``around`` that is the user's alone, "" where none can be made, and what is wrong with it."""
-    folder = os.path.join(around, f"rmq-reindex-{STAMP:08x}")
+    folder = _inside(around)
     with contextlib.suppress(OSError):
         _make(folder)
     try:
@@ -122,10 +61,46 @@ def _own(around: str) -> tuple[str, str]:
     return folder if os.access(folder, os.W_OK | os.X_OK) else "", ""
 
 
+def _inside(around: str) -> str:
+    return os.path.join(around, _PREFIX + stamp.at_start())
+
+
 def _make(folder: str) -> None:
-    if not os.path.isdir(folder):
-        _make(os.path.dirname(folder))
+    """Make the folder of compiled code, or note that it is used; beside a new one, remove what nobody uses any more."""
+    if os.path.isdir(folder):
+        os.utime(folder)
+    elif _made(folder):
+        made, around = os.stat(folder), os.path.dirname(folder)
+        with os.scandir(around) as beside:
+            unused = [entry.path for entry in beside if entry.name.startswith(_PREFIX) and _is_unused(entry, made)]
+        for path in unused:
+            _remove(path)
+
+
+def _made(folder: str) -> bool:
+    """Make a folder and those around it for the user alone; False where another process was first."""
+    if not os.path.isdir(os.path.dirname(folder)):
+        _made(os.path.dirname(folder))
+    try:
         os.mkdir(folder, 0o700)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _is_unused(entry: os.DirEntry[str], made: os.stat_result) -> bool:
+    """Whether a folder is the user's and was last used long before another was made."""
+    found = entry.stat(follow_symlinks=False)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == made.st_uid and found.st_mtime < made.st_mtime - _UNUSED
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder of compiled code, in which there are files only."""
+    with contextlib.suppress(OSError):
+        with os.scandir(folder) as files:
+            for file in files:
+                os.unlink(file.path)
+        os.rmdir(folder)
 
 
 def _trouble(folder: str) -> str:

@@ -35,10 +35,13 @@ def _without_settings_of_working_folder() -> Iterator[None]:
 
 
 with _without_settings_of_working_folder():
+    import llvmlite
     import numba
     from numba import types
     from numba.core import cgutils
-    from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+    from numba.core.caching import FunctionCache
+    from numba.core.compiler import CompileResult
+    from numba.core.serialize import dumps
     from numba.extending import intrinsic
 
-__all__ = ["CompileResultCacheImpl", "FunctionCache", "_CacheLocator", "cgutils", "intrinsic", "numba", "types"]
+__all__ = ["CompileResult", "FunctionCache", "cgutils", "dumps", "intrinsic", "llvmlite", "numba", "types"]

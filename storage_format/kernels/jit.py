@@ -1,78 +1,93 @@
 """One way to compile a record loop: numba in nopython mode, cached on disk, without the GIL.
 
 numba looks only at a function's own file to see whether its cached code is stale, not at the functions and constants it
-takes from others: code of an older version would go on running. What is cached therefore holds a stamp of the whole package.
+takes from others: code of an older version would go on running. What is kept here is named by a stamp of the whole package.
 The wrapped function keeps its Python twin (``NUMBA_DISABLE_JIT=1`` runs it), which the tests compare with the compiled one.
 """
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
+import pickle
+import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
-from rocketmq_reindex.storage_format.kernels import cache_folder
-from rocketmq_reindex.storage_format.kernels.compiler import CompileResultCacheImpl, FunctionCache, _CacheLocator, numba
+from rocketmq_reindex.storage_format.kernels import cache_files, cache_folder, clmul, stamp
+from rocketmq_reindex.storage_format.kernels.compiler import CompileResult, FunctionCache, dumps, llvmlite, numba
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
 FOLDER: Final = cache_folder.find()
+_COMPILER: Final = (
+    numba.__version__, llvmlite.__version__, sys.implementation.cache_tag, sys.flags.optimize,
+    # The one constant that this machine decides. The processor's name may be given by NUMBA_CPU_NAME.
+    clmul.CAN_FOLD,
+)  # fmt: skip
 
 
-class _Locator(_CacheLocator):  # type: ignore[misc]  # numba ships no types
-    """The one folder. numba's own locators go by a module's path, which for one in a zip is another on every executor of every
-    application, and none of them asks whose their folder is."""
+class _Cache(FunctionCache):  # type: ignore[misc]  # numba ships no types
+    """One file for each signature of a function, named by all that its code depends on.
+
+    numba's own cache keeps an index of numbered files. Who ends between writing the one and the other, or writes while
+    another does, leaves an index of new code that names a file of old code. It also leaves to the environment
+    (``NUMBA_CACHE_LOCATOR_CLASSES``) where files lie and when they are stale.
+
+    What one process compiles the others wait for: driver, daemon and workers would all compile the same at the same time.
+    """
 
     def __init__(self, function: Callable[..., object]) -> None:
-        self._name = f"{function.__module__}-{function.__code__.co_firstlineno}"
+        self._name, self._py_func, self._cache_path = repr(function), function, FOLDER
+        self._readable = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}".replace("<", "").replace(">", "")
+        self.enable()
 
-    def get_cache_path(self) -> str:
-        return FOLDER
+    def _file(self, sig: Any, codegen: Any) -> str:
+        """The name of a signature's file, without its suffix."""
+        function = self._py_func
+        # The folder's name stands for the sources of the package, ``_index_key`` for signature, processor and bytecode.
+        parts = (
+            function.__module__, function.__qualname__, function.__code__.co_firstlineno, *_COMPILER,
+            *self._index_key(sig, codegen),
+        )  # fmt: skip
+        return f"{self._readable}-{hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()}"
 
-    def get_source_stamp(self) -> int:
-        return cache_folder.STAMP
-
-    def get_disambiguator(self) -> str:
-        # numba names a file by the last part of a module's name, which modules of two packages may share.
-        return self._name
-
-    @classmethod
-    def from_function(cls, function: Callable[..., object], _path: str) -> _Locator | None:
-        return cls(function) if FOLDER else None
-
-
-class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes: Final = [_Locator]
-
-
-class _Cache(FunctionCache):  # type: ignore[misc]
-    """What one process compiles the others wait for: driver, daemon and workers would all compile the same at the same time."""
-
-    _impl_class = _Impl
+    def _loaded(self, name: str, target_context: Any) -> Any:
+        data = cache_files.load(FOLDER, name)
+        return None if data is None else CompileResult._rebuild(target_context, *pickle.loads(data))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        found = super().load_overload(sig, target_context)
-        if found is None and cache_folder.wait_for_others(FOLDER, self._impl.filename_base):
-            found = super().load_overload(sig, target_context)
+        target_context.refresh()
+        name = self._file(sig, target_context.codegen())
+        found = self._loaded(name, target_context)
+        if found is None and cache_files.wait_for_others(FOLDER, name):
+            found = self._loaded(name, target_context)
         if found is not None:
-            cache_folder.let_others_go_on(self._impl.filename_base)
+            cache_files.let_others_go_on(name)
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        # A full disk, or a folder that is gone: it is done without.
-        with contextlib.suppress(OSError):
-            super().save_overload(sig, data)
-        cache_folder.let_others_go_on(self._impl.filename_base)
+        name = self._file(sig, data.codegen)
+        # Sources that were edited since this process began may be in it, or not.
+        if (
+            not data.lifted
+            and not data.library.has_dynamic_globals
+            and stamp.is_what_runs()
+            and stamp.now() == stamp.at_start()
+        ):
+            cache_files.save(FOLDER, name, dumps(data._reduce()))
+        cache_files.let_others_go_on(name)
+
+    def flush(self) -> None:
+        """Nothing: code of other sources has other names."""
 
 
 def _compile(function: F, **options: bool) -> F:
     # error_model: no test for a zero divisor at each division.
     compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
-    if hasattr(compiled, "enable_caching"):
-        # Where there is no folder to cache in, each process compiles anew.
-        with contextlib.suppress(RuntimeError):
-            compiled._cache = _Cache(function)
+    # Where there is no folder to cache in, each process compiles anew. A Python twin has no cache.
+    if FOLDER and hasattr(compiled, "enable_caching"):
+        compiled._cache = _Cache(function)
     return cast(F, compiled)
 
 

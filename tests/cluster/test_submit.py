@@ -1,4 +1,4 @@
-"""spark-submit on a standalone cluster, from a folder without a checkout: what ``make dist`` made is all there is."""
+"""spark-submit on a standalone cluster, from a hostile folder without a checkout: what ``make dist`` made is all there is."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools.distributed import Place, place
 from tests.tools.faulty_cluster import HOSTS, Cluster, cluster
+from tests.tools.trap import Trap
 
 Stores = Callable[[str], GoldenStore]
 NAME = "v2-ipv6-batch"
@@ -49,7 +50,7 @@ def sizes(store: GoldenStore) -> list[str]:
 
 
 def test_the_python_is_bare(submitter: Place) -> None:
-    for module in ("jobs", "numpy", "pyarrow", "pyspark"):
+    for module in ("rocketmq_reindex", "jobs", "numpy", "pyarrow", "pyspark"):
         words = ["python3", "-c", f"import {module}"]
         done = subprocess.run(
             words, cwd=submitter.folder, env=submitter.environment, capture_output=True, text=True, check=False
@@ -63,7 +64,8 @@ def test_build_and_verify(plain: str, submitter: Place, standalone: Cluster, gol
     store, out = golden_store(NAME), tmp_path / "place" / "out"
     out.parent.mkdir()
     (tmp_path / "work").mkdir()
-    submitter = Place(submitter.folder, {"NUMBA_DISABLE_JIT": plain})
+    trap = Trap(tmp_path / "trap")
+    submitter = Place(submitter.folder, {"NUMBA_DISABLE_JIT": plain}, trap.here)
     settings = one_core_a_worker(submitter)
     with guarded(store.path, out):
         words: list[str | Path] = [
@@ -92,6 +94,8 @@ def test_build_and_verify(plain: str, submitter: Place, standalone: Cluster, gol
         verified = submitter.submit(standalone.url, settings, *words)
         assert verified.status == 0, verified.out[-3000:] + verified.err[-3000:]
         assert json.loads(verified.out.splitlines()[-1])["exit"] == 0
+    # No process of the driver, of the executors or of their workers ran what lies where the user is.
+    assert trap.marked() == []
     if plain == "0":
         # Where the next application finds what this one compiled.
         (cache,) = (submitter.folder / "home" / ".cache" / "numba").iterdir()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,9 +133,10 @@ def test_code_that_somebody_prepared_is_not_run(named: Path, golden_store: Store
     mark = tmp_path / "mark"
     spoilt = 0
     for path in named.rglob("*.nb*"):
-        path.write_bytes(pickle.dumps(Marks(mark)))
+        data = pickle.dumps(Marks(mark))
+        path.write_bytes(hashlib.blake2b(data, digest_size=32).digest() + data)
         spoilt += 1
-    assert (first, spoilt > 1) == ("0\n", True)
+    assert (first, spoilt > 0) == ("0\n", True)
     named.chmod(0o777)
     segment = next((golden_store("trimmed-head").path / "commitlog").iterdir())
     for command in (["inspect", segment], ["build", segment.parent.parent, "--out", tmp_path / "out", "--master", "local[1]"]):
@@ -207,4 +210,23 @@ def test_it_is_said(
 
 def test_the_package_itself_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(cache_folder.VARIABLE, raising=False)
-    assert cache_folder.find() == str(Path(rocketmq_reindex.storage_format.kernels.__path__[0]) / "__pycache__")
+    assert Path(cache_folder.find()).parent == Path(rocketmq_reindex.storage_format.kernels.__path__[0]) / "__pycache__"
+
+
+def test_folders_that_nobody_uses_are_removed(named: Path, tmp_path: Path) -> None:
+    """Those of sources that are gone: not one in use, nor anything else."""
+    named.mkdir(mode=0o700)
+    (tmp_path / "elsewhere").mkdir()
+    long_ago = time.time() - 40 * 86400
+    for name in ("rmq-reindex-old", "rmq-reindex-young", "other"):
+        (named / name).mkdir()
+        (named / name / "f.nbc").write_bytes(b"")
+        if name != "rmq-reindex-young":
+            os.utime(named / name, (long_ago, long_ago))
+    (named / "rmq-reindex-link").symlink_to(tmp_path / "elsewhere")
+    os.utime(named / "rmq-reindex-link", (long_ago, long_ago), follow_symlinks=False)
+    found = Path(cache_folder.find())
+    assert {path.name for path in named.iterdir()} == {found.name, "rmq-reindex-young", "other", "rmq-reindex-link"}
+    # What is used is young again.
+    os.utime(found, (long_ago, long_ago))
+    assert Path(cache_folder.find()).stat().st_mtime > long_ago + 86400

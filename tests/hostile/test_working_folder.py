@@ -13,7 +13,7 @@ import pytest
 
 from tests.golden.stores import GoldenStore
 from tests.tools.faulty_cluster import spark_home
-from tests.tools.faulty_processes import PATIENCE, ROOT, java
+from tests.tools.faulty_processes import PATIENCE, java
 from tests.tools.trap import Opened, Trap
 
 Stores = Callable[[str], GoldenStore]
@@ -122,26 +122,3 @@ def test_commands_without_spark(trap: Trap, opened: Opened, golden_store: Stores
         done = run(trap, COMMAND, *words)
         assert "Traceback" not in done.stderr, words
         assert (trap.marked(), opened.paths()) == ([], set()), words
-
-
-def test_what_lies_beside_an_installed_package_is_not_looked_for(tmp_path: Path) -> None:
-    """Only a checkout, which has the project's own pyproject.toml, has conf/, jars/ and .java-home."""
-    for name in ("storage_format", "udfs", "jobs", "conf"):
-        (tmp_path / name).symlink_to(ROOT / name) if name != "jobs" else None
-    program = f"""
-import sys, shutil
-shutil.copytree({str(ROOT / "jobs")!r}, {str(tmp_path / "jobs")!r})
-sys.path.insert(0, {str(tmp_path)!r})
-from rocketmq_reindex.jobs.spark import java
-assert java.__file__.startswith({str(tmp_path)!r})
-java.choose_java()
-import os
-print(java.settings_folder(), java.delta_jars(), java.class_archive(), os.environ.get("JAVA_HOME"))
-"""
-    (tmp_path / "jars").mkdir()
-    (tmp_path / "jars" / "delta-evil.jar").write_bytes(b"")
-    (tmp_path / ".java-home").write_text("/evil\n")
-    environment = {name: value for name, value in clean().items() if name != "JAVA_HOME"}
-    words = [sys.executable, "-I", "-c", program]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "None [] None None\n", done.stdout + done.stderr

@@ -29,11 +29,13 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Place:
-    """The folder from which a user submits, and the only Python on PATH."""
+    """The folder with what a user submits, and with the only Python on PATH."""
 
     folder: Path
     more: Mapping[str, str] = field(default_factory=dict)
     """of the environment"""
+    here: Path | None = None
+    """from where the user submits, if not from there"""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -43,6 +45,8 @@ class Place:
             "PATH": f"{self.folder / 'python' / 'bin'}:/usr/bin:/bin",
             "HOME": str(self.folder / "home"),
             "PYSPARK_PYTHON": "./environment/bin/python",
+            # Where executors unpack it there is one of that name. The driver is where the user is.
+            "PYSPARK_DRIVER_PYTHON": str(self.folder / "environment" / "bin" / "python"),
             # Where executors find the driver, whatever the host's name leads to.
             "SPARK_LOCAL_IP": "127.0.0.1",
             **self.more,
@@ -50,14 +54,17 @@ class Place:
 
     def submit(self, master: str, settings: Mapping[str, str], *words: str | Path) -> Submitted:
         """``spark-submit ... rmq_reindex.py WORDS`` as docs/how-to/cluster.md has it."""
-        submit = [str(spark_home() / "bin" / "spark-submit"), "--master", master, "--properties-file", "spark-defaults.conf"]
+        at = self.folder if self.here else Path()
+        submit = [str(spark_home() / "bin" / "spark-submit"), "--master", master]
+        submit += ["--properties-file", str(at / "spark-defaults.conf")]
         # Else Spark tells all that it does.
         submit += ["--driver-java-options", f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.properties').as_uri()}"]
-        submit += ["--py-files", "rocketmq_reindex.zip", "--archives", "environment.tar.gz#environment"]
+        submit += ["--py-files", str(at / "rocketmq_reindex.zip")]
+        submit += ["--archives", f"{at / 'environment.tar.gz'}#environment"]
         submit += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         done = subprocess.run(
-            [*submit, "rmq_reindex.py", *map(str, words)],
-            cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            [*submit, str(at / "rmq_reindex.py"), *map(str, words)],
+            cwd=self.here or self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors="replace", check=False, timeout=PATIENCE,
         )  # fmt: skip
         return Submitted(done.returncode, done.stdout, done.stderr)

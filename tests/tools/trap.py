@@ -30,13 +30,19 @@ SETTINGS = {
     ".java-home": "{here}\n",
     "broker.conf": "mapedFileSizeConsumeQueue=20\n",
 }
-PROGRAMS = ("bin/spark-submit", "bin/java", "bin/python", "environment/bin/python", "python3", "java", "bash", "ps")
+PROGRAMS = (
+    "bin/spark-submit", "bin/java", "bin/python", "environment/bin/python", "python3", "java", "bash", "ps",
+    "conf/spark-env.sh", "bin/load-spark-env.sh", "rmq-reindex",
+)  # fmt: skip
+PATH_FILES = ("hostile.pth", "rocketmq_reindex.pth", "_rocketmq_reindex.pth", "__editable__.rocketmq_reindex.pth")
+"""Python runs a line of such a file that begins with ``import``, in folders of packages"""
+ARCHIVES = ("jars/delta-spark_4.1_2.13-4.3.1.jar", "jars/spark.jar", "rocketmq_reindex.zip", "dist/rocketmq_reindex.zip")
 
 
 def names() -> set[str]:
     """Of all modules of Python and of all packages that are installed here."""
     found = {name for name, _ in metadata.packages_distributions().items() if name.isidentifier()}
-    more = {"sitecustomize", "usercustomize", "pyspark_trap", "cuda", "lib"}
+    more = {"sitecustomize", "usercustomize", "pyspark_trap", "cuda", "lib", "conf", "jars", "scripts", "tests", *OURS}
     return {name for name in found | more | set(sys.stdlib_module_names) if name != "__main__"}
 
 
@@ -54,16 +60,22 @@ class Trap:
         self.here.mkdir(parents=True)
         for name in names():
             self._module(self.here / f"{name}.py", name)
-        for name in (*OURS, "numpy", "encodings", "multiprocessing"):
+        for name in (*OURS, "conf", "jars", "numpy", "encodings", "multiprocessing"):
             self._module(self.here / name / "__init__.py", name)
         for name in (
             "rocketmq_reindex/udfs/worker/daemon",
             "rocketmq_reindex/jobs/cli",
+            "rocketmq_reindex/__main__",
             "udfs/worker/daemon",
             "jobs/cli",
             "pyspark/daemon",
         ):
             self._module(self.here / f"{name}.py", name.replace("/", "."))
+        for name in PATH_FILES:
+            (self.here / name).write_text(self._marking(name))
+        for name in ARCHIVES:
+            (self.here / name).parent.mkdir(exist_ok=True)
+            (self.here / name).write_bytes(b"PK\5\6" + bytes(18))
         # pyspark looks for Spark in the folder above first.
         for folder in (self.here, self.here.parent):
             for program in PROGRAMS:
@@ -80,8 +92,11 @@ class Trap:
 
     def _module(self, path: Path, name: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # It stands before the real ones are there: nothing but what an interpreter has at hand.
-        path.write_text(f"import posix\nposix.close(posix.open({str(self.marks / name)!r}, posix.O_CREAT | posix.O_WRONLY))\n")
+        path.write_text(self._marking(name))
+
+    def _marking(self, name: str) -> str:
+        """A line that leaves a mark. It may run before the real modules are there: it takes what an interpreter has at hand."""
+        return f"import posix; posix.close(posix.open({str(self.marks / name)!r}, posix.O_CREAT | posix.O_WRONLY))\n"
 
     def marked(self) -> list[str]:
         return sorted(path.name for path in self.marks.iterdir())

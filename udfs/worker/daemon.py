@@ -4,7 +4,8 @@
 ready, by a process of this module (``ahead``) that waits at a socket which VARIABLE names. The daemon that Spark starts later
 hands it its pipes and its environment, and stays only to end with it; where nobody waits, it imports by itself.
 
-Whoever starts it does so in FOLDER: ``-m`` puts the working folder first on ``sys.path``.
+Whoever starts it does so in FOLDER, and with PYTHONSAFEPATH: ``-m`` puts the working folder first on ``sys.path``. Python 3.10
+does not know that variable, but only root can put a file into FOLDER.
 """
 
 from __future__ import annotations
@@ -118,7 +119,6 @@ def _ahead(name: str) -> None:
 
 def main() -> None:
     os.chdir(FOLDER)
-    sys.path[:] = [path for path in sys.path if path not in ("", FOLDER)]
     name = os.environ.get(VARIABLE, "")
     if sys.argv[1:2] == ["ahead"]:
         _ahead(name)
