@@ -135,7 +135,7 @@ def test_only_the_body_gives_way(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     rows = [{"offset": number, "id": "x" * 20, "body": "words " * 6} for number in (5, 600)]
     for width, lines in ((80, 4), (50, 4), (40, 7), (10, 7)):
         monkeypatch.setattr(table, "terminal_width", lambda width=width: width)
-        table.many(rows, elastic="body")
+        table.print_rows(rows, elastic="body")
         shown = capsys.readouterr().out.splitlines()
         assert len(shown) == lines, width
         assert width <= 30 or max(map(len, shown)) <= width
@@ -144,5 +144,5 @@ def test_only_the_body_gives_way(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def test_wide_letters_stand_in_their_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    table.many([{"topic": "主题", "n": 5}, {"topic": "e\u0301", "n": 12}, {"topic": "abcdef", "n": 7}])
+    table.print_rows([{"topic": "主题", "n": 5}, {"topic": "e\u0301", "n": 12}, {"topic": "abcdef", "n": 7}])
     assert capsys.readouterr().out.splitlines() == ["topic    n", "------  --", "主题     5", "e\u0301       12", "abcdef   7"]
