@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -51,6 +50,8 @@ class Build:
         self._target = ""
         self.recorder: Recorder | None = None
         self.increment: Increment | None = None
+        self.plan: list[str] = []
+        """with --dry-run: what would be read and written"""
         self.unchanged = False
         """whether the build is the one that stands in DIR already"""
 
@@ -79,9 +80,7 @@ class Build:
                 "a partial build beside the full log: a broker re-dispatches only records above the newest unit"
             )
         if settings.dry_run:
-            for line in dry_run_lines(settings, scan_settings(settings), log):
-                # With --json stdout holds the summary alone.
-                print(line, file=sys.stderr if settings.json else sys.stdout)
+            self.plan += dry_run_lines(settings, scan_settings(settings), log)
             self.summary.bytes = log.size
             return
         with output.locked(target):

@@ -122,7 +122,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 def parse_settings(arguments: Sequence[str]) -> BuildSettings:
     """Settings from the words behind ``build``. Raises UsageError."""
-    values = merged(vars(build_parser().parse_args(arguments)))
+    return build_settings(vars(build_parser().parse_args(arguments)))
+
+
+def build_settings(given: dict[str, Any]) -> BuildSettings:
+    """Settings from options, by the names of the parser. Raises UsageError."""
+    values = merged(given)
     if not values["store"] and not values.get("commitlogs"):
         raise UsageError("rmq-reindex build: name a STORE, or --commitlog folders: see --help")
     return BuildSettings(**values, named=frozenset(SIZES) & values.keys()).check()

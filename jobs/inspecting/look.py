@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rocketmq_reindex.jobs.inspecting.inspected import Inspected
 from rocketmq_reindex.jobs.inspecting.kinds import QUEUE, kind_of
@@ -20,7 +20,7 @@ class Look(NamedTuple):
     found: Inspected
 
     @property
-    def summary(self) -> dict[str, object]:
+    def summary(self) -> dict[str, Any]:
         """What ``--json`` prints of the file."""
         return {"file": self.file, "kind": self.kind, **self.found.summary}
 

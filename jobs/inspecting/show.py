@@ -11,26 +11,30 @@ from rocketmq_reindex.storage_format.names import printable
 
 
 def show_summary(summary: dict[str, Any], as_json: bool) -> None:
-    """Fields; lists of records (dicts) become tables of their own."""
-    if as_json:
-        print(to_json(summary))
-        return
-    from rocketmq_reindex.jobs.querying.table import cell, print_record, print_rows
+    """Print the fields of a file."""
+    from rocketmq_reindex.jobs.querying.table import terminal_width
+
+    print(to_json(summary) if as_json else summary_text(summary, terminal_width()))
+
+
+def summary_text(summary: dict[str, Any], width: int | None = None) -> str:
+    """The fields of a file as a text; lists of records (dicts) become tables of their own."""
+    from rocketmq_reindex.jobs.querying.table import cell, record_lines, row_lines
 
     lists = {name: value for name, value in summary.items() if isinstance(value, list) and value}
     tables = {name: value for name, value in lists.items() if isinstance(value[0], dict)}
-    lines: list[tuple[str, str]] = []
+    fields: list[tuple[str, str]] = []
     for name, value in summary.items():
         if isinstance(value, dict):
             value = ", ".join(f"{key} {_text(part)}" for key, part in value.items()) or "-"
         elif isinstance(value, list) and not value:
             value = "none"
         if name not in tables:
-            lines.append((name, cell(value)))
-    print_record(lines)
+            fields.append((name, cell(value)))
+    lines = record_lines(fields)
     for name, rows in tables.items():
-        print(f"\n{name}:\n")
-        print_rows(rows)
+        lines += ["", f"{name}:", "", *row_lines(rows, width=width)]
+    return "\n".join(lines)
 
 
 def show_rows(rows: Iterable[Row], as_json: bool) -> None:

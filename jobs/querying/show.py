@@ -27,17 +27,26 @@ def show(found: Iterable[Found], log: StoreLog, asked: Query, notes: Notes) -> i
         else:
             rows.append(row if count < 2 else _short(row))
     if rows:
-        from rocketmq_reindex.jobs.querying.table import print_one, print_rows
+        from rocketmq_reindex.jobs.querying.table import terminal_width
 
-        if len(rows) == 1:
-            print_one(rows[0])
-        else:
+        if len(rows) > 1:
             rows[0] = _short(rows[0])
-            print_rows(rows, elastic="body")
+        print("\n".join(_table(rows, terminal_width())))
     elif not count and not asked.json:
         print("nothing found", file=sys.stderr)
     sys.stdout.flush()
     return count
+
+
+def rows_text(rows: list[dict[str, Any]]) -> str:
+    """The same table as a text, of any width."""
+    return "\n".join(_table(rows if len(rows) == 1 else [_short(row) for row in rows], None)) if rows else "nothing found"
+
+
+def _table(rows: list[dict[str, Any]], width: int | None) -> list[str]:
+    from rocketmq_reindex.jobs.querying.table import one_lines, row_lines
+
+    return one_lines(rows[0]) if len(rows) == 1 else row_lines(rows, "body", width)
 
 
 _KEYS_MAX: Final = 60

@@ -37,8 +37,8 @@ def cell(value: Any) -> str:
     return printable(str(value))
 
 
-def print_one(row: dict[str, Any]) -> None:
-    """A single message: a line a field."""
+def one_lines(row: dict[str, Any]) -> list[str]:
+    """A single message, a line for each field."""
     lines: list[tuple[str, str]] = []
     for name, value in row.items():
         if name in _HIDDEN:
@@ -49,24 +49,22 @@ def print_one(row: dict[str, Any]) -> None:
             lines += [(f"  {printable(key)}", cell(text)) for key, text in value.items()]
         else:
             lines.append((name, cell(value)))
-    print_record(lines)
+    return record_lines(lines)
 
 
-def print_record(lines: Iterable[tuple[str, str]]) -> None:
-    """Names and values, a line each."""
+def record_lines(lines: Iterable[tuple[str, str]]) -> list[str]:
+    """Names and values, a line for each."""
     pairs = list(lines)
     label = min(_LABEL_MAX, max((_columns(name) for name, _ in pairs), default=0))
-    for name, text in pairs:
-        print(f"{_padded(name, label)}{' ' * _GAP}{text}".rstrip())
+    return [f"{_padded(name, label)}{' ' * _GAP}{text}".rstrip() for name, text in pairs]
 
 
-def print_rows(rows: Sequence[dict[str, Any]], elastic: str = "") -> None:
-    """A line a row, or a line a field where rows do not fit the terminal. Values of ``elastic`` may be cut to fit."""
+def row_lines(rows: Sequence[dict[str, Any]], elastic: str = "", width: int | None = None) -> list[str]:
+    """A line for each row, or for each field where rows are wider than ``width``. Values of ``elastic`` may be cut to fit."""
     names = list(rows[0])
     numbers = [all(isinstance(row[name], int) for row in rows) for name in names]
     cells = [[cell(row[name]) for name in names] for row in rows]
     widths = [max(map(_columns, column)) for column in zip(names, *cells, strict=True)]
-    width = terminal_width()
     if width is not None and elastic in names:
         at = names.index(elastic)
         left = width - sum(widths) - _GAP * (len(names) - 1) + widths[at]
@@ -76,14 +74,13 @@ def print_rows(rows: Sequence[dict[str, Any]], elastic: str = "") -> None:
             line[at] = _cut(line[at], most)
         widths[at] = min(widths[at], most)
     if width is not None and sum(widths) + _GAP * (len(names) - 1) > width:
-        for number, line in enumerate(cells):
-            if number:
-                print()
-            print_record(zip(names, line, strict=True))
-        return
+        records = [record_lines(zip(names, line, strict=True)) for line in cells]
+        return [line for number, record in enumerate(records) for line in ([""] * (number > 0) + record)]
+    lines = []
     for line in (names, ["-" * columns for columns in widths], *cells):
         padded = (_padded(*of) for of in zip(line, widths, numbers, strict=True))
-        print((" " * _GAP).join(padded).rstrip())
+        lines.append((" " * _GAP).join(padded).rstrip())
+    return lines
 
 
 def _columns(text: str) -> int:

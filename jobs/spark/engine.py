@@ -109,12 +109,24 @@ class SparkEngine:
 class SparkEngines:
     """Opens the engine of a run, and closes what it opened."""
 
-    def __init__(self, master: str, observer: Observer | None = None, delta: bool = False, hadoop_user: str = "") -> None:
+    def __init__(
+        self,
+        master: str,
+        observer: Observer | None = None,
+        delta: bool = False,
+        hadoop_user: str = "",
+        spark: SparkSession | None = None,
+    ) -> None:
+        """``spark``: the session to work in; it is not stopped."""
         self._master, self._observer, self._delta, self._hadoop_user = master, observer, delta, hadoop_user
+        self._spark = spark
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[Engine]:
-        spark, own = session.get_session(self._master, self._delta, self._hadoop_user)
+        if self._spark is not None:
+            spark, own = self._spark, False
+        else:
+            spark, own = session.get_session(self._master, self._delta, self._hadoop_user)
         engine = SparkEngine(spark, self._observer, own)
         try:
             with session.run_settings(spark):

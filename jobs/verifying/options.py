@@ -45,7 +45,11 @@ def verify_parser() -> argparse.ArgumentParser:
 
 def parse_verify(arguments: Sequence[str]) -> VerifySettings:
     """Settings from the words behind ``verify``. Raises UsageError."""
-    given = vars(verify_parser().parse_args(arguments))
+    return verify_settings(vars(verify_parser().parse_args(arguments)))
+
+
+def verify_settings(given: dict[str, Any]) -> VerifySettings:
+    """Settings from options, by the names of the parser. Raises UsageError."""
     own: dict[str, Any] = {name: given.pop(name) for name in _OWN if name in given}
     topics_config = given.get("topics_config", "")
     values = merged(given)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.report import make_page
+from rocketmq_reindex.jobs.reporting.make import make_page
 from rocketmq_reindex.jobs.verifying.against import Against
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.building.options import read_batch_topics
-from rocketmq_reindex.jobs.report import make_page
+from rocketmq_reindex.jobs.reporting.make import make_page
 from tests.golden.stores import GoldenStore
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.spoil_queues import Queue

@@ -386,7 +386,7 @@ class Spoiler(Shown):
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def begun(self, stage: Stage) -> None:
+    def stage_started(self, stage: Stage) -> None:
         if stage.name == "publish":
             self._path.mkdir(parents=True)
 

@@ -19,7 +19,7 @@ from tests.tools.local_engine import Engines, LocalEngine, single
 SIZES = ("--cq-file-size", "400", "--hash-slots", "50", "--index-items", "60")
 
 
-def _no_spark(_master: str, _observer: Observer | None = None, **_delta: bool) -> Engines:
+def _no_spark(_master: str, _observer: Observer | None = None, **_more: object) -> Engines:
     """In the place of ``SparkEngines``; Delta tables are nothing for an engine without Spark."""
     return single(LocalEngine())
 

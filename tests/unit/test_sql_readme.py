@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rocketmq_reindex.jobs.report import build_parser
+from rocketmq_reindex.jobs.reporting.options import build_parser
 from rocketmq_reindex.udfs.sql import functions
 from rocketmq_reindex.udfs.sql.base import Source
 from rocketmq_reindex.udfs.sql.options import RANGE_SIZE, UNPACKED_MAX

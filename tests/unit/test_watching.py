@@ -28,6 +28,7 @@ from rocketmq_reindex.jobs.verifying.mend import Mend
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching import progress, progress_json
+from rocketmq_reindex.jobs.watching.options import wants_json_log
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.jobs.watching.progress_json import JsonLines
 from rocketmq_reindex.storage_format.checks.differences import Tally
@@ -58,12 +59,12 @@ def samples(path: Path) -> dict[tuple[str, str], float]:
 
 def watched(settings: BuildSettings, *words: str) -> Summary:
     """A build in this process, watched as the command line has it watched."""
-    watch = Watch("build", words)
-    watch.begun(settings, (*settings.inputs, settings.out))
+    watch = Watch("build", json_log=wants_json_log(words))
+    watch.start(settings, (*settings.inputs, settings.out))
     with watch.reporter() as reporter:
         job = Build(settings, reporter, single(LocalEngine()))
         job.run()
-    watch.ended(job.summary, lines=True, published=job.published)
+    watch.end(job.summary, lines=True, published=job.published)
     return job.summary
 
 
@@ -256,13 +257,13 @@ def test_very_many_warnings_are_not_all_logged() -> None:
 
 def test_a_verify_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.prom"
-    watch, summary, tally = Watch("verify", ["--log-format", "json"]), VerifySummary(), Tally()
+    watch, summary, tally = Watch("verify", json_log=True), VerifySummary(), Tally()
     tally.add("queue-unit-missing", 7, "consumequeue/T/0/0", 3, "gone")
     settings = BuildSettings("/s", ".", metrics=str(path))
-    watch.begun(settings, ())
+    watch.start(settings, ())
     summary.take(tally, Mend(settings))
     summary.warn("a sample")
-    watch.ended(summary)
+    watch.end(summary)
     lines = objects(capsys.readouterr().err)
     assert [(line["level"], line["context"]["event"]) for line in lines] == [
         ("INFO", "run-begun"), ("WARNING", "difference"), ("INFO", "note"), ("INFO", "run-ended"),
