@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.api.fetch import fetch
     from rocketmq_reindex.jobs.api.inspect import inspect
     from rocketmq_reindex.jobs.api.messages import FoundMessage, InspectResult, QueryResult
+    from rocketmq_reindex.jobs.api.options import options
     from rocketmq_reindex.jobs.api.query import query
     from rocketmq_reindex.jobs.api.report import report
     from rocketmq_reindex.jobs.api.results import BuildResult, FetchResult, ReportResult, Result, VerifyResult
@@ -24,12 +25,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BuildResult", "FetchResult", "FoundMessage", "InputError", "InspectResult", "QueryResult", "RefusedError", "ReindexError",
-    "ReportResult", "Result", "UsageError", "VerifyResult", "__version__", "build", "fetch", "inspect", "query", "report",
-    "verify",
+    "ReportResult", "Result", "UsageError", "VerifyResult", "__version__", "build", "fetch", "inspect", "options", "query",
+    "report", "verify",
 ]  # fmt: skip
 
 _MODULES = {
-    **{name: f"jobs.api.{name}" for name in ("build", "fetch", "inspect", "query", "report", "verify")},
+    **{name: f"jobs.api.{name}" for name in ("build", "fetch", "inspect", "options", "query", "report", "verify")},
     **dict.fromkeys(("FoundMessage", "InspectResult", "QueryResult"), "jobs.api.messages"),
     **dict.fromkeys(("BuildResult", "FetchResult", "ReportResult", "Result", "VerifyResult"), "jobs.api.results"),
     **dict.fromkeys(("InputError", "RefusedError", "ReindexError", "UsageError"), "storage_format.errors"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -32,6 +33,18 @@ def options_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
     """The options of a parser by their keywords."""
     found = {keyword_of(action): action for action in parser._actions}
     return {keyword: action for keyword, action in found.items() if keyword not in NOT_OPTIONS}
+
+
+def keywords_in(parser: argparse.ArgumentParser, text: str) -> dict[str, Any]:
+    """The keywords that options stand for, in a text as on the command line. Raises UsageError."""
+    for action in parser._actions:
+        action.required = False
+    try:
+        found = vars(parser.parse_args(shlex.split(text)))
+    except ValueError as error:
+        parser.error(str(error))
+    named = {keyword: found.get(action.dest) for keyword, action in options_of(parser).items()}
+    return {keyword: value for keyword, value in named.items() if value is not None and value is not False}
 
 
 def given(parser: argparse.ArgumentParser, keywords: Mapping[str, object]) -> dict[str, Any]:

@@ -180,9 +180,9 @@ def test_a_fetch(store: GoldenStore, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_a_query(store: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
     whole = store.path / "rebuilt"
-    place = {"commitlog": store.path / "commitlog"}
+    log = store.path / "commitlog"
     first = min(int(path.name) for path in (store.path / "commitlog").iterdir())
-    found = rr.query(whole, physical=first, **place)
+    found = rr.query(whole, physical=first, commitlog=log)
     if not found:
         pytest.skip("the log's first record is not a message")
     assert capsys.readouterr() == ("", "")
@@ -192,14 +192,14 @@ def test_a_query(store: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None
     message = found[0]
     assert (message.phy_offset, len(found), [*found]) == (first, 1, [message])
     assert (message.topic, message.queue_id) == (message["topic"], message["queueId"])
-    in_queue = rr.query(whole, topic=message.topic, queue=message.queue_id, offset=message.queue_offset, max=3, **place)
+    in_queue = rr.query(whole, topic=message.topic, queue=message.queue_id, offset=message.queue_offset, max=3, commitlog=log)
     assert [each.queue_offset for each in in_queue] == [message.queue_offset + k for k in range(len(in_queue))]
     time = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-    by_time = rr.query(whole, topic=message.topic, queue=message.queue_id, time=time, **place)
+    by_time = rr.query(whole, topic=message.topic, queue=message.queue_id, time=time, commitlog=log)
     assert len(by_time) == 1
     assert main(["query", str(whole), "--physical", str(first), *option]) == 0
     assert capsys.readouterr().out == f"{found}\n"
-    none = rr.query(whole, topic=message.topic, key="no such key", **place)
+    none = rr.query(whole, topic=message.topic, key="no such key", commitlog=log)
     assert (len(none), none.exit_status, str(none)) == (0, 0, "nothing found")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import inspect
 import re
 import typing
@@ -90,7 +91,9 @@ def test_defaults_are_those_of_an_option_left_out(name: str) -> None:
 
 
 def test_choices_are_those_of_the_option(name: str) -> None:
-    hints = typing.get_type_hints(COMMANDS[name].function, {**vars(typing), **vars(keywords), "SparkSession": object})
+    function = COMMANDS[name].function
+    names = vars(importlib.import_module(function.__module__)) | {"SparkSession": object}
+    hints = typing.get_type_hints(function, names)
     for keyword, action in options(name).items():
         literals = [each for each in typing.get_args(hints[keyword]) if typing.get_origin(each) is typing.Literal]
         found = {value for literal in literals for value in typing.get_args(literal)}
