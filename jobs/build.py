@@ -43,12 +43,11 @@ def build(arguments: Sequence[str]) -> int:
                 from rocketmq_reindex.jobs.spark.engine import SparkEngines
 
                 with daemon_ahead(), watch.reporter() as reporter:
-                    engines = SparkEngines(settings.master, watch.observer(), delta=delta, hadoop_user=user)
+                    engines = SparkEngines(settings.master, delta=delta, hadoop_user=user)
                     job = Build(settings, reporter, engines)
                     job.summary.started = summary.started
                     summary = job.summary
                     job.run(inputs)
-                    watch.compare(summary)
                     if anew and not settings.dry_run:
                         # Not of the result, so not in the manifest.
                         summary.warn(NOTE)

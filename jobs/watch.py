@@ -20,7 +20,6 @@ from rocketmq_reindex.jobs.watching.options import wants_json_log
 from rocketmq_reindex.storage_format.names import escape
 
 if TYPE_CHECKING:
-    from rocketmq_reindex.jobs.spark.observing import Observer
     from rocketmq_reindex.jobs.watching.logs import JsonLog, Value
     from rocketmq_reindex.jobs.watching.metrics import Figures
     from rocketmq_reindex.jobs.watching.progress import Reporter, Shown
@@ -43,7 +42,6 @@ class Watch:
     def __init__(self, command: str, arguments: Sequence[str]) -> None:
         self._command, self._settings = command, BuildSettings("", "")
         self._log: JsonLog | None = None
-        self._observer: Observer | None = None
         self._reporter: Reporter | None = None
         self._begun = begun()
         if wants_json_log(arguments):
@@ -82,23 +80,9 @@ class Watch:
         self._reporter.begun = self._begun
         return self._reporter
 
-    def observer(self) -> Observer | None:
-        """Has Spark count along, where somebody looks at figures: it is not free."""
-        if self._log or self._settings.metrics:
-            from rocketmq_reindex.jobs.spark.observing import Observer
-
-            self._observer = Observer()
-        return self._observer
-
     def over(self, summary: Told) -> None:
         """The work is done: all of its time is known."""
         summary.seconds["total"] = time.monotonic() - self._begun
-
-    def compare(self, summary: Told) -> None:
-        """Warn where Spark counted otherwise than the summary."""
-        if self._observer and self._reporter:
-            for text in self._observer.differences(self._reporter.counts):
-                summary.warn(text)
 
     def ended(self, summary: Told, *, lines: bool = False, published: bool = False) -> None:
         """The run is over. ``lines``: warnings are lines on stderr, if they are not logged."""

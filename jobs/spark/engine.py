@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -14,9 +14,6 @@ from rocketmq_reindex.jobs.spark import full_disk, session
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.worker import setup as worker
 from rocketmq_reindex.udfs.worker.setup import Batches
-
-if TYPE_CHECKING:
-    from rocketmq_reindex.jobs.spark.observing import Observer
 
 
 class Engine(Protocol):
@@ -44,10 +41,10 @@ class Engine(Protocol):
 
 
 class SparkEngine:
-    """DataFrames only, so that it runs wherever DataFrames do. ``observer``: Spark counts along. ``own``: so is the session."""
+    """Runs on DataFrames only, so it works wherever DataFrames do. ``own``: the session was started by this process."""
 
-    def __init__(self, spark: SparkSession, observer: Observer | None = None, own: bool = False) -> None:
-        self.spark, self._observer, self.own = spark, observer, own
+    def __init__(self, spark: SparkSession, own: bool = False) -> None:
+        self.spark, self.own = spark, own
         self._frames: list[DataFrame] = []
         self.cores = session.cores(spark)
         self._partitions = 1
@@ -69,9 +66,7 @@ class SparkEngine:
         with contextlib.suppress(NotImplementedError):
             frame = frame.persist(StorageLevel.DISK_ONLY)
         self._frames.append(frame)
-        summaries = frame.filter(F.col("kind") == schemas.SUMMARY).select("data")
-        rows = self._observer.scan(summaries).collect() if self._observer else summaries.collect()
-        return [bytes(row.data) for row in rows]
+        return [bytes(row.data) for row in frame.filter(F.col("kind") == schemas.SUMMARY).select("data").collect()]
 
     def _rows(self, kind: int, left_out: list[int]) -> DataFrame:
         rows = self._frames[0].filter(F.col("kind") == kind)
@@ -90,15 +85,10 @@ class SparkEngine:
         if before is not None:
             rows = rows.mapInArrow(lambda batches: worker.run(before, batches), schemas.ROWS_DDL)
         rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "place")
-        words = rows.mapInArrow(lambda batches: worker.run(reducer, batches), schemas.RESULT_DDL)
-        return self._said(words, kind in (schemas.UNITS, schemas.BATCHES))
+        return _texts(rows.mapInArrow(lambda batches: worker.run(reducer, batches), schemas.RESULT_DDL))
 
     def numbers(self, function: Batches, count: int) -> list[str]:
-        return self._said(self.over(function, count, schemas.RESULT_DDL), True)
-
-    def _said(self, words: DataFrame, of_files: bool) -> list[str]:
-        rows = self._observer.write(words).collect() if self._observer and of_files else words.collect()
-        return [str(row.data) for row in rows]
+        return _texts(self.over(function, count, schemas.RESULT_DDL))
 
     def forget(self) -> None:
         for frame in self._frames:
@@ -106,16 +96,20 @@ class SparkEngine:
         self._frames = []
 
 
+def _texts(results: DataFrame) -> list[str]:
+    return [str(row.data) for row in results.collect()]
+
+
 class SparkEngines:
     """Opens the engine of a run, and closes what it opened."""
 
-    def __init__(self, master: str, observer: Observer | None = None, delta: bool = False, hadoop_user: str = "") -> None:
-        self._master, self._observer, self._delta, self._hadoop_user = master, observer, delta, hadoop_user
+    def __init__(self, master: str, delta: bool = False, hadoop_user: str = "") -> None:
+        self._master, self._delta, self._hadoop_user = master, delta, hadoop_user
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[Engine]:
         spark, own = session.get_session(self._master, self._delta, self._hadoop_user)
-        engine = SparkEngine(spark, self._observer, own)
+        engine = SparkEngine(spark, own)
         try:
             with session.run_settings(spark):
                 try:
