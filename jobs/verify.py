@@ -19,20 +19,20 @@ def verify(arguments: Sequence[str]) -> int:
     try:
         settings = parse_verify(arguments)
         with interrupts:
-            watch.begun(settings.build, settings.stores)
+            watch.begun(settings, settings.stores)
             # A wrong path is told before a JVM is started.
             logs = settings.logs()
             from rocketmq_reindex.jobs.spark.kernels import NOTE, kept
             from rocketmq_reindex.jobs.spark.session import starting
 
-            with kept() as anew, starting(settings.build.master):
+            with kept() as anew, starting(settings.master):
                 from rocketmq_reindex.jobs.spark.daemon import daemon_ahead
                 from rocketmq_reindex.jobs.spark.engine import SparkEngines
                 from rocketmq_reindex.jobs.verifying.against import Against
                 from rocketmq_reindex.jobs.verifying.run import Verify
 
                 with daemon_ahead(), watch.reporter() as reporter:
-                    engines = SparkEngines(settings.build.master)
+                    engines = SparkEngines(settings.master)
                     job = Against(settings, reporter, engines) if settings.against else Verify(settings, reporter, engines)
                     job.summary.started = summary.started
                     summary = job.summary

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.verifying.settings import check_apart
 from rocketmq_reindex.jobs.watching.clock import begun
 from rocketmq_reindex.jobs.watching.options import wants_json_log
@@ -40,23 +41,28 @@ class Watch:
     """One run of a command. ``arguments`` are its words, which may be wrong."""
 
     def __init__(self, command: str, arguments: Sequence[str]) -> None:
-        self._command, self._settings = command, BuildSettings("", "")
+        self._command, self._settings = command, StoreSettings("")
         self._log: JsonLog | None = None
         self._reporter: Reporter | None = None
+        self._out: str | None = None
+        """DIR, of a build"""
+        self._dry_run = False
         self._begun = begun()
         if wants_json_log(arguments):
             from rocketmq_reindex.jobs.watching.logs import JsonLog
 
             self._log = JsonLog(build=uuid.uuid4().hex, command=command)
 
-    def begun(self, settings: BuildSettings, apart: Iterable[str]) -> None:
+    def begun(self, settings: StoreSettings, apart: Iterable[str]) -> None:
         """What was asked for is known. Raises InputError for a file of metrics in a folder of ``apart``."""
         if settings.metrics:
             check_apart("--metrics", settings.metrics, apart)
         self._settings = settings
+        if isinstance(settings, BuildSettings):
+            self._out, self._dry_run = escape(settings.out), settings.dry_run
         if self._log:
-            out = escape(settings.out) if self._command == "build" else None
-            self._log.event("run-begun", f"{self._command}: begun", {"version": __version__, "store": self._store, "out": out})
+            known: dict[str, Value] = {"version": __version__, "store": self._store, "out": self._out}
+            self._log.event("run-begun", f"{self._command}: begun", known)
 
     @property
     def _store(self) -> str:
@@ -86,7 +92,7 @@ class Watch:
 
     def ended(self, summary: Told, *, lines: bool = False, published: bool = False) -> None:
         """The run is over. ``lines``: warnings are lines on stderr, if they are not logged."""
-        trouble = self._write_metrics(summary) if self._settings.metrics and not self._settings.dry_run else ""
+        trouble = self._write_metrics(summary) if self._settings.metrics and not self._dry_run else ""
         if trouble:
             summary.warn(trouble)
         if self._log:
@@ -104,8 +110,7 @@ class Watch:
         if summary.error:
             log.event("error", summary.error, {"exit": summary.exit}, logging.ERROR)
         if published:
-            out = escape(self._settings.out)
-            log.event("published", f"published {out}", {"out": out})
+            log.event("published", f"published {self._out}", {"out": self._out})
         figures: dict[str, Value] = {
             "exit": summary.exit,
             **{f"seconds_{stage}": round(took, 3) for stage, took in summary.seconds.items()},

@@ -69,14 +69,13 @@ class Index:
 
     def _places(self) -> list[IndexPlace]:
         """The files that a broker loads, in the order of their names as strings (``IndexService.load``)."""
-        build, trimmed = self.settings.build, self.settings.trimmed
         named = [(name, entry.path) for name, entry in self._entries() if entry.kind == files.FILE and is_index_file(name)]
-        sizes = build.hash_slots, build.index_items
-        return [IndexPlace(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
+        sizes = self.settings.hash_slots, self.settings.index_items
+        return [IndexPlace(k, name, path, *sizes, self.settings.trimmed) for k, (name, path) in enumerate(sorted(named))]
 
     def _entries(self) -> list[tuple[str, files.Entry]]:
         """What lies in index/, by its name in a store. What the manifest of a build does not name, no fetch brings there."""
-        found, names = entries_of(files.join(self.settings.build.store, FOLDER)), self.settings.index_names
+        found, names = entries_of(files.join(self.settings.store, FOLDER)), self.settings.index_names
         if self.settings.trimmed:
             return [(names[entry.name], entry) for entry in found if entry.name in names]
         return [(entry.name, entry) for entry in found]

@@ -108,11 +108,21 @@ class LogVerdict:
     undecided: str = ""
 
 
-def advise(settings: VerifySettings, tally: Tally, log: LogVerdict, orders: dict[str, int], idle_queues: int) -> Mend:
-    """What a build of this store needs, and what it would lose. ``settings`` are those after ``take_sizes``."""
-    build = settings.build
+def advise(
+    settings: VerifySettings, tally: Tally, log: LogVerdict, orders: dict[str, int], idle_queues: int, store: str
+) -> Mend:
+    """Return what a build of this store needs, and what it would lose.
+
+    ``settings`` are those after ``take_sizes``; ``store`` is what the advice calls the store.
+    """
     damaged = log.damaged or any(KINDS[kind].part == LOG and KINDS[kind].mend for kind in tally.counts)
-    mend = Mend(build, settings.topics_config, damaged=damaged, cut=log.cut, unclean="abort-file" in tally.counts)
+    mend = Mend(
+        settings.mending_build(store),
+        settings.topics_config,
+        damaged=damaged,
+        cut=log.cut,
+        unclean="abort-file" in tally.counts,
+    )
     if not tally.counts:
         return mend
     if log.undecided:
@@ -134,8 +144,8 @@ def advise(settings: VerifySettings, tally: Tally, log: LogVerdict, orders: dict
         mend.keep((INDEX,), "no file says how many slots and items an IndexFile has: give --hash-slots and --index-items")
     if light:
         mend.keep((QUEUES,), f"{light} is a light queue, which a build drops without --lmq: verify with --lmq")
-    batches = entries_of(files.join(build.store, "batchconsumequeue"))
-    if (log.inner_batches or batches) and not build.batch_topics:
+    batches = entries_of(files.join(settings.store, "batchconsumequeue"))
+    if (log.inner_batches or batches) and not settings.batch_topics:
         mend.keep((QUEUES,), "there are batch queues, which a build drops without --topics-config: verify with it")
     if idle_queues:
         text = f"queues that hold units of expired records alone: {idle_queues}: a build drops them"
@@ -153,7 +163,7 @@ def advise(settings: VerifySettings, tally: Tally, log: LogVerdict, orders: dict
 
 def newer_broker(settings: VerifySettings) -> list[str]:
     """What only a broker of 5.4 or later leaves in a store."""
-    store, signs = settings.build.store, list[str]()
+    store, signs = settings.store, list[str]()
     if files.look(files.join(store, "rocksdbstore")).kind == files.FOLDER:
         signs.append("rocksdbstore/")
     path = files.join(store, "checkpoint")
@@ -169,7 +179,7 @@ class _Records:
     """The records behind the first places of some differences: a few, which are read one by one."""
 
     def __init__(self, settings: VerifySettings) -> None:
-        self._build = settings.build
+        self._settings = settings
         self._log: StoreLog | None = None
 
     def close(self) -> None:
@@ -182,9 +192,9 @@ class _Records:
         return any(self._is_tag_item(example) for example in found)
 
     def _is_tag_item(self, example: Example) -> bool:
-        at = HEADER_SIZE + SLOT_SIZE * self._build.hash_slots + ITEM_SIZE * example.at
+        at = HEADER_SIZE + SLOT_SIZE * self._settings.hash_slots + ITEM_SIZE * example.at
         with contextlib.suppress(OSError, InputError, ValueError):
-            with files.Reader(files.join(self._build.store, *example.where.split("/"))) as reader:
+            with files.Reader(files.join(self._settings.store, *example.where.split("/"))) as reader:
                 (item,) = np.frombuffer(reader.read(at, ITEM_SIZE), ITEM)
             message = self._message(int(item["place"]))
             if message and message.tags:
@@ -193,7 +203,7 @@ class _Records:
 
     def light_queue(self, tally: Tally) -> str:
         """The name of a queue whose units are of records that name it for a light queue; "" for none."""
-        if self._build.lmq:
+        if self._settings.lmq:
             return ""
         for kind in ("queue-unit-extra", "queue-unit-other"):
             for example in tally.examples.get(kind, ()):
@@ -207,7 +217,7 @@ class _Records:
         with contextlib.suppress(OSError, InputError, ValueError):
             if start is None or folder != "consumequeue":
                 return ""
-            with files.Reader(files.join(self._build.store, *example.where.split("/"))) as reader:
+            with files.Reader(files.join(self._settings.store, *example.where.split("/"))) as reader:
                 (unit,) = np.frombuffer(reader.read(example.at * UNIT_SIZE - start, UNIT_SIZE), UNIT)
             message = self._message(int(unit["place"]))
             if message and topic in message.properties.get("INNER_MULTI_DISPATCH", "").split(","):
@@ -215,6 +225,6 @@ class _Records:
         return ""
 
     def _message(self, place: int) -> Message | None:
-        self._log = self._log or StoreLog(self._build.roots, Notes())
+        self._log = self._log or StoreLog(self._settings.roots, Notes())
         found = self._log.message(place)
         return found if isinstance(found, Message) else None

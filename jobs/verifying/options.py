@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.building.options import build_parser, merged
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command.options import command_parser
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings, parse_only
 from rocketmq_reindex.jobs.watching.options import add_watch_options
-from rocketmq_reindex.storage_format.errors import UsageError
 
 _OF_BUILD: Final = frozenset({
     "commitlogs", "broker_conf", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "segment_size", "crc",
@@ -44,13 +42,10 @@ def verify_parser() -> argparse.ArgumentParser:
 
 
 def parse_verify(arguments: Sequence[str]) -> VerifySettings:
-    """Settings from the words behind ``verify``. Raises UsageError."""
+    """Return the settings that the arguments behind ``verify`` make. Raises UsageError and InputError."""
     given = vars(verify_parser().parse_args(arguments))
     own: dict[str, Any] = {name: given.pop(name) for name in _OWN if name in given}
     topics_config = given.get("topics_config", "")
     values = merged(given)
-    if not values["store"]:
-        raise UsageError("rmq-reindex verify: name a STORE: see --help")
-    named = frozenset(name for name in SIZES if name in values)
-    build = BuildSettings(**values, out=".", on_damage="salvage").check()
-    return VerifySettings(build, named, json=build.json, topics_config=topics_config, **own).check()
+    named = frozenset(SIZES) & values.keys()
+    return VerifySettings(**values, **own, named=named, topics_config=topics_config).check()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.building import empty_log, running_broker, stale_tails
 from rocketmq_reindex.jobs.building.notices import first_cut
-from rocketmq_reindex.jobs.building.planning import BUCKET_BYTES, range_size, scan_settings
+from rocketmq_reindex.jobs.building.planning import BUCKET_BYTES, even_range_size, store_scan
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.spark.engine import Engine
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
@@ -20,7 +20,7 @@ from rocketmq_reindex.jobs.verifying.build import of_build
 from rocketmq_reindex.jobs.verifying.index import Index
 from rocketmq_reindex.jobs.verifying.mend import LogVerdict, advise
 from rocketmq_reindex.jobs.verifying.queues import Queues
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings, at_its_place
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.sizes import take_sizes
 from rocketmq_reindex.jobs.verifying.summary import DAMAGE_TOLD, VerifySummary
 from rocketmq_reindex.jobs.verifying.work import work_folder
@@ -48,10 +48,10 @@ class Verify:
     def __init__(
         self, settings: VerifySettings, reporter: Reporter, engines: Callable[[], AbstractContextManager[Engine]]
     ) -> None:
-        self.settings = dataclasses.replace(settings, build=at_its_place(settings.build))
+        self.settings = settings.located()
         self.reporter = reporter
         self.engines = engines
-        self.summary = VerifySummary(store=redacted(settings.build.store), sample=settings.sample)
+        self.summary = VerifySummary(store=redacted(settings.store), sample=settings.sample)
         self.tally = Tally()
         self.log_verdict = LogVerdict()
 
@@ -65,11 +65,11 @@ class Verify:
             up = self.summary.seconds["session"] = self.reporter.elapsed()
             try:
                 self._verify(engine, stage, log)
-                check_unchanged(log, self.settings.build.roots)
+                check_unchanged(log, self.settings.roots)
             finally:
                 self.summary.seconds["verify"] = self.reporter.elapsed() - up
-        mend = advise(self.settings, self.tally, self.log_verdict, self.summary.orders, self.summary.idle_queues)
-        mend.build = dataclasses.replace(self.settings.build, store=self.summary.store)
+        orders, idle_queues = self.summary.orders, self.summary.idle_queues
+        mend = advise(self.settings, self.tally, self.log_verdict, orders, idle_queues, self.summary.store)
         self.summary.take(self.tally, mend)
 
     @contextlib.contextmanager
@@ -82,13 +82,13 @@ class Verify:
             (self.summary.beside if beside else self.summary.seconds)[stage] = time.monotonic() - begin
 
     def _verify(self, engine: Engine, stage: Stage, log: Commitlog) -> None:
-        settings, build = self.settings, self.settings.build
+        settings = self.settings
         chosen = sampled(log.segments, settings.sample)
         unread = tuple((s.start, s.segment_end) for s in log.segments if s not in chosen)
         self._tell_plan(log, chosen)
         keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES))
         task = VerifyScan(stage, "", 0, self._scan_settings(), ANY_FILE, keys)
-        scan = Scan(engine, stage, task, self.reporter, store=build.store)
+        scan = Scan(engine, stage, task, self.reporter, store=settings.store)
         queues = Queues(scan, settings, tuple(log.segments), unread)
         index = Index(scan, settings)
 
@@ -107,7 +107,7 @@ class Verify:
             ]
             segment_bytes = max((s.segment_end - s.start for s in chosen), default=1)
             size = sum(s.data_end - s.start for s in chosen)
-            scan.first(chosen, range_size(build, size, segment_bytes, engine.cores), INT64_MAX)
+            scan.first(chosen, even_range_size(settings.range_size, size, segment_bytes, engine.cores), INT64_MAX)
             chain = scan.settle(chosen)
             for part in looked:
                 self.tally.merge(part.result())
@@ -122,7 +122,7 @@ class Verify:
         holes = tuple(hole.offset for hole in damaged)
         self.log_verdict.damaged = bool(holes)
         self.log_verdict.undecided = self._unmounted(log, accepted) or stale_tails.undecided(chain)
-        self.log_verdict.cut = first_cut(self.settings.build.broker_version, log.segments, damaged)
+        self.log_verdict.cut = first_cut(self.settings.broker_version, log.segments, damaged)
         with self._timed("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
             both: list[Future[Any]] = []
             if QUEUES in settings.only:
@@ -143,14 +143,14 @@ class Verify:
 
     def _scan_settings(self) -> ScanSettings:
         only = self.settings.only
-        wanted = scan_settings(self.settings.build)
+        wanted = store_scan(self.settings)
         return dataclasses.replace(wanted, want_units=QUEUES in only, want_items=INDEX in only, want_digests=False)
 
     def _tell_plan(self, log: Commitlog, chosen: list[Segment]) -> None:
-        build, summary = self.settings.build, self.summary
+        summary = self.summary
         summary.segments, summary.segments_read = len(log.segments), len(chosen)
         summary.sizes = {"commitlog": log.size, "consumequeue": 0, "index": 0}
-        summary.settings = build.for_manifest() | {"only": list(self.settings.only)}
+        summary.settings = self.settings.mending_build().for_manifest() | {"only": list(self.settings.only)}
         if len(chosen) < len(log.segments):
             summary.notes.append(
                 f"a sample: {len(chosen)} of {counted(len(log.segments), 'segment')} were read, "
@@ -163,12 +163,12 @@ class Verify:
         summary.records = sum(s.records for s in accepted)
         summary.items = sum(s.items for s in accepted)
         self.log_verdict.inner_batches = sum(s.inner_batches for s in accepted)
-        if self.log_verdict.inner_batches and not self.settings.build.batch_topics:
+        if self.log_verdict.inner_batches and not self.settings.batch_topics:
             summary.notes.append("the log has inner batches: give --topics-config, or their queues are compared as plain ones")
 
     def _unmounted(self, log: Commitlog, accepted: list[RangeSummary]) -> str:
         """Why a build shall not be advised of a log that lacks a disk, as it seems; "" where it seems whole."""
-        bare = empty_log.bare_roots(self.settings.build, log)
+        bare = empty_log.bare_roots(self.settings, log)
         if bare:
             text = f"{escape(bare[0])}: holds no segment: is its disk mounted?"
         elif not any(summary.records for summary in accepted):
@@ -197,14 +197,14 @@ class Verify:
                 f"torn tail at offset {torn.offset}, {counted(torn.length, 'byte')}: a crash leaves it, a broker cuts it"
             )
         last = log.segments[-1] if log.segments else None
-        if last and last.data_end == last.start and self.settings.build.broker_version != "4.9":
+        if last and last.data_end == last.start and self.settings.broker_version != "4.9":
             summary.notes.append(f"commitlog/{last.name} has no bytes: a broker of 5.x removes it")
         elif last and last.data_end < last.segment_end:
             text = f"{last.data_end - last.start} of {last.segment_end - last.start} bytes"
             tally.add("log-segment-short", 1, f"commitlog/{last.name}", last.data_end, text)
 
     def _judge_checkpoint(self, log: Commitlog, accepted: list[RangeSummary], index: Index) -> None:
-        store, tally = self.settings.build.store, self.tally
+        store, tally = self.settings.store, self.tally
         if files.look(files.join(store, "abort")).kind != files.ABSENT:
             tally.add("abort-file", 1, "abort", 0, "is there")
         path = files.join(store, "checkpoint")
@@ -249,9 +249,9 @@ class Verify:
 
 def broker_notes(settings: VerifySettings) -> list[str]:
     """That a broker runs on what is compared, as far as it can be told."""
-    if settings.build.snapshot:
+    if settings.snapshot:
         return []
-    running, untold = running_broker.brokers(settings.build, [settings.against] if settings.against else [])
+    running, untold = running_broker.brokers(settings, [settings.against] if settings.against else [])
     return [f"{one}: what it writes meanwhile may be told as differences, or end the run" for one in running] + untold
 
 
