@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.spark.engine import Engine
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.verifying.build import of_build
 from rocketmq_reindex.jobs.verifying.index import Index
-from rocketmq_reindex.jobs.verifying.mend import LogVerdict, advise
+from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, LogFindings, advise
 from rocketmq_reindex.jobs.verifying.queues import Queues
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.sizes import take_sizes
@@ -53,7 +53,7 @@ class Verify:
         self.engines = engines
         self.summary = VerifySummary(store=redacted(settings.store), sample=settings.sample)
         self.tally = Tally()
-        self.log_verdict = LogVerdict()
+        self.log_findings = LogFindings()
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing of the store is written to."""
@@ -69,7 +69,7 @@ class Verify:
             finally:
                 self.summary.seconds["verify"] = self.reporter.elapsed() - up
         orders, idle_queues = self.summary.orders, self.summary.idle_queues
-        mend = advise(self.settings, self.tally, self.log_verdict, orders, idle_queues, self.summary.store)
+        mend = advise(self.settings, self.tally, self.log_findings, orders, idle_queues, self.summary.store)
         self.summary.take(self.tally, mend)
 
     @contextlib.contextmanager
@@ -120,9 +120,9 @@ class Verify:
             queues.stale = chain.stale.offset, chain.stale.offset + chain.stale.length
         damaged = [hole for hole in chain.holes if not _between(hole.offset, unread)]
         holes = tuple(hole.offset for hole in damaged)
-        self.log_verdict.damaged = bool(holes)
-        self.log_verdict.undecided = self._unmounted(log, accepted) or stale_tails.undecided(chain)
-        self.log_verdict.cut = first_cut(self.settings.broker_version, log.segments, damaged)
+        self.log_findings.damaged = bool(holes)
+        self.log_findings.undecided = self._unmounted(log, accepted) or stale_tails.undecided(chain)
+        self.log_findings.cut = first_cut(self.settings.broker_version, log.segments, damaged)
         with self._timed("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
             both: list[Future[Any]] = []
             if QUEUES in settings.only:
@@ -162,8 +162,8 @@ class Verify:
         summary.bytes = sum(segment.data_end - segment.start for segment in chosen)
         summary.records = sum(s.records for s in accepted)
         summary.items = sum(s.items for s in accepted)
-        self.log_verdict.inner_batches = sum(s.inner_batches for s in accepted)
-        if self.log_verdict.inner_batches and not self.settings.batch_topics:
+        self.log_findings.inner_batches = sum(s.inner_batches for s in accepted)
+        if self.log_findings.inner_batches and not self.settings.batch_topics:
             summary.notes.append("the log has inner batches: give --topics-config, or their queues are compared as plain ones")
 
     def _unmounted(self, log: Commitlog, accepted: list[RangeSummary]) -> str:
@@ -183,7 +183,7 @@ class Verify:
         for hole in chain.holes:
             if _between(hole.offset, unread):
                 continue  # not missing: left out of the sample
-            kind = "log-segment-missing" if hole.reason == r.MISSING_SEGMENT else "log-damage"
+            kind = MISSING_SEGMENT if hole.reason == r.MISSING_SEGMENT else "log-damage"
             text = f"offset {hole.offset}, {counted(hole.length, 'byte')}: {hole.reason}"
             tally.add(kind, 1, f"commitlog/{hole.segment}", hole.offset, text)
             if len(summary.damage) < DAMAGE_TOLD:
