@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.building.inputs import look_at
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
-from rocketmq_reindex.jobs.incremental.ahead import needs_spark
+from rocketmq_reindex.jobs.incremental.early import needs_spark
 from rocketmq_reindex.jobs.tables.hadoop import hdfs_user
 from rocketmq_reindex.jobs.watch import Watch
 
@@ -35,7 +35,7 @@ def build(arguments: Sequence[str]) -> int:
             from rocketmq_reindex.jobs.spark.session import starting
 
             delta, user = bool(settings.tables), hdfs_user(settings.tables)
-            begin = starting(settings.master, delta, user) if needs_spark(settings, inputs.log) else contextlib.nullcontext()
+            begin = starting(settings.master, delta, user) if needs_spark(settings, inputs) else contextlib.nullcontext()
             with kept() as anew, begin:
                 # numba alone takes a second, and the session starts meanwhile.
                 from rocketmq_reindex.jobs.run import Build
