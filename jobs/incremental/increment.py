@@ -28,7 +28,7 @@ from rocketmq_reindex.jobs.incremental.index_history import IndexHistory, finger
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild
 from rocketmq_reindex.jobs.incremental.scan_place import store_of
 from rocketmq_reindex.jobs.publishing import output
-from rocketmq_reindex.jobs.spark.session import TASKS_PER_CORE
+from rocketmq_reindex.jobs.spark.shuffle import task_count
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError
@@ -123,7 +123,7 @@ class Increment(FullBuild):
         ranges = {s.number: stored_range(self.store, s.number, self.memory.entries[s.number]) for s in accepted}
         queues = self._queues_to_write(scan, ranges, order) if "consumequeue" in settings.only else carrying.QueuePlan(order)
         if queues.some and ranges and "consumequeue" in settings.only:
-            tasks = min(len(ranges), TASKS_PER_CORE * scan.engine.cores)
+            tasks = task_count(len(ranges), scan.engine.cores)
             plan = write_ranges(stage, list(ranges.values()))
             scan.engine.scan(LoadRows(plan, tasks, scan.task.keys, scan.task.units_per_file, queues.wanted), tasks)
         changed = [plan for plan in plans if plan.number not in carried]

@@ -10,7 +10,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rocketmq_reindex.jobs.spark import full_disk, session
+from rocketmq_reindex.jobs.spark import full_disk, session, shuffle
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.worker import setup as worker
 from rocketmq_reindex.udfs.worker.setup import Batches
@@ -51,10 +51,10 @@ class SparkEngine:
 
     def buckets(self, wanted: int) -> tuple[int, ...]:
         asked = int(self.spark.conf.get("spark.reindex.buckets", None) or 0)
-        self._partitions, count = session.plan_shuffle(
-            asked or max(self.cores, wanted), self.cores, session.asked_partitions(self.spark)
+        self._partitions, count = shuffle.plan_shuffle(
+            asked or max(self.cores, wanted), self.cores, shuffle.asked_partitions(self.spark)
         )
-        return session.bucket_keys(asked or count, self._partitions)
+        return shuffle.bucket_keys(asked or count, self._partitions)
 
     def over(self, function: Batches, count: int, ddl: str) -> DataFrame:
         """What a function makes of the numbers below ``count``, a task each."""

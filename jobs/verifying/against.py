@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.spark.shuffle import task_count
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.verifying.build import of_build
 from rocketmq_reindex.jobs.verifying.mend import Mend
@@ -27,7 +28,6 @@ from rocketmq_reindex.udfs.stage import Stage
 from rocketmq_reindex.udfs.verify.against import BATCH_FOLDER, CompareIndex, CompareLogs, CompareQueues, Stretch, topics_of
 
 PIECE: Final = 256 << 20
-TASKS_PER_CORE: Final = 4
 
 
 class Against:
@@ -75,7 +75,7 @@ class Against:
         if not stretches:
             summary.notes.append("the two logs have no offset in common")
             return
-        tasks = min(len(stretches), TASKS_PER_CORE * engine.cores)
+        tasks = task_count(len(stretches), engine.cores)
         plan = self._plan(stage, "stretches", [dataclasses.astuple(stretch) for stretch in stretches])
         words = [json.loads(word) for word in engine.numbers(CompareLogs(plan, tasks), tasks)]
         ends = [log.segments[-1].data_end for log in logs]
@@ -99,7 +99,7 @@ class Against:
             names = topics_of(*(files.join(store, folder) for store in (self.a, self.b)))
             if not names:
                 continue
-            tasks = min(len(names), TASKS_PER_CORE * engine.cores)
+            tasks = task_count(len(names), engine.cores)
             plan = self._plan(stage, f"topics-{folder}", names)
             comparer = CompareQueues(self.a, self.b, folder, plan, tasks, start)
             for word in map(json.loads, engine.numbers(comparer, tasks)):

@@ -9,6 +9,7 @@ from typing import Any
 
 from rocketmq_reindex.jobs.building.odd_queues import OddQueues
 from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.spark.shuffle import task_count
 from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import QUEUES_TOLD, VerifySummary
@@ -24,8 +25,6 @@ from rocketmq_reindex.udfs.verify.batches import VerifyBatches
 from rocketmq_reindex.udfs.verify.listing import ListQueues
 from rocketmq_reindex.udfs.verify.queues import EMPTY_ENDS, FOLDER, IDLE, QueueTask, VerifyQueues
 from rocketmq_reindex.udfs.write.batches import FOLDER as BATCH_FOLDER
-
-TASKS_PER_CORE = 2
 
 
 @dataclass
@@ -99,7 +98,7 @@ class Queues:
         names = [entry.name for entry in entries_of(folder)]
         plan = files.join(scan.stage.plans, f"topics-{kind}")
         files.write_bytes(scan.stage.temporary, plan, [json.dumps(names).encode()])
-        tasks = max(1, min(len(names), TASKS_PER_CORE * scan.engine.cores))
+        tasks = max(1, task_count(len(names), scan.engine.cores))
         lister = ListQueues(folder, plan, tasks, file_size, scan.task.keys, batch, settings.trimmed, _is_old(settings))
         others, passed_over = list[str](), 0
         for data in scan.engine.scan(lister, tasks):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.verifying.log import sampled
 from rocketmq_reindex.jobs.verifying.options import parse_verify, verify_parser
-from rocketmq_reindex.jobs.verifying.run import sampled
 from rocketmq_reindex.jobs.verifying.sizes import take_sizes
 from rocketmq_reindex.jobs.verifying.work import work_folder
 from rocketmq_reindex.storage_format.errors import InputError
