@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.verifying.settings import check_apart
 from rocketmq_reindex.jobs.watching.clock import command_begin
 from rocketmq_reindex.storage_format.names import escape
 
 if TYPE_CHECKING:
-    from rocketmq_reindex.jobs.spark.observing import Observer
     from rocketmq_reindex.jobs.watching.logs import JsonLog, Value
     from rocketmq_reindex.jobs.watching.metrics import Figures
     from rocketmq_reindex.jobs.watching.progress import Reporter, Shown
@@ -40,24 +40,28 @@ class Watch:
     """One run of a command. ``json_log``: its messages are JSON objects. ``quiet``: nothing is printed on stderr."""
 
     def __init__(self, command: str, *, json_log: bool = False, quiet: bool = False) -> None:
-        self._command, self._quiet, self._settings = command, quiet, BuildSettings("", "")
+        self._command, self._quiet, self._settings = command, quiet, StoreSettings("")
         self._log: JsonLog | None = None
-        self._observer: Observer | None = None
         self._reporter: Reporter | None = None
+        self._out: str | None = None
+        """DIR, of a build"""
+        self._dry_run = False
         self._begin = command_begin()
         if json_log:
             from rocketmq_reindex.jobs.watching.logs import JsonLog
 
             self._log = JsonLog(build=uuid.uuid4().hex, command=command)
 
-    def start(self, settings: BuildSettings, apart: Iterable[str]) -> None:
+    def start(self, settings: StoreSettings, apart: Iterable[str]) -> None:
         """The settings are known, and the run starts. Raises InputError for a file of metrics in a folder of ``apart``."""
         if settings.metrics:
             check_apart("--metrics", settings.metrics, apart)
         self._settings = settings
+        if isinstance(settings, BuildSettings):
+            self._out, self._dry_run = escape(settings.out), settings.dry_run
         if self._log:
-            out = escape(settings.out) if self._command == "build" else None
-            self._log.event("run-begun", f"{self._command}: begun", {"version": __version__, "store": self._store, "out": out})
+            known: dict[str, Value] = {"version": __version__, "store": self._store, "out": self._out}
+            self._log.event("run-begun", f"{self._command}: begun", known)
 
     @property
     def _store(self) -> str:
@@ -81,27 +85,13 @@ class Watch:
         self._reporter.begin = self._begin
         return self._reporter
 
-    def observer(self) -> Observer | None:
-        """Has Spark count along, where somebody looks at figures: it is not free."""
-        if self._log or self._settings.metrics:
-            from rocketmq_reindex.jobs.spark.observing import Observer
-
-            self._observer = Observer()
-        return self._observer
-
     def stop_clock(self, summary: RunSummary) -> None:
         """The work is done: note how long all of it took."""
         summary.seconds["total"] = time.monotonic() - self._begin
 
-    def compare(self, summary: RunSummary) -> None:
-        """Warn where Spark counted otherwise than the summary."""
-        if self._observer and self._reporter:
-            for text in self._observer.differences(self._reporter.counts):
-                summary.warn(text)
-
     def end(self, summary: RunSummary, *, lines: bool = False, published: bool = False) -> None:
         """Report the end of the run. ``lines``: warnings are lines on stderr, if they are not logged."""
-        trouble = self._write_metrics(summary) if self._settings.metrics and not self._settings.dry_run else ""
+        trouble = self._write_metrics(summary) if self._settings.metrics and not self._dry_run else ""
         if trouble:
             summary.warn(trouble)
         if self._log:
@@ -121,8 +111,7 @@ class Watch:
         if summary.error:
             log.event("error", summary.error, {"exit": summary.exit}, logging.ERROR)
         if published:
-            out = escape(self._settings.out)
-            log.event("published", f"published {out}", {"out": out})
+            log.event("published", f"published {self._out}", {"out": self._out})
         figures: dict[str, Value] = {
             "exit": summary.exit,
             **{f"seconds_{stage}": round(took, 3) for stage, took in summary.seconds.items()},

@@ -104,7 +104,7 @@ def build(
         master: Spark master where no session is there yet. Default: ``local[*]``.
         dry_run: Write nothing. The ``text`` of the result says what would be read and written.
         keep_zeros: Behind a URI store files with the zeros at their end.
-        progress: Show progress on stderr: True or ``lines``, or ``json``.
+        progress: Show progress and warnings on stderr: True or ``lines``, or ``json``.
         log_format: ``json`` writes messages to stderr as JSON objects.
         metrics: File for figures of the run, for Prometheus.
         store_name: Name of the store in logs and metrics. Default: ``store``.

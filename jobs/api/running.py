@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.building.inputs import look_at
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
 from rocketmq_reindex.jobs.fetching.run import Fetch, FetchSummary
-from rocketmq_reindex.jobs.incremental.ahead import needs_spark
+from rocketmq_reindex.jobs.incremental.early import needs_spark
 from rocketmq_reindex.jobs.publishing.whole_file import write_whole
 from rocketmq_reindex.jobs.tables.hadoop import hdfs_user
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
@@ -58,7 +58,7 @@ def run_build(
             from rocketmq_reindex.jobs.spark.session import starting
 
             delta, user = bool(settings.tables), hdfs_user(settings.tables)
-            start = spark is None and needs_spark(settings, inputs.log)
+            start = spark is None and needs_spark(settings, inputs)
             with kept() as compiled_once, starting(settings.master, delta, user) if start else contextlib.nullcontext():
                 # numba alone takes a second, and the session starts meanwhile.
                 from rocketmq_reindex.jobs.run import Build
@@ -66,12 +66,11 @@ def run_build(
                 from rocketmq_reindex.jobs.spark.engine import SparkEngines
 
                 with daemon_ahead(), watch.reporter() as reporter:
-                    engines = SparkEngines(settings.master, watch.observer(), delta=delta, hadoop_user=user, spark=spark)
+                    engines = SparkEngines(settings.master, delta=delta, hadoop_user=user, spark=spark)
                     job = Build(settings, reporter, engines)
                     job.summary.started = summary.started
                     summary = job.summary
                     job.run(inputs)
-                    watch.compare(summary)
                     if compiled_once and not settings.dry_run:
                         # This is no part of the result, so it is not in the manifest.
                         summary.warn(NOTE)
@@ -100,20 +99,20 @@ def run_verify(
     try:
         settings = settings_of()
         with interrupts:
-            watch.start(settings.build, settings.stores)
+            watch.start(settings, settings.stores)
             # A wrong path is refused before a JVM is started.
             logs = settings.logs()
             from rocketmq_reindex.jobs.spark.kernels import NOTE, kept
             from rocketmq_reindex.jobs.spark.session import starting
 
-            with kept() as compiled_once, starting(settings.build.master) if spark is None else contextlib.nullcontext():
+            with kept() as compiled_once, starting(settings.master) if spark is None else contextlib.nullcontext():
                 from rocketmq_reindex.jobs.spark.daemon import daemon_ahead
                 from rocketmq_reindex.jobs.spark.engine import SparkEngines
                 from rocketmq_reindex.jobs.verifying.against import Against
                 from rocketmq_reindex.jobs.verifying.run import Verify
 
                 with daemon_ahead(), watch.reporter() as reporter:
-                    engines = SparkEngines(settings.build.master, spark=spark)
+                    engines = SparkEngines(settings.master, spark=spark)
                     job = Against(settings, reporter, engines) if settings.against else Verify(settings, reporter, engines)
                     job.summary.started = summary.started
                     summary = job.summary

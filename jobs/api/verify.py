@@ -75,7 +75,7 @@ def verify(
         snapshot: The log no longer changes: do not look whether a broker runs on the store.
         range_size: Number of bytes of a segment that one task takes at most. Default: by the plan.
         master: Spark master where no session is there yet. Default: ``local[*]``.
-        progress: Show progress on stderr: True or ``lines``, or ``json``.
+        progress: Show progress and warnings on stderr: True or ``lines``, or ``json``.
         log_format: ``json`` writes messages to stderr as JSON objects.
         metrics: File for figures of the run, for Prometheus.
         store_name: Name of the store in logs and metrics. Default: ``store``.

@@ -9,6 +9,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
 from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
@@ -24,7 +25,7 @@ def check_segments(settings: BuildSettings, log: Commitlog, target: str) -> list
     return [*warnings, *(f"{escape(root)}: holds no segment: {told}" for root in bare_roots(settings, log))]
 
 
-def bare_roots(settings: BuildSettings, log: Commitlog) -> list[str]:
+def bare_roots(settings: StoreSettings, log: Commitlog) -> list[str]:
     """Commitlog folders without a segment, as a disk that is not mounted leaves them."""
     folders = {files.parent(entry.path) for entry in log.entries}
     return [root for root in settings.roots if files.parent(files.join(root, "segment")) not in folders]

@@ -1,4 +1,4 @@
-"""Warnings about what the log holds, from the counts of its ranges."""
+"""Warnings about what is asked for, and about what the log holds, from the counts of its ranges."""
 
 from __future__ import annotations
 
@@ -18,6 +18,16 @@ LAST_SEGMENTS = {"5.3": 1, "4.9": 3}
 """how many segments a broker reads again when it starts after a clean stop"""
 _NO_CUT: Final = (r.REASONS[r.BAD_TOPIC], r.REASONS[r.BAD_QUEUE], r.REASONS[r.BAD_POSITION], MISNAMED)
 """how reasons begin that a broker does not ask for (``CommitLog.checkMessageAndReturnSize``): it reads on behind them"""
+
+
+def of_settings(settings: BuildSettings, summary: Summary) -> None:
+    """Warn of settings whose result a broker may not use as one expects."""
+    if "index" in settings.only and "checkpoint" not in settings.only:
+        summary.warn(
+            "index without checkpoint: with an older checkpoint the next crash deletes it: take --only index,checkpoint"
+        )
+    if settings.partial and "consumequeue" in settings.only:
+        summary.warn("a partial build beside the full log: a broker re-dispatches only records above the newest unit")
 
 
 def unmarked_batches(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from rocketmq_reindex.jobs.building.settings import CRC_MODES, BuildSettings
 from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
@@ -20,27 +23,43 @@ BUCKET_BYTES = 512 << 20
 
 
 def range_size(settings: BuildSettings, size: int, segment_bytes: int, cores: int) -> int:
-    """Few ranges a core, whole segments where there are many, on chunk boundaries; the same in every incremental run."""
+    """Return the bytes of a range: as ``even_range_size``, but the same in every run of an incremental build."""
     if settings.incremental:
         return settings.range_size or max(1, min(segment_bytes, RANGE_BYTES))
+    return even_range_size(settings.range_size, size, segment_bytes, cores)
+
+
+def even_range_size(limit: int, size: int, segment_bytes: int, cores: int) -> int:
+    """Return the bytes of a range so that each core gets a few: whole segments where there are many, else whole chunks.
+
+    ``limit`` is the most that a range may have, 0 for no limit; ``size`` is the bytes of the log.
+    """
     per_core = -(-size // (2 * cores))
     wanted = min(max(segment_bytes, 1), -(-per_core // CHUNK) * CHUNK)
-    return max(1, min(wanted, settings.range_size or wanted))
+    return max(1, min(wanted, limit or wanted))
 
 
-def scan_settings(settings: BuildSettings) -> ScanSettings:
+def store_scan(settings: StoreSettings) -> ScanSettings:
+    """Return what a scan of the whole store looks for."""
     return ScanSettings(
         crc_mode=CRC_MODES[settings.crc],
         broker_version=settings.broker_version,
         lmq=settings.lmq,
         delays=settings.delays,
+        batch_topics=settings.batch_topics,
+    )
+
+
+def scan_settings(settings: BuildSettings) -> ScanSettings:
+    """Return what the scan of a build looks for."""
+    return dataclasses.replace(
+        store_scan(settings),
         include=settings.include_topics,
         exclude=settings.exclude_topics,
         until_time=settings.until_time,
         want_units="consumequeue" in settings.only,
         want_items="index" in settings.only or "checkpoint" in settings.only,
         want_topics=settings.write_topics,
-        batch_topics=settings.batch_topics,
         window=settings.window,
         stop_at_damage=settings.on_damage == "stop",
     )

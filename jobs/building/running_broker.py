@@ -8,6 +8,7 @@ from typing import Final
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.lock import LOCK, holder
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
@@ -29,7 +30,7 @@ def check_broker(settings: BuildSettings) -> list[str]:
     return refused + untold
 
 
-def brokers(settings: BuildSettings, more: Iterable[str] = ()) -> tuple[list[str], list[str]]:
+def brokers(settings: StoreSettings, more: Iterable[str] = ()) -> tuple[list[str], list[str]]:
     """(each store on which a broker runs, each of which that cannot be told), as words. ``more`` are stores as well."""
     running, untold = [], []
     for store in dict.fromkeys(os.path.realpath(place) for place in (*_stores(settings), *more) if _is_here(place)):
@@ -49,7 +50,7 @@ def _is_here(place: str) -> bool:
     return bool(place) and not files.is_remote(place)
 
 
-def _stores(settings: BuildSettings) -> Iterator[str]:
+def _stores(settings: StoreSettings) -> Iterator[str]:
     """Folders with a broker's lock, if it runs: STORE, and what looks like a store around a log.
 
     Not that of --broker-conf: there the broker may well run whose log is read from a snapshot.

@@ -40,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("build", metavar="BUILD", help="folder or URI that was --out of a build, or one build below it")
     add("--to", required=True, metavar="DIR", help="the broker's store (storePathRootDir); DIR/commitlog is never touched")
     add("--topics", action="store_true", help="put in config/topics.json also where the store has one of its own")
-    add("--threads", type=int, default=THREADS, metavar="N", help=f"number of files fetched at once (default: {THREADS})")
+    add("--threads", type=int, default=THREADS, metavar="N", help=f"number of files fetched at once ({THREADS})")
     add("--dry-run", action="store_true", help="say what would be fetched and swapped, and do nothing")
     add("--json", action="store_true", help="print the summary on stdout as one JSON object")
     return parser

@@ -51,28 +51,28 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help="files of a store")
-    add("--kind", choices=KINDS, help="kind of the files (default: by folder, name and content)")
+    add("--kind", choices=KINDS, help="kind of the files (by folder, name and content)")
     add("--records", action="store_true", help="also list every record, unit or item of the file")
     add("--json", action="store_true", help="print one JSON object a line")
-    add("--hash-slots", type=int, metavar="N", help="number of slots of an IndexFile (default: taken from the file)")
+    add("--hash-slots", type=int, metavar="N", help="number of slots of an IndexFile (taken from the file)")
     add(
         "--index-items",
         type=int,
         metavar="N",
-        help="number of items of an IndexFile, as maxIndexNum (default: taken from the file)",
+        help="number of items of an IndexFile, as maxIndexNum (taken from the file)",
     )
     add(
         "--first-offset",
         type=int,
         metavar="N",
-        help="offset of the file's first byte: of a segment in the log, of a ConsumeQueue file in its queue (default: by the "
+        help="offset of the file's first byte: of a segment in the log, of a ConsumeQueue file in its queue (by the "
         "file's name, or by a segment's records)",
     )
     add(
         "--segment-size",
         type=int,
         metavar="BYTES",
-        help="size of a whole segment, in bytes (default: that of the first segment beside the file)",
+        help="size of a whole segment, in bytes (that of the first segment beside the file)",
     )
     return parser
 

@@ -75,13 +75,13 @@ def build_parser() -> argparse.ArgumentParser:
     add("--topic", type=_text, metavar="T", help="topic of the messages")
     add("--key", type=_text, metavar="K", help="all messages of the topic with this key or unique key, by the IndexFiles")
     add("--queue", type=int, metavar="Q", help="messages of this queue of the topic; goes with --offset or --time")
-    add("--offset", type=int, metavar="N", help="messages from this queue offset on (default: one message, see --max)")
+    add("--offset", type=int, metavar="N", help="messages from this queue offset on (one message, or --max)")
     add(
         "--time",
         type=_time("--time"),
         metavar="TIME",
-        help="messages of the queue stored at this time or later: milliseconds since 1970, or ISO with its zone (default: one "
-        "message, see --max)",
+        help="messages of the queue stored at this time or later: milliseconds since 1970, or ISO with its zone (one "
+        "message, or --max)",
     )
     add("--id", type=_text, metavar="MSGID", help="the message of this id: the broker's offset id, or the client's unique id")
     add("--physical", type=int, metavar="N", help="the message at this offset of the commitlog, in bytes")
@@ -89,17 +89,19 @@ def build_parser() -> argparse.ArgumentParser:
         "--begin",
         type=_time("--begin"),
         metavar="TIME",
-        help="with --key: only messages stored at this time or later (milliseconds since 1970, or ISO with its zone)",
+        help="with --key: messages stored at this time or later: milliseconds since 1970, or ISO with its zone (any time)",
     )
-    add("--end", type=_time("--end"), metavar="TIME", help="with --key: only messages stored at this time or earlier")
-    add("--max", type=int, metavar="N", help="show at most this many messages; with --key the newest ones (default: all)")
+    add(
+        "--end", type=_time("--end"), metavar="TIME", help="with --key: messages stored at this time or earlier (any time)"
+    )
+    add("--max", type=int, metavar="N", help="show at most this many messages; with --key the newest ones (all)")
     add("--json", action="store_true", help="print one JSON object a line, with every field")
-    add("--body", choices=BODIES, help="how bodies are shown; what is no text is shown as hex (default: text)")
+    add("--body", choices=BODIES, help="how bodies are shown; what is no text is shown as hex (text)")
     add(
         "--body-max",
         type=int,
         metavar="BYTES",
-        help=f"read and unpack at most this many bytes of a body (default: {BODY_MAX})",
+        help=f"read and unpack at most this many bytes of a body ({BODY_MAX})",
     )
     add(
         "--scan",
@@ -111,14 +113,14 @@ def build_parser() -> argparse.ArgumentParser:
         dest="commitlogs",
         action="append",
         metavar="DIR",
-        help="folder of segments; repeat it for a log spread over several (default: STORE/commitlog)",
+        help="folder of segments; repeat it for a log spread over several (STORE/commitlog)",
     )
-    add("--hash-slots", type=int, metavar="N", help="number of slots of an IndexFile (default: taken from the files)")
+    add("--hash-slots", type=int, metavar="N", help="number of slots of an IndexFile (taken from the files)")
     add(
         "--index-items",
         type=int,
         metavar="N",
-        help="number of items of an IndexFile, as maxIndexNum (default: taken from the files)",
+        help="number of items of an IndexFile, as maxIndexNum (taken from the files)",
     )
     add("--broker-conf", metavar="FILE", help="take sizes and folders from a broker.conf; options given here win")
     return parser

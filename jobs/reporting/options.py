@@ -26,11 +26,11 @@ def build_parser() -> Parser:
     )
     add = parser.add_argument
     add("source", metavar="DIR", help="what a build wrote (with its reindex.json), or the file of verify --report")
-    add("--out", default=OUT, metavar="FILE", help=f"file for the page; replaced if it is there (default: {OUT})")
+    add("--out", default=OUT, metavar="FILE", help=f"file for the page; replaced if it is there ({OUT})")
     add(
         "--store",
         metavar="STORE",
-        help="folder around commitlog/: the page then shows when messages were stored, by topic (default: the "
+        help="folder around commitlog/: the page then shows when messages were stored, by topic (the "
         "build's folder, or the store that was verified)",
     )
     add("--summary", metavar="FILE", help="what build --json printed: the page then shows when it ran, and seconds by stage")

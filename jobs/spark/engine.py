@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rocketmq_reindex.jobs.spark import full_disk, session
+from rocketmq_reindex.jobs.spark import full_disk, session, shuffle
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.worker import setup as worker
 from rocketmq_reindex.udfs.worker.setup import Batches
-
-if TYPE_CHECKING:
-    from rocketmq_reindex.jobs.spark.observing import Observer
 
 
 class Engine(Protocol):
@@ -44,20 +41,20 @@ class Engine(Protocol):
 
 
 class SparkEngine:
-    """DataFrames only, so that it runs wherever DataFrames do. ``observer``: Spark counts along. ``own``: so is the session."""
+    """Runs on DataFrames only, so it works wherever DataFrames do. ``own``: the session was started by this process."""
 
-    def __init__(self, spark: SparkSession, observer: Observer | None = None, own: bool = False) -> None:
-        self.spark, self._observer, self.own = spark, observer, own
+    def __init__(self, spark: SparkSession, own: bool = False) -> None:
+        self.spark, self.own = spark, own
         self._frames: list[DataFrame] = []
         self.cores = session.cores(spark)
         self._partitions = 1
 
     def buckets(self, wanted: int) -> tuple[int, ...]:
         asked = int(self.spark.conf.get("spark.reindex.buckets", None) or 0)
-        self._partitions, count = session.plan_shuffle(
-            asked or max(self.cores, wanted), self.cores, session.asked_partitions(self.spark)
+        self._partitions, count = shuffle.plan_shuffle(
+            asked or max(self.cores, wanted), self.cores, shuffle.asked_partitions(self.spark)
         )
-        return session.bucket_keys(asked or count, self._partitions)
+        return shuffle.bucket_keys(asked or count, self._partitions)
 
     def over(self, function: Batches, count: int, ddl: str) -> DataFrame:
         """What a function makes of the numbers below ``count``, a task each."""
@@ -69,9 +66,7 @@ class SparkEngine:
         with contextlib.suppress(NotImplementedError):
             frame = frame.persist(StorageLevel.DISK_ONLY)
         self._frames.append(frame)
-        summaries = frame.filter(F.col("kind") == schemas.SUMMARY).select("data")
-        rows = self._observer.scan(summaries).collect() if self._observer else summaries.collect()
-        return [bytes(row.data) for row in rows]
+        return [bytes(row.data) for row in frame.filter(F.col("kind") == schemas.SUMMARY).select("data").collect()]
 
     def _rows(self, kind: int, left_out: list[int]) -> DataFrame:
         rows = self._frames[0].filter(F.col("kind") == kind)
@@ -90,15 +85,10 @@ class SparkEngine:
         if before is not None:
             rows = rows.mapInArrow(lambda batches: worker.run(before, batches), schemas.ROWS_DDL)
         rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "place")
-        words = rows.mapInArrow(lambda batches: worker.run(reducer, batches), schemas.RESULT_DDL)
-        return self._said(words, kind in (schemas.UNITS, schemas.BATCHES))
+        return _texts(rows.mapInArrow(lambda batches: worker.run(reducer, batches), schemas.RESULT_DDL))
 
     def numbers(self, function: Batches, count: int) -> list[str]:
-        return self._said(self.over(function, count, schemas.RESULT_DDL), True)
-
-    def _said(self, words: DataFrame, of_files: bool) -> list[str]:
-        rows = self._observer.write(words).collect() if self._observer and of_files else words.collect()
-        return [str(row.data) for row in rows]
+        return _texts(self.over(function, count, schemas.RESULT_DDL))
 
     def forget(self) -> None:
         for frame in self._frames:
@@ -106,20 +96,16 @@ class SparkEngine:
         self._frames = []
 
 
+def _texts(results: DataFrame) -> list[str]:
+    return [str(row.data) for row in results.collect()]
+
+
 class SparkEngines:
     """Opens the engine of a run, and closes what it opened."""
 
-    def __init__(
-        self,
-        master: str,
-        observer: Observer | None = None,
-        delta: bool = False,
-        hadoop_user: str = "",
-        spark: SparkSession | None = None,
-    ) -> None:
+    def __init__(self, master: str, delta: bool = False, hadoop_user: str = "", spark: SparkSession | None = None) -> None:
         """``spark``: the session to work in; it is not stopped."""
-        self._master, self._observer, self._delta, self._hadoop_user = master, observer, delta, hadoop_user
-        self._spark = spark
+        self._master, self._delta, self._hadoop_user, self._spark = master, delta, hadoop_user, spark
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[Engine]:
@@ -127,7 +113,7 @@ class SparkEngines:
             spark, own = self._spark, False
         else:
             spark, own = session.get_session(self._master, self._delta, self._hadoop_user)
-        engine = SparkEngine(spark, self._observer, own)
+        engine = SparkEngine(spark, own)
         try:
             with session.run_settings(spark):
                 try:

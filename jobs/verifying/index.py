@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.spark.shuffle import task_count
 from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import FILES_TOLD, LOST_TOLD, VerifySummary, lost_example
@@ -26,7 +27,6 @@ from rocketmq_reindex.udfs.verify.index import CheckIndex, IndexPlace
 from rocketmq_reindex.udfs.verify.items import CompareItems, IndexItems, Lost, Span
 
 FOLDER: Final = "index"
-TASKS_PER_CORE: Final = 4
 
 
 @dataclass
@@ -69,14 +69,13 @@ class Index:
 
     def _places(self) -> list[IndexPlace]:
         """The files that a broker loads, in the order of their names as strings (``IndexService.load``)."""
-        build, trimmed = self.settings.build, self.settings.trimmed
         named = [(name, entry.path) for name, entry in self._entries() if entry.kind == files.FILE and is_index_file(name)]
-        sizes = build.hash_slots, build.index_items
-        return [IndexPlace(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
+        sizes = self.settings.hash_slots, self.settings.index_items
+        return [IndexPlace(k, name, path, *sizes, self.settings.trimmed) for k, (name, path) in enumerate(sorted(named))]
 
     def _entries(self) -> list[tuple[str, files.Entry]]:
         """What lies in index/, by its name in a store. What the manifest of a build does not name, no fetch brings there."""
-        found, names = entries_of(files.join(self.settings.build.store, FOLDER)), self.settings.index_names
+        found, names = entries_of(files.join(self.settings.store, FOLDER)), self.settings.index_names
         if self.settings.trimmed:
             return [(names[entry.name], entry) for entry in found if entry.name in names]
         return [(entry.name, entry) for entry in found]
@@ -130,7 +129,7 @@ class Index:
         plan = files.join(scan.stage.plans, "index-items")
         fields = {"spans": [dataclasses.astuple(s) for s in spans], "files": [dataclasses.astuple(t) for t in tables]}
         files.write_bytes(scan.stage.temporary, plan, [json.dumps(fields).encode()])
-        tasks = max(1, min(len(spans), TASKS_PER_CORE * scan.engine.cores))
+        tasks = max(1, task_count(len(spans), scan.engine.cores))
         result.take(scan.engine.numbers(CompareItems(plan, tasks), tasks))
         self._judge_empty(accepted, segments[0].start if segments else 0, bool(unread), result.tally)
         return result

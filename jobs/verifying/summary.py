@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.command.times import now
-from rocketmq_reindex.jobs.verifying.mend import NO_BUILD, Mend
+from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
 from rocketmq_reindex.storage_format.checks.differences import KINDS, Example, Tally
 from rocketmq_reindex.storage_format.plurals import counted
 
@@ -120,6 +120,8 @@ class VerifySummary:
         if not self.findings:
             return "\n".join([*lines, "clean    no differences"])
         lines += ["", f"differs  {counted(len(self.findings), 'kind')} of differences"]
+        if self.mend and any(finding["kind"] == MISSING_SEGMENT for finding in self.findings):
+            lines.append("mend     look first for the missing segment: its disk may not be mounted; if it is lost:")
         if self.mend:
             lines.append(f"mend     {self.mend}")
         lines += [f"mend     {NO_BUILD}: {reason}" for reason in self.not_mended]

@@ -21,15 +21,15 @@ def add_watch_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--progress",
         choices=PROGRESS,
-        help="how progress is shown on stderr: lines (a bar on a terminal), or JSON for schedulers (default: lines)",
+        help="how progress is shown on stderr: lines (a bar on a terminal), or JSON for schedulers (lines)",
     )
     add(
         "--log-format",
         choices=LOG_FORMATS,
-        help="format of messages on stderr; json replaces the lines of progress, too (default: text)",
+        help="format of messages on stderr; json replaces the lines of progress, too (text)",
     )
     add("--metrics", metavar="FILE", help="write figures of this run to FILE, as Prometheus' node_exporter collects them")
-    add("--store-name", metavar="NAME", help="name of the store in logs and metrics (default: STORE)")
+    add("--store-name", metavar="NAME", help="name of the store in logs and metrics (STORE)")
 
 
 def variable(name: str) -> str:

@@ -59,7 +59,6 @@ class Stage:
         if self.probe is not None:
             self._thread.join()
         self._reporter.seconds[self.kind] += self.seconds
-        self._reporter.counts[self.kind].update(self.counts)
         for shown in self._reporter.shown:
             shown.stage_ended(self, kind is not None)
 
@@ -103,13 +102,12 @@ class Shown:
 
 
 class Reporter:
-    """Shows one stage after another, and keeps their seconds and counts."""
+    """Shows one stage after another, and keeps their seconds."""
 
     def __init__(self, shown: Sequence[Shown]) -> None:
         self.shown = shown
         self.seconds: defaultdict[str, float] = defaultdict(float)
         """by stage, its rounds together"""
-        self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.begin = time.monotonic()
         """when the command began"""
 

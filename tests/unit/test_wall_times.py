@@ -53,7 +53,7 @@ def test_a_build(watch: Watch, golden_store: Stores, tmp_path_factory: pytest.Te
 
 def test_a_verify(watch: Watch, golden_store: Stores) -> None:
     store = golden_store("trimmed-head").path
-    settings = VerifySettings(BuildSettings(str(store), ".").check(), frozenset()).check()
+    settings = VerifySettings(str(store)).check()
     job = Verify(settings, watch.reporter(), slow_to_stop)
     job.run()
     watch.stop_clock(job.summary)

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.run import Build
-from rocketmq_reindex.jobs.spark.observing import Observer
 from rocketmq_reindex.jobs.verifying.mend import Mend
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.watch import Watch
@@ -273,21 +272,11 @@ def test_a_verify_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (samples(path)["exit_status", ""], samples(path)["differences", ""]) == (4, 7)
 
 
-def test_counts_that_spark_does_not_give_are_a_warning() -> None:
-    observer = Observer()
-    observer.take("scan", {"ranges": 1, "bytes": 7, "records": 2, "units": None, "items": 0, "damaged": 0})
-    told = defaultdict(Counter, {"scan": Counter(ranges=1, bytes=4), "scan again": Counter(bytes=3, records=2)})
-    assert observer.differences(told) == []
-    observer.take("write", None)
-    (text,) = observer.differences(told)
-    assert text.startswith("Spark told nothing of 1 of its jobs")
-
-
 def test_what_nobody_asks_for_is_not_imported() -> None:
     code = (
         "import sys; from rocketmq_reindex.jobs.cli import main; status = main(['build', '/none', '--out', '/o']);"
         "absent = ('rocketmq_reindex.jobs.watching.logs', 'rocketmq_reindex.jobs.watching.metrics',"
-        " 'rocketmq_reindex.jobs.spark.observing', 'pyspark', 'prometheus_client');"
+        " 'pyspark', 'prometheus_client');"
         "print(status, [name for name in sys.modules if name in absent])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=900)
