@@ -31,7 +31,7 @@ class Begin(NamedTuple):
 
 
 def begin_of(path: str, size: int, given: int | None) -> Begin:
-    """Where the segment at ``path`` begins. Raises UnreadableError where nothing tells it."""
+    """Where the segment at ``path`` begins. Raises UnreadableError where it is not known."""
     named = first_byte(files.base(path))
     if given is not None:
         found = Begin(given, OPTION)

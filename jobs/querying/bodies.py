@@ -52,14 +52,14 @@ def read_body(message: Message, log: StoreLog, most: int, notes: Notes) -> Body:
     return Body(data, not more and not fault, crc, fault)
 
 
-def _no_constant(word: str) -> Any:
-    raise ValueError(word)
+def _no_constant(text: str) -> Any:
+    raise ValueError(text)
 
 
-def _finite(word: str) -> float:
-    value = float(word)
+def _finite(text: str) -> float:
+    value = float(text)
     if not math.isfinite(value):
-        raise ValueError(word)
+        raise ValueError(text)
     return value
 
 

@@ -91,9 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="TIME",
         help="with --key: messages stored at this time or later: milliseconds since 1970, or ISO with its zone (any time)",
     )
-    add(
-        "--end", type=_time("--end"), metavar="TIME", help="with --key: messages stored at this time or earlier (any time)"
-    )
+    add("--end", type=_time("--end"), metavar="TIME", help="with --key: messages stored at this time or earlier (any time)")
     add("--max", type=int, metavar="N", help="show at most this many messages; with --key the newest ones (all)")
     add("--json", action="store_true", help="print one JSON object a line, with every field")
     add("--body", choices=BODIES, help="how bodies are shown; what is no text is shown as hex (text)")
