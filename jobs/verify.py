@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api.running import run_verify
+from rocketmq_reindex.jobs.api.run_verify import run_verify
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.verifying.options import parse_verify
 from rocketmq_reindex.jobs.watch import Watch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from rocketmq_reindex.jobs.api.ending import result_of
 from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, Time, given
 from rocketmq_reindex.jobs.api.results import BuildResult
-from rocketmq_reindex.jobs.api.running import run_build
+from rocketmq_reindex.jobs.api.run_build import run_build
 from rocketmq_reindex.jobs.building.options import build_parser, build_settings
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.watch import Watch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from rocketmq_reindex.jobs.api.ended import Ended, S
 from rocketmq_reindex.jobs.api.results import Result, made
-from rocketmq_reindex.jobs.api.running import Ended, S
 from rocketmq_reindex.jobs.command.failures import was_interrupted
 from rocketmq_reindex.storage_format.errors import ReindexError
 

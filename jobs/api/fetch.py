@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketmq_reindex.jobs.api.ending import result_of
 from rocketmq_reindex.jobs.api.keywords import PathLike, Size, given
 from rocketmq_reindex.jobs.api.results import FetchResult
-from rocketmq_reindex.jobs.api.running import run_fetch
+from rocketmq_reindex.jobs.api.run_fetch import run_fetch
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.fetching.options import build_parser, fetch_settings
 

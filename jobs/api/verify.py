@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from rocketmq_reindex.jobs.api.ending import result_of
 from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, given
 from rocketmq_reindex.jobs.api.results import VerifyResult
-from rocketmq_reindex.jobs.api.running import run_verify
+from rocketmq_reindex.jobs.api.run_verify import run_verify
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.verifying.options import verify_parser, verify_settings
 from rocketmq_reindex.jobs.watch import Watch
