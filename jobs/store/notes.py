@@ -1,4 +1,4 @@
-"""What could not be read, told on stderr while the rest is shown: each kind a few times, then how often."""
+"""Warnings on stderr about what could not be read, while the rest is shown: each kind a few times, then how often."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EACH_MAX: Final = 5
 
 
 class Notes:
-    """One line a note; ``close`` tells how many of each kind were left out."""
+    """Writes a line for each note; ``close`` writes how many of each kind were left out."""
 
     def __init__(self) -> None:
         self._count: Counter[str] = Counter()
@@ -19,7 +19,7 @@ class Notes:
         """something that could not be read might have held what was asked for"""
 
     def add(self, kind: str, text: str, lost: bool = True) -> None:
-        """``text`` is escaped, one line; the same text is told once."""
+        """Write one note. ``text`` is escaped and has one line; the same text is written once."""
         if text in self._seen:
             return
         self.lost = self.lost or lost
