@@ -1,4 +1,4 @@
-"""What the settings ask of a build's parts: how large ranges are, what a scan looks for, what the checkpoint says."""
+"""What follows from the settings: how large ranges are, what a scan looks for, what the checkpoint says."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rocketmq_reindex.udfs.write.index import ends as ends_of
 from rocketmq_reindex.udfs.write.index import staged_items
 
 RANGE_BYTES = 4 * CHUNK
-"""Of each segment in an incremental build, whatever the log's size and the cores: the same ranges in every run. At most so much
-of what was read before is scanned again as the last segment grows."""
+"""Bytes of a range in an incremental build, whatever the log's size and the cores, so that every run has the same ranges. At
+most so much of what was read before is scanned again as the last segment grows."""
 BUCKET_BYTES = 512 << 20
 """Commitlog bytes whose units one bucket takes: bounds what a writing task holds at once."""
 
@@ -68,7 +68,7 @@ def scan_settings(settings: BuildSettings) -> ScanSettings:
 def make_checkpoint(
     settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan]
 ) -> Checkpoint:
-    """The checkpoint of what was built (``StoreCheckpoint``; FORMAT: which field says what)."""
+    """Return the checkpoint of what was built (``StoreCheckpoint``, 5.3)."""
     dispatched = [s for s in accepted if s.records]
     with_units = [s for s in accepted if s.unit_records]
     confirm = dispatched[-1].last_dispatched if dispatched and settings.broker_version != "4.9" else 0

@@ -129,8 +129,8 @@ def parse_window(policy: str) -> int:
 
 def parse_parts(text: str) -> tuple[str, ...]:
     """Return ``index,checkpoint`` as parts, in their usual order. Raises UsageError."""
-    asked = [word.strip() for word in text.split(",") if word.strip()]
-    unknown = [word for word in asked if word not in PARTS]
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in asked if name not in PARTS]
     if unknown or not asked:
         raise UsageError(f"--only {text!a}: take one or more of {', '.join(PARTS)}, separated by commas")
     return tuple(part for part in PARTS if part in asked)

@@ -1,4 +1,4 @@
-"""What a build asks of Spark, and nothing else: run a function over numbers, keep packed rows, shuffle them once."""
+"""All that a build needs of Spark: run a function over numbers, keep packed rows, shuffle them once."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ class Engine(Protocol):
         """Fix the shuffle for this many buckets or more; returns each bucket's key."""
 
     def scan(self, function: Batches, tasks: int) -> list[bytes]:
-        """Run over the numbers below ``tasks``; rows (``schemas.ROWS``) are kept, the data of summaries is returned."""
+        """Run a function over the numbers below ``tasks``. Keeps rows (``schemas.ROWS``), and returns the data of summaries."""
 
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
-        """The data of the kept rows of one kind, but for some ranges. For what is known to be little."""
+        """Return the data of the kept rows of one kind, without some ranges. Use it only for few rows."""
 
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
-        """Shuffle the kept rows of one kind, but for some ranges, by key, in order of bucket and place; what reducers say."""
+        """Shuffle the kept rows of one kind, without some ranges, by key, sorted by bucket and physical offset.
+
+        Returns the results of the reducers.
+        """
 
     def numbers(self, function: Batches, count: int) -> list[str]:
-        """What a function says over the numbers below ``count``, a task each."""
+        """Return the results of a function over the numbers below ``count``, a task each."""
 
     def forget(self) -> None:
         """Drop the kept rows."""
@@ -57,7 +60,7 @@ class SparkEngine:
         return shuffle.bucket_keys(asked or count, self._partitions)
 
     def over(self, function: Batches, count: int, ddl: str) -> DataFrame:
-        """What a function makes of the numbers below ``count``, a task each."""
+        """Return the rows that a function makes of the numbers below ``count``, a task each."""
         return self.spark.range(0, count, 1, count).mapInArrow(lambda batches: worker.run(function, batches), ddl)
 
     def scan(self, function: Batches, tasks: int) -> list[bytes]:
@@ -101,7 +104,7 @@ def _texts(results: DataFrame) -> list[str]:
 
 
 class SparkEngines:
-    """Opens the engine of a run, and closes what it opened."""
+    """Opens the engine of a run, and stops the session if this process started it."""
 
     def __init__(self, master: str, delta: bool = False, hadoop_user: str = "", spark: SparkSession | None = None) -> None:
         """``spark``: the session to work in; it is not stopped."""

@@ -1,4 +1,4 @@
-"""What could not be read, as warnings while the rest is shown: each kind a few times, then how often."""
+"""Warnings about what could not be read, while the rest is shown: each kind a few times, then how often."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _print(text: str) -> None:
 
 
 class Notes:
-    """One line a note, given to ``warn``. ``close`` says how many of each kind were left out."""
+    """Gives a line for each note to ``warn``; ``close`` gives how many of each kind were left out."""
 
     def __init__(self, warn: Callable[[str], None] = _print) -> None:
         self._warn = warn
@@ -25,7 +25,7 @@ class Notes:
         """something that could not be read might have held what was asked for"""
 
     def add(self, kind: str, text: str, lost: bool = True) -> None:
-        """``text`` is escaped, one line; the same text is given once."""
+        """Add one note. ``text`` is escaped and has one line; the same text is given once."""
         if text in self._seen:
             return
         self.lost = self.lost or lost

@@ -1,7 +1,7 @@
-"""``--tables``: what a run leaves in the Delta tables, from its start to its end.
+"""``--tables``: the rows that a run writes to the Delta tables, from its start to its end.
 
-The row in ``builds`` is written first and, with the outcome, last: rows of the other tables count once it says ``published``.
-A second run with the same ``--build-id`` (a scheduler's retry) puts its rows in the place of the first one's.
+The row in ``builds`` is written first and, with the outcome, last. Rows of other tables count once its state is ``published``.
+A second run with the same ``--build-id`` (a scheduler's retry) replaces the rows of the first one.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANT
 
 _STARTED, _ENDED = 0, 1
 _FEW_FILES: Final = 50_000
-"""Of more rows each costs more, without compiled code, than that code."""
+"""With more rows than this, compiled code costs less than it saves."""
 
 
 class Recorder(Unrecorded):
-    """Writes the rows of one run. What cannot be written at its start is an InputError, at its end a warning."""
+    """Writes the rows of one run. A failure at its start is an InputError, at its end a warning."""
 
     has_rows = True
 
@@ -105,7 +105,7 @@ class Recorder(Unrecorded):
             self._start_row.result()
 
     def _look_back(self) -> None:
-        """Which attempt of its id this run is; what was published stays until this run publishes, too."""
+        """Find out which attempt of its id this run is. Rows of a published attempt stay until this run publishes, too."""
         if self._looked:
             return
         before = self._spark.read.format("delta").load(self._path(BUILDS)).where(f"build = '{self.settings.build_id}'")
@@ -149,7 +149,7 @@ class Recorder(Unrecorded):
         outcome = dataclasses.replace(self._summary)
         outcome.exit, outcome.error = failure(error, None, PLACE, UNPUBLISHED)
         with self._warned("this run's rows are not all in the tables"), self._reaching(), self._stage(2):
-            # Where the start could not: what an earlier run published must not be replaced.
+            # The start may have failed to look. What an earlier run published must not be replaced.
             self._look_back()
             if self._kept:
                 self._summary.warn(f"--tables: build {self.settings.build_id} was published before: this run is not recorded")
@@ -179,13 +179,13 @@ class Recorder(Unrecorded):
         return self._frames.messages(self._built) if table is MESSAGES else self._frames.segments(self._built)
 
     def _reaching(self) -> AbstractContextManager[None]:
-        """The session's Hadoop finds the tables' place meanwhile, and a session of our own is quick about small queries."""
+        """Set what the session's Hadoop needs to reach the tables, and make small queries quick in a session of our own."""
         few = not self.settings.messages_table and sum(self._summary.files.values()) <= _FEW_FILES
         quick = small_queries(self._spark) if self._own and few else {}
         return run_settings(self._spark, hadoop_settings(self.settings.tables) | quick)
 
     def _check_user(self) -> None:
-        """Raises InputError when Spark would write as somebody else than the URI says."""
+        """Raises InputError when Spark would write as another user than the URI names."""
         user = hdfs_user(self.settings.tables)
         if not user:
             return
@@ -200,7 +200,7 @@ class Recorder(Unrecorded):
         return table_path(self.settings.tables, table.name)
 
     def _write(self, table: Table, frame: DataFrame, step: int) -> None:
-        # The row of a run that ends takes the place of the one it began with.
+        # The row of a run that ends replaces the one that it started with.
         again = self._attempt > 1 or (table is BUILDS and step == _ENDED)
         if table is QUARANTINE and not again and not self._summary.damage:
             return
@@ -208,7 +208,7 @@ class Recorder(Unrecorded):
 
     @staticmethod
     def _each(tables: list[Table], call: Callable[[Table], None], done: Callable[[], None]) -> None:
-        """The same for several tables, side by side: a commit is mostly waiting. Raises what the first one raised."""
+        """Call a function for several tables side by side: a commit is mostly waiting. Raises what the first one raised."""
         with ThreadPoolExecutor(len(tables), thread_name_prefix="tables") as pool:
             for one in [pool.submit(call, table) for table in tables]:
                 one.result()

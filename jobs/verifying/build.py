@@ -1,4 +1,4 @@
-"""A build that lies as builds do behind a URI: what its files are in a store, its manifest alone says."""
+"""A build behind a URI: only its manifest says which file of a store each of its files is."""
 
 from __future__ import annotations
 

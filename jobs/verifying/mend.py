@@ -88,20 +88,22 @@ class Mend:
 
     def _command(self, parts: tuple[str, ...]) -> str:
         build = self.build
-        words = ["rmq-reindex", "build", build.store, "--out", "DIR"]
-        words += [word for root in build.commitlogs for word in ("--commitlog", root)]
+        arguments = ["rmq-reindex", "build", build.store, "--out", "DIR"]
+        arguments += [argument for root in build.commitlogs for argument in ("--commitlog", root)]
         if set(parts) != set(build.only):
-            words += ["--only", ",".join(parts)]
+            arguments += ["--only", ",".join(parts)]
         usual = {name.name: name.default for name in dataclasses.fields(BuildSettings)}
         for name in _CARRIED:
             if getattr(build, name) != usual[name]:
-                words += [f"--{name.replace('_', '-')}", str(getattr(build, name))]
-        words += ["--lmq"] if build.lmq else []
-        words += ["--topics-config", self.topics_config or f"{build.store}/config/topics.json"] if build.batch_topics else []
-        words += self.options if QUEUES in parts else []
-        words += ["--on-damage", "salvage"] if self.damaged else []
-        words += ["--until-offset", str(self.cut)] if self.cut >= 0 else []
-        return shlex.join(map(redacted, words))
+                arguments += [f"--{name.replace('_', '-')}", str(getattr(build, name))]
+        arguments += ["--lmq"] if build.lmq else []
+        arguments += (
+            ["--topics-config", self.topics_config or f"{build.store}/config/topics.json"] if build.batch_topics else []
+        )
+        arguments += self.options if QUEUES in parts else []
+        arguments += ["--on-damage", "salvage"] if self.damaged else []
+        arguments += ["--until-offset", str(self.cut)] if self.cut >= 0 else []
+        return shlex.join(map(redacted, arguments))
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The queues' part of a verify: list their files, then compare them with the units of the log."""
+"""The queues' part of a verify: it lists their files, then compares them with the units of the log."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from rocketmq_reindex.udfs.write.batches import FOLDER as BATCH_FOLDER
 
 @dataclass
 class QueueResult:
-    """What the reducers say, put together."""
+    """The results of all reducers together."""
 
     tally: Tally = field(default_factory=Tally)
     counts: dict[str, int] = field(default_factory=dict)
     queues: list[dict[str, Any]] = field(default_factory=list)
 
-    def take(self, words: list[str]) -> None:
-        for word in words:
-            found = json.loads(word)
+    def take(self, results: list[str]) -> None:
+        for text in results:
+            found = json.loads(text)
             self.tally.merge(Tally.from_json(found["tally"]))
             for name, count in found["counts"].items():
                 self.counts[name] = self.counts.get(name, 0) + count
@@ -46,7 +46,7 @@ class QueueResult:
                 QUEUES_TOLD, self.queues, key=lambda q: (q["differences"] > 0, q["units"], q["topic"], q["queue"])
             )
 
-    def tell(self, tally: Tally, summary: VerifySummary) -> None:
+    def add_to(self, tally: Tally, summary: VerifySummary) -> None:
         tally.merge(self.tally)
         summary.units += self.counts.pop("units", 0)
         summary.units_there += self.counts.pop("there", 0)
@@ -59,8 +59,8 @@ class QueueResult:
             )
         summary.queues_differing += self.counts.pop("differing", 0)
         if stale := self.counts.pop("stale", 0):
-            told = f"{counted(stale, 'unit')} at the ends of queues {'points' if stale == 1 else 'point'} behind the log's end"
-            summary.notes.append(f"{told}: a broker drops {'it' if stale == 1 else 'them'} when it starts")
+            units = f"{counted(stale, 'unit')} at the ends of queues {'points' if stale == 1 else 'point'} behind the log's end"
+            summary.notes.append(f"{units}: a broker drops {'it' if stale == 1 else 'them'} when it starts")
         summary.orders = dict(sorted(self.counts.items()))
         summary.queue_list = sorted(self.queues, key=lambda q: (q["topic"], q["queue"]))
         for order, text in (
@@ -75,7 +75,11 @@ class QueueResult:
 
 @dataclass
 class Queues:
-    """``segments`` of the whole log; ``unread`` what a sample leaves out; ``stale`` and ``rolled_back`` as in ``QueueTask``."""
+    """What is compared.
+
+    ``segments`` are those of the whole log, ``unread`` the offsets (low, high) that a sample leaves out, and ``stale`` and
+    ``rolled_back`` are as in ``QueueTask``.
+    """
 
     scan: Scan
     settings: VerifySettings
@@ -85,7 +89,7 @@ class Queues:
     rolled_back: RolledBack | None = None
 
     def list_files(self, summary: VerifySummary) -> Tally:
-        """Rows of all files go where the units of their queues will go."""
+        """List the files. Their rows go to the tasks that get the units of their queues."""
         settings, tally = self.settings, Tally()
         self._list(FOLDER, settings.cq_file_size, False, tally, summary)
         if settings.batch_topics and not self.unread:
@@ -131,10 +135,10 @@ class Queues:
             judge = Judge(scan.stage, "logical", 1, holes, batch=True, rolled_back=self.rolled_back)
             odd = OddQueues(scan.stage, scan.engine.reduce(schemas.BATCH_RUNS, left_out, None, judge))
             plan = PlanWriter(scan.stage.temporary, files.join(scan.stage.plans, "batch-placements"))
-            for word in odd.words():
+            for queue in odd.words():
                 # A queue that would take more fills than a build makes is not compared with them.
-                if word["filled"] <= settings.max_fill:
-                    plan.put(word["topic"], word["queue"], word["where"])
+                if queue["filled"] <= settings.max_fill:
+                    plan.put(queue["topic"], queue["queue"], queue["where"])
             path = plan.finish()
             task = self._task(BATCH_FOLDER, settings.batch_cq_file_size, holes)
             result.take(scan.engine.reduce(schemas.BATCHES, left_out, None, VerifyBatches(task, path)))

@@ -73,7 +73,7 @@ class Verify:
 
     @contextlib.contextmanager
     def _timed(self, stage: str, beside: bool = False) -> Iterator[None]:
-        """``beside``: others run at the same time."""
+        """Measure a stage. ``beside``: other stages run at the same time."""
         begin = time.monotonic()
         try:
             yield
@@ -129,7 +129,7 @@ class Verify:
             if INDEX in settings.only:
                 both.append(pool.submit(self._part, "index", lambda: index.compare(accepted, log.segments, unread)))
             for compared in both:
-                compared.result().tell(self.tally, self.summary)
+                compared.result().add_to(self.tally, self.summary)
         if CHECKPOINT in settings.only:
             check_checkpoint(settings, log, accepted, index, self.tally, self.summary)
 
@@ -170,5 +170,5 @@ def broker_notes(settings: VerifySettings) -> list[str]:
     """Return a note for each store that is compared while a broker runs on it, as far as that can be known."""
     if settings.snapshot:
         return []
-    running, untold = running_broker.brokers(settings, [settings.against] if settings.against else [])
-    return [f"{one}: what it writes meanwhile may be told as differences, or end the run" for one in running] + untold
+    running, unknown = running_broker.brokers(settings, [settings.against] if settings.against else [])
+    return [f"{one}: what it writes meanwhile may look like differences, or end the run" for one in running] + unknown

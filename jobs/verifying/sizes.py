@@ -1,4 +1,4 @@
-"""What the files of a store say of its settings, where nobody named them: sizes, batch topics, light queues."""
+"""What the files of a store say about settings that nobody named: sizes, batch topics, light queues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rocketmq_reindex.storage_format.queue.consume_queue import UNIT_SIZE
 from rocketmq_reindex.udfs import files
 
 FILES_ASKED: Final = 1000
-"""ConsumeQueue files whose size is asked for"""
+"""ConsumeQueue files whose size is looked at"""
 
 
 def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
@@ -54,7 +54,7 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
 
 
 def _index_sizes(settings: VerifySettings) -> tuple[int, int, bool]:
-    """Slots and items of an IndexFile, what is not named comes from the files; and whether these say it."""
+    """Returns slots and items of an IndexFile, and whether they are known. What is not named comes from the files."""
     given = settings.named
     usual = settings.hash_slots, settings.index_items
     if {"hash_slots", "index_items"} <= given or "index" not in settings.only:
@@ -78,6 +78,6 @@ def _index_sizes(settings: VerifySettings) -> tuple[int, int, bool]:
 
 
 def _any_sizes(size: int) -> tuple[int, int] | None:
-    """Slots and items that a file of this size may have: while it holds no item, any do."""
+    """Returns slots and items that a file of this size may have: while it holds no item, any fit."""
     items, rest = divmod(size - HEADER_SIZE - SLOT_SIZE, ITEM_SIZE)
     return (1 + rest // SLOT_SIZE, items) if items >= 2 and rest % SLOT_SIZE == 0 else None
