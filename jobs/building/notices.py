@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.chain import MISNAMED, Hole, Segment
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 
-NAMES_TOLD = 20
+NAMES_LISTED = 20
 LAST_SEGMENTS = {"5.3": 1, "4.9": 3}
 """how many segments a broker reads again when it starts after a clean stop"""
 _NO_CUT: Final = (r.REASONS[r.BAD_TOPIC], r.REASONS[r.BAD_QUEUE], r.REASONS[r.BAD_POSITION], MISNAMED)
@@ -65,7 +65,7 @@ def first_cut(broker_version: str, segments: Sequence[Segment], holes: Iterable[
 def of_counts(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> None:
     """Warn of records that are built in another way than one may expect."""
     warn = summary.warnings.append
-    for name in sorted({name for s in accepted for name in s.unusual_names})[:NAMES_TOLD]:
+    for name in sorted({name for s in accepted for name in s.unusual_names})[:NAMES_LISTED]:
         warn(f"topic {escape(name)}: a name that RocketMQ's TopicValidator refuses; built all the same")
     refused, empty = sum(s.batches_refused for s in accepted), sum(s.batches_empty for s in accepted)
     if refused:

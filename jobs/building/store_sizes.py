@@ -16,7 +16,7 @@ from rocketmq_reindex.udfs import files
 LOOKED_AT = (20, 2)
 """So many topics, and queues of each. Behind a URI each costs a request or two:"""
 LOOKED_AT_REMOTE = (4, 1)
-OTHERS_TOLD = 3
+OTHERS_LISTED = 3
 _QUEUES = (
     ("cq_file_size", "consumequeue", UNIT_SIZE),
     ("batch_cq_file_size", "batchconsumequeue", BATCH_UNIT_SIZE),
@@ -104,4 +104,4 @@ def other_sizes(store: str, parts: Collection[str], sizes: Mapping[str, int]) ->
 
 
 def _few(sizes: list[int]) -> str:
-    return ", ".join(map(str, sizes[:OTHERS_TOLD])) + (", ..." if len(sizes) > OTHERS_TOLD else "")
+    return ", ".join(map(str, sizes[:OTHERS_LISTED])) + (", ..." if len(sizes) > OTHERS_LISTED else "")

@@ -38,7 +38,7 @@ from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANT
 
 _STARTED, _ENDED = 0, 1
 _FEW_FILES: Final = 50_000
-"""With more rows than this, compiled code costs less than it saves."""
+"""With more rows than this, compiled code saves more than it costs."""
 
 
 class Recorder(Unrecorded):

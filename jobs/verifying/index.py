@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.spark.shuffle import task_count
 from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
-from rocketmq_reindex.jobs.verifying.summary import FILES_TOLD, LOST_TOLD, VerifySummary, lost_example
+from rocketmq_reindex.jobs.verifying.summary import FILES_LISTED, LOST_LISTED, VerifySummary, lost_example
 from rocketmq_reindex.storage_format.checks.checkpoint import IndexEnd
 from rocketmq_reindex.storage_format.checks.differences import EXAMPLES_MAX, Tally
 from rocketmq_reindex.storage_format.checks.index_neighbours import LogFacts, Neighbour, empty_headers, out_of_order
@@ -51,7 +51,7 @@ class IndexResult:
 
     def add_to(self, tally: Tally, summary: VerifySummary) -> None:
         stretches = [{k: v for k, v in vars(lost).items() if k not in ("opens", "closes")} for lost in self.lost]
-        summary.lost_keys = stretches[:LOST_TOLD]
+        summary.lost_keys = stretches[:LOST_LISTED]
         if "index-item-missing" in self.tally.counts:
             self.tally.examples["index-item-missing"] = [lost_example(stretch) for stretch in stretches[:EXAMPLES_MAX]]
         tally.merge(self.tally)
@@ -102,7 +102,7 @@ class Index:
         summary.sizes["index"] = sum(result["size"] for result in self.checked)
         fields = ("name", "size", "used", "sealed", "header", "slots_used", "longest_chain", "chains")
         readable = [result for result in self.checked if result["readable"]]
-        summary.index_list = [{k: result[k] for k in fields} for result in readable[:FILES_TOLD]]
+        summary.index_list = [{k: result[k] for k in fields} for result in readable[:FILES_LISTED]]
         return tally
 
     def _neighbours(self) -> list[Neighbour]:

@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.spark.shuffle import task_count
 from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
-from rocketmq_reindex.jobs.verifying.summary import QUEUES_TOLD, VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, VerifySummary
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.order import RolledBack
@@ -43,7 +43,7 @@ class QueueResult:
                 self.counts[name] = self.counts.get(name, 0) + count
             self.queues += found["queues"]
             self.queues = heapq.nlargest(
-                QUEUES_TOLD, self.queues, key=lambda q: (q["differences"] > 0, q["units"], q["topic"], q["queue"])
+                QUEUES_LISTED, self.queues, key=lambda q: (q["differences"] > 0, q["units"], q["topic"], q["queue"])
             )
 
     def add_to(self, tally: Tally, summary: VerifySummary) -> None:

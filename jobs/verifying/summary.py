@@ -15,10 +15,10 @@ from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
 from rocketmq_reindex.storage_format.checks.differences import KINDS, Example, Tally
 from rocketmq_reindex.storage_format.plurals import counted
 
-QUEUES_TOLD: Final = 1000
-FILES_TOLD: Final = 1000
-LOST_TOLD: Final = 1000
-DAMAGE_TOLD: Final = 10_000
+QUEUES_LISTED: Final = 1000
+FILES_LISTED: Final = 1000
+LOST_LISTED: Final = 1000
+DAMAGE_LISTED: Final = 10_000
 """Entries of each list; sums are of all."""
 LINES_OF_KIND: Final = 3
 QUEUE_LINES: Final = 20
