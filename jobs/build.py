@@ -2,72 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from rocketmq_reindex.jobs.building.inputs import look_at
+from rocketmq_reindex.jobs.api.run_build import run_build
 from rocketmq_reindex.jobs.building.options import parse_settings
-from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
-from rocketmq_reindex.jobs.incremental.ahead import needs_spark
-from rocketmq_reindex.jobs.tables.hadoop import hdfs_user
+from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.watch import Watch
-
-if TYPE_CHECKING:
-    from rocketmq_reindex.jobs.run import Build
+from rocketmq_reindex.jobs.watching.options import wants_json_log
 
 
 def build(arguments: Sequence[str]) -> int:
-    """One build; returns the exit status."""
-    summary, text = Summary(), ""
-    watch = Watch("build", arguments)
-    interrupts = Interrupts()
-    job: Build | None = None
-    try:
-        settings = parse_settings(arguments)
-        with interrupts:
-            watch.begun(settings, (*settings.inputs, settings.out))
-            # What is refused without a look into the log is told before a JVM is started.
-            inputs = look_at(settings)
-            from rocketmq_reindex.jobs.spark.kernels import NOTE, kept
-            from rocketmq_reindex.jobs.spark.session import starting
-
-            delta, user = bool(settings.tables), hdfs_user(settings.tables)
-            begin = starting(settings.master, delta, user) if needs_spark(settings, inputs.log) else contextlib.nullcontext()
-            with kept() as anew, begin:
-                # numba alone takes a second, and the session starts meanwhile.
-                from rocketmq_reindex.jobs.run import Build
-                from rocketmq_reindex.jobs.spark.daemon import daemon_ahead
-                from rocketmq_reindex.jobs.spark.engine import SparkEngines
-
-                with daemon_ahead(), watch.reporter() as reporter:
-                    engines = SparkEngines(settings.master, watch.observer(), delta=delta, hadoop_user=user)
-                    job = Build(settings, reporter, engines)
-                    job.summary.started = summary.started
-                    summary = job.summary
-                    job.run(inputs)
-                    watch.compare(summary)
-                    if anew and not settings.dry_run:
-                        # Not of the result, so not in the manifest.
-                        summary.warn(NOTE)
-        watch.over(summary)
-        text = "" if settings.dry_run else summary.to_text()
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
-        watch.over(summary)
-        summary.exit, summary.error = outcome(error, interrupts, PLACE, UNPUBLISHED)
-    with interrupts.ignored():
-        published = job is not None and job.published
-        if published and summary.error:
-            # What went wrong after the rename takes nothing back.
-            summary.warnings.append(f"published all the same: {summary.error.removesuffix(UNPUBLISHED)}")
-            summary.exit, summary.error = 3 if summary.lost else 0, None
-        watch.ended(summary, lines=True, published=published)
-    if "--json" in arguments:
+    """One build. Returns the exit status."""
+    watch = Watch("build", json_log=wants_json_log(arguments))
+    ended = run_build(lambda: parse_settings(arguments), watch, Interrupts())
+    summary, json = ended.summary, "--json" in arguments
+    if "--dry-run" in arguments:
+        # With --json stdout holds the summary alone.
+        for line in ended.lines:
+            print(line, file=sys.stderr if json else sys.stdout)
+    elif not json and not summary.error:
+        for line in ended.lines:
+            print(line)
+    if json:
         print(summary.to_json())
-    elif text and not summary.error:
-        print(text)
     return summary.exit
 
 

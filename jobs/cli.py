@@ -1,4 +1,4 @@
-"""The command line: which command a word names. It imports no more than that command needs."""
+"""The command line: it runs the command that the first word names, and imports no more than that command needs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from rocketmq_reindex.storage_format.errors import ReindexError, UsageError
 
 COMMANDS = {
     "build": ("rocketmq_reindex.jobs.build", "ConsumeQueue, IndexFiles and checkpoint from raw segments"),
-    "query": ("rocketmq_reindex.jobs.query", "find messages by key, id, queue offset, time or place, without a broker"),
+    "query": (
+        "rocketmq_reindex.jobs.query",
+        "messages by key, id, time, queue offset or physical offset, without a broker",
+    ),
     "inspect": ("rocketmq_reindex.jobs.inspect_files", "what a file of a store holds, by its kind"),
     "verify": ("rocketmq_reindex.jobs.verify", "commitlog, ConsumeQueue, IndexFiles and checkpoint compared, both ways"),
     "fetch": ("rocketmq_reindex.jobs.fetch", "lay a build out in a broker's store: checked, swapped in, the previous one kept"),
     "report": ("rocketmq_reindex.jobs.report", "one HTML page about a build or a verify"),
 }
-"""Each module has a function of the command's name: words to exit status."""
+"""The module and the help line of each command. The module has a function of the command's name: words to exit status."""
 
 
 def _top_parser() -> argparse.ArgumentParser:

@@ -2,46 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
 
-from rocketmq_reindex.jobs.command.options import Parser, command_parser
-from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.publishing.whole_file import write_whole
-from rocketmq_reindex.storage_format.errors import InputError, ReindexError
+from rocketmq_reindex.jobs.reporting.make import make_page
+from rocketmq_reindex.jobs.reporting.options import parse_report
+from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.plurals import counted
-
-if TYPE_CHECKING:
-    from rocketmq_reindex.jobs.reporting.model import Model
-    from rocketmq_reindex.jobs.reporting.times import Times
-
-MANIFEST: Final = "reindex.json"
-FILES_LOOKED_INTO: Final = 20
-
-
-def build_parser() -> Parser:
-    parser = command_parser(
-        "rmq-reindex report", "One HTML page, complete in itself, about what a build wrote or a verify found."
-    )
-    add = parser.add_argument
-    add("source", metavar="DIR", help="what a build wrote (with its reindex.json), or the file of verify --report")
-    add("--out", default="report.html", metavar="FILE", help="the page, replaced if it is there (report.html)")
-    add("--store", metavar="STORE", help="where commitlog/ lies, to tell when messages were stored, by topic")
-    add("--summary", metavar="FILE", help="what build --json printed: when it ran, and seconds by stage")
-    return parser
 
 
 def report(arguments: Sequence[str]) -> int:
-    """Write the page; returns the exit status."""
+    """Write the page. Returns the exit status."""
     try:
-        given = build_parser().parse_args(arguments)
-        text = make_page(given.source, given.store, given.summary)
-        write_whole(given.out, text)
+        settings = parse_report(arguments)
+        text = make_page(settings.source, settings.store, settings.summary)
+        write_whole(settings.out, text)
     except ReindexError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status
@@ -49,111 +25,9 @@ def report(arguments: Sequence[str]) -> int:
         where = escape(str(error.filename)) if error.filename else "input or output"
         print(f"error: {where}: {error.strerror or escape(str(error))}", file=sys.stderr)
         return 1
-    print(f"wrote    {escape(given.out)}, {len(text.encode()):,} bytes")
+    print(f"wrote    {escape(settings.out)}, {len(text.encode()):,} bytes")
     return 0
 
 
-def make_page(source: str, store: str | None = None, summary: str | None = None) -> str:
-    """The page about a build's folder or a verify's file. Raises InputError for anything else."""
-    try:
-        from rocketmq_reindex.jobs.reporting import plots  # noqa: F401  is matplotlib there?
-    except ImportError as error:
-        raise InputError(
-            f"report draws with matplotlib, which is not here ({error.name}): install rocketmq-reindex[report]"
-        ) from None
-    from rocketmq_reindex.jobs.reporting.page import render
-    from rocketmq_reindex.jobs.reporting.times import Times, look_into, message_times, segments_of
-
-    check_laid_out(source)
-    model, folder = _model(source, summary)
-    times, sampled = Times(), ""
-    commitlog = os.path.join(store or folder, "commitlog")
-    if os.path.isdir(commitlog):
-        model.segments = model.segments or [(int(entry.name), entry.size) for entry in segments_of(commitlog)]
-        times = message_times(model, folder, commitlog)
-        sampled = _sampled(times, model)
-    elif store:
-        raise InputError(f"{escape(commitlog)}: is not there: --store names the folder around commitlog/")
-    chains = []
-    items: list[Any] = []
-    for index in model.index[-FILES_LOOKED_INTO:]:
-        with contextlib.suppress(OSError, InputError, ValueError):
-            found = look_into(index, folder)
-            if found is not None:
-                chains.append(found[0])
-                items.append((found[1], index.items / max(1, len(found[1]))))
-    if not times and items:
-        import numpy as np
-
-        moments = np.concatenate([of for of, _ in items])
-        weights = np.concatenate([np.full(len(of), round(each), np.int64) for of, each in items])
-        times, sampled = {"index items": (moments, weights)}, "times of evenly spread index items: give --store for topics"
-    cut = f"; the last {FILES_LOOKED_INTO} files" if len(model.index) > FILES_LOOKED_INTO else ""
-    return render(model, times, sampled, chains, cut)
-
-
-def _model(source: str, summary: str | None) -> tuple[Model, str]:
-    """What a build or a verify wrote, and the folder of its files. Raises InputError."""
-    from rocketmq_reindex.jobs.reporting.model import began, of_build, of_verify, written
-
-    path = os.path.join(source, MANIFEST) if os.path.isdir(source) else source
-    told = _json(path)
-    try:
-        if told.get("command") == "verify":
-            folder = str(told["store"])
-            model = of_verify(told, folder)
-        else:
-            folder = os.path.dirname(path) or "."
-            model = of_build(told, os.path.abspath(folder))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        kind = type(error).__name__
-        raise InputError(
-            f"{escape(path)}: neither a build's reindex.json nor what verify --report writes ({kind}: {escape(str(error))})"
-        ) from None
-    if summary:
-        of_run = _json(summary)
-        model.seconds |= _seconds(of_run, summary)
-        try:
-            model.when = began("built", of_run.get("started"))
-        except ValueError:
-            raise InputError(f"{escape(summary)}: its start is no time: give what build --json printed") from None
-    model.when = model.when or written(os.path.basename(path), os.stat(path).st_mtime)
-    return model, folder
-
-
-def _sampled(times: Times, model: Model) -> str:
-    """Whose times are shown: how many were looked at, and what is no message of its own."""
-    looked, messages = sum(len(of) for of, _ in times.values()), model.messages
-    if looked >= messages:
-        told = f"store times of {counted(looked, 'message')}"
-    else:
-        spread = ", evenly spread" if any(int(each.max()) > 1 for _, each in times.values()) else ""
-        told = f"store times of {looked:,} of {counted(messages, 'message')}{spread}"
-    without = model.records - messages
-    light = sum(queue.units for queue in model.queues if queue.light)
-    if without > 0:
-        told += f"; {counted(without, 'record')} without a unit"
-    if light:
-        told += f"; {counted(light, 'unit')} of light queues stand for the same messages"
-    return told
-
-
-def _json(path: str) -> dict[str, Any]:
-    from rocketmq_reindex.udfs import files
-
-    try:
-        found = json.loads(files.read_bytes(path))
-    except FileNotFoundError:
-        raise InputError(f"{escape(path)}: is not there: name what a build wrote, or the file of verify --report") from None
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise InputError(f"{escape(path)}: is no JSON object: name what a build wrote, or the file of verify --report")
-    return found
-
-
-def _seconds(summary: dict[str, Any], path: str) -> dict[str, float]:
-    told = summary.get("seconds")
-    if not isinstance(told, dict) or not all(isinstance(value, int | float) for value in told.values()):
-        raise InputError(f"{escape(path)}: has no seconds: give what build --json printed")
-    return {str(name): float(value) for name, value in told.items() if name != "total"}
+if __name__ == "__main__":
+    sys.exit(report(sys.argv[1:]))

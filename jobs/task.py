@@ -1,4 +1,4 @@
-"""The entry point of a Databricks wheel task: the command line, with parameters of a job that may be empty."""
+"""The entry point of a Databricks wheel task: it runs the command line with the parameters of a job, which may be empty."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DONE = (0, 3)
 
 
 def words(given: Sequence[str]) -> list[str]:
-    """The words of the command line.
+    """Return the words of the command line that the parameters of a task stand for.
 
     ``--name=`` is left out: a job's parameter that is empty. ``options=TEXT`` is more words, split as a shell does.
     """

@@ -1,4 +1,4 @@
-"""Where a run is told of while it goes on and at its end: stderr, as text or as JSON, and a file of metrics.
+"""What a run reports while it goes on and at its end: on stderr, as text or as JSON, and in a file of metrics.
 
 What nobody asks for is not imported.
 """
@@ -9,23 +9,22 @@ import logging
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.verifying.settings import check_apart
-from rocketmq_reindex.jobs.watching.clock import begun
-from rocketmq_reindex.jobs.watching.options import wants_json_log
+from rocketmq_reindex.jobs.watching.clock import command_begin
 from rocketmq_reindex.storage_format.names import escape
 
 if TYPE_CHECKING:
-    from rocketmq_reindex.jobs.spark.observing import Observer
     from rocketmq_reindex.jobs.watching.logs import JsonLog, Value
     from rocketmq_reindex.jobs.watching.metrics import Figures
     from rocketmq_reindex.jobs.watching.progress import Reporter, Shown
 
-    class Told(Figures, Protocol):
+    class RunSummary(Figures, Protocol):
         """What the summaries of build and verify share."""
 
         error: str | None
@@ -38,27 +37,31 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """One run of a command. ``arguments`` are its words, which may be wrong."""
+    """One run of a command. ``json_log``: its messages are JSON objects. ``quiet``: nothing is printed on stderr."""
 
-    def __init__(self, command: str, arguments: Sequence[str]) -> None:
-        self._command, self._settings = command, BuildSettings("", "")
+    def __init__(self, command: str, *, json_log: bool = False, quiet: bool = False) -> None:
+        self._command, self._quiet, self._settings = command, quiet, StoreSettings("")
         self._log: JsonLog | None = None
-        self._observer: Observer | None = None
         self._reporter: Reporter | None = None
-        self._begun = begun()
-        if wants_json_log(arguments):
+        self._out: str | None = None
+        """DIR, of a build"""
+        self._dry_run = False
+        self._begin = command_begin()
+        if json_log:
             from rocketmq_reindex.jobs.watching.logs import JsonLog
 
             self._log = JsonLog(build=uuid.uuid4().hex, command=command)
 
-    def begun(self, settings: BuildSettings, apart: Iterable[str]) -> None:
-        """What was asked for is known. Raises InputError for a file of metrics in a folder of ``apart``."""
+    def start(self, settings: StoreSettings, apart: Iterable[str]) -> None:
+        """The settings are known, and the run starts. Raises InputError for a file of metrics in a folder of ``apart``."""
         if settings.metrics:
             check_apart("--metrics", settings.metrics, apart)
         self._settings = settings
+        if isinstance(settings, BuildSettings):
+            self._out, self._dry_run = escape(settings.out), settings.dry_run
         if self._log:
-            out = escape(settings.out) if self._command == "build" else None
-            self._log.event("run-begun", f"{self._command}: begun", {"version": __version__, "store": self._store, "out": out})
+            known: dict[str, Value] = {"version": __version__, "store": self._store, "out": self._out}
+            self._log.event("run-begun", f"{self._command}: begun", known)
 
     @property
     def _store(self) -> str:
@@ -70,58 +73,45 @@ class Watch:
         from rocketmq_reindex.jobs.watching.progress import Reporter
 
         shown: list[Shown] = [self._log] if self._log else []
-        if self._settings.progress == "json":
+        if self._settings.progress == "json" and not self._quiet:
             from rocketmq_reindex.jobs.watching.progress_json import JsonLines
 
             shown.append(JsonLines())
-        elif not self._log:
+        elif not self._log and not self._quiet:
             from rocketmq_reindex.jobs.watching.progress_shown import usual
 
             shown.append(usual())
         self._reporter = Reporter(shown)
-        self._reporter.begun = self._begun
+        self._reporter.begin = self._begin
         return self._reporter
 
-    def observer(self) -> Observer | None:
-        """Has Spark count along, where somebody looks at figures: it is not free."""
-        if self._log or self._settings.metrics:
-            from rocketmq_reindex.jobs.spark.observing import Observer
+    def stop_clock(self, summary: RunSummary) -> None:
+        """The work is done: note how long all of it took."""
+        summary.seconds["total"] = time.monotonic() - self._begin
 
-            self._observer = Observer()
-        return self._observer
-
-    def over(self, summary: Told) -> None:
-        """The work is done: all of its time is known."""
-        summary.seconds["total"] = time.monotonic() - self._begun
-
-    def compare(self, summary: Told) -> None:
-        """Warn where Spark counted otherwise than the summary."""
-        if self._observer and self._reporter:
-            for text in self._observer.differences(self._reporter.counts):
-                summary.warn(text)
-
-    def ended(self, summary: Told, *, lines: bool = False, published: bool = False) -> None:
-        """The run is over. ``lines``: warnings are lines on stderr, if they are not logged."""
-        trouble = self._write_metrics(summary) if self._settings.metrics and not self._settings.dry_run else ""
+    def end(self, summary: RunSummary, *, lines: bool = False, published: bool = False) -> None:
+        """Report the end of the run. ``lines``: warnings are lines on stderr, if they are not logged."""
+        trouble = self._write_metrics(summary) if self._settings.metrics and not self._dry_run else ""
         if trouble:
             summary.warn(trouble)
         if self._log:
             self._log_end(self._log, summary, published)
             return
-        told = [text for _, text, _ in summary.events()] if lines else [trouble] if trouble else []
-        for text in told:
+        if self._quiet:
+            return
+        warnings = [text for _, text, _ in summary.events()] if lines else [trouble] if trouble else []
+        for text in warnings:
             print(f"warning: {text}", file=sys.stderr)
         if summary.error:
             print(f"error: {summary.error}", file=sys.stderr)
 
-    def _log_end(self, log: JsonLog, summary: Told, published: bool) -> None:
+    def _log_end(self, log: JsonLog, summary: RunSummary, published: bool) -> None:
         for event, text, context in summary.events():
             log.event(event, text, context, logging.INFO if event == "note" else logging.WARNING)
         if summary.error:
             log.event("error", summary.error, {"exit": summary.exit}, logging.ERROR)
         if published:
-            out = escape(self._settings.out)
-            log.event("published", f"published {out}", {"out": out})
+            log.event("published", f"published {self._out}", {"out": self._out})
         figures: dict[str, Value] = {
             "exit": summary.exit,
             **{f"seconds_{stage}": round(took, 3) for stage, took in summary.seconds.items()},
@@ -134,8 +124,8 @@ class Watch:
         }
         log.event("run-ended", f"{self._command}: ended with status {summary.exit}", figures)
 
-    def _write_metrics(self, summary: Told) -> str:
-        """What kept the figures from being written, or nothing."""
+    def _write_metrics(self, summary: RunSummary) -> str:
+        """Write the figures. Returns what kept them from being written, or nothing."""
         path = self._settings.metrics
         try:
             from rocketmq_reindex.jobs.watching.metrics import write_metrics

@@ -10,12 +10,9 @@
 
 # COMMAND ----------
 
-import contextlib
-import io
 import json
-import shlex
 
-from rocketmq_reindex.jobs.build import build
+import rocketmq_reindex as rr
 
 dbutils.widgets.text("store", "", "STORE")
 dbutils.widgets.text("out", "", "DIR")
@@ -29,25 +26,24 @@ dbutils.widgets.text("more", "", "More options, as on the command line")
 
 # MAGIC %md
 # MAGIC ## Build
-# MAGIC Warnings and progress go to stderr, below the cell.
+# MAGIC Progress goes to stderr, below the cell.
 
 # COMMAND ----------
 
 given = dbutils.widgets.get
-arguments = [given("store"), "--out", given("out"), "--only", given("only")]
-arguments += ["--on-damage", given("on_damage"), "--queue-order", given("queue_order"), *shlex.split(given("more"))]
-
-printed = io.StringIO()
-with contextlib.redirect_stdout(printed):
-    status = build([*arguments, "--json"])
-summary = json.loads(printed.getvalue().splitlines()[-1])
+options = {name: given(name) for name in ("out", "only", "on_damage", "queue_order")}
+try:
+    summary, failed = rr.build(given("store"), spark=spark, progress=True, **options | rr.options("build", given("more"))), None
+except rr.ReindexError as error:
+    summary, failed = error.result, error
 
 # COMMAND ----------
 
-display(spark.createDataFrame([(name, json.dumps(value)) for name, value in summary.items()], "name string, value string"))
+if summary is not None:
+    rows = [(name, json.dumps(value)) for name, value in summary.to_dict().items()]
+    display(spark.createDataFrame(rows, "name string, value string"))
 
 # COMMAND ----------
 
-# 3: published, but damaged parts of the log are missing from it (stop, salvage).
-if status not in (0, 3):
-    raise RuntimeError(f"exit status {status}: {summary['error']}")
+if failed:
+    raise RuntimeError(f"exit status {failed.exit_status}: {failed}")

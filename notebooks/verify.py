@@ -9,12 +9,9 @@
 
 # COMMAND ----------
 
-import contextlib
-import io
 import json
-import shlex
 
-from rocketmq_reindex.jobs.verify import verify
+import rocketmq_reindex as rr
 
 dbutils.widgets.text("store", "", "STORE")
 dbutils.widgets.text("commitlog", "", "LOG, if not STORE/commitlog")
@@ -25,28 +22,28 @@ dbutils.widgets.text("more", "", "More options, as on the command line")
 # COMMAND ----------
 
 given = dbutils.widgets.get
-arguments = [given("store"), "--sample", given("sample"), *shlex.split(given("more"))]
-for option in ("commitlog", "work"):
-    arguments += [f"--{option}", given(option)] if given(option) else []
-
-printed = io.StringIO()
-with contextlib.redirect_stdout(printed):
-    status = verify([*arguments, "--json"])
-summary = json.loads(printed.getvalue().splitlines()[-1])
+options = {name: given(name) or None for name in ("commitlog", "work", "sample")}
+try:
+    found, failed = rr.verify(given("store"), spark=spark, progress=True, **options | rr.options("verify", given("more"))), None
+except rr.ReindexError as error:
+    found, failed = error.result, error
 
 # COMMAND ----------
 
 # MAGIC %md
 # MAGIC ## Differences
-# MAGIC Of each kind all are counted, and the first places told.
+# MAGIC Of each kind all are counted, and the first places are listed.
 
 # COMMAND ----------
 
-found = [(one["kind"], one["count"], one["text"], json.dumps(one["examples"])) for one in summary["findings"]]
-display(spark.createDataFrame(found, "kind string, count long, meaning string, places string"))
+findings = found.findings if found else []
+rows = [(each["kind"], each["count"], each["text"], json.dumps(each["examples"])) for each in findings]
+display(spark.createDataFrame(rows, "kind string, count long, meaning string, places string"))
 
 # COMMAND ----------
 
+if failed:
+    raise RuntimeError(f"exit status {failed.exit_status}: {failed}")
 # 4: differences. A job stops here, before anything behind it publishes.
-if status:
-    raise RuntimeError(f"exit status {status}: {summary['error'] or summary['mend'] or 'see the differences above'}")
+if found.exit_status:
+    raise RuntimeError(f"exit status {found.exit_status}: {found.mend or 'see the differences above'}")

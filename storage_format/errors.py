@@ -7,6 +7,9 @@ class ReindexError(Exception):
     """An error, nothing published (exit status 1)."""
 
     exit_status = 1
+    """what the command's exit status would be"""
+    result: object | None = None
+    """in the Python API: what was found before the error, as the function's result"""
 
 
 class UsageError(ReindexError):

@@ -21,23 +21,23 @@ from rocketmq_reindex.udfs.scan.draft_topics import NAMES_TOLD, DraftTopics
 
 
 def write_topics(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> dict[str, Any]:
-    """Draft the file from the ranges to build from; returns its entry for the manifest."""
+    """Draft the file from the accepted ranges; return its entry for the manifest."""
     stage = scan.stage
-    words = []
+    results = []
     if any(found.unit_records for found in accepted):
         reducer = DraftTopics(stage, frozenset(settings.batch_topics))
-        words = [json.loads(word) for word in scan.engine.reduce(schemas.TOPICS, scan.left_out(accepted), None, reducer)]
-    if any(word["delayed"] for word in words):
+        results = [json.loads(result) for result in scan.engine.reduce(schemas.TOPICS, scan.left_out(accepted), None, reducer)]
+    if any(result["delayed"] for result in results):
         summary.warnings.append(
             "delayed messages: a broker without config/delayOffset.json delivers all of them in the log again: keep that file"
         )
-    _warn(words, summary)
+    _warn(results, summary)
     newest = next((found.last_time for found in reversed(accepted) if found.records), 0)
     digest, size = new_digest([]), 0
 
     def text() -> Iterator[bytes]:
         nonlocal size
-        for piece in _text(data_version(newest), [word["part"] for word in words]):
+        for piece in _text(data_version(newest), [result["part"] for result in results]):
             digest.update(piece)
             size += len(piece)
             yield piece
@@ -48,7 +48,7 @@ def write_topics(scan: Scan, settings: BuildSettings, accepted: list[RangeSummar
 
 
 def _text(version: str, parts: list[str]) -> Iterator[bytes]:
-    """The lines of sorted parts as one JSON object, laid out as RocketMQ does."""
+    """Yields the lines of sorted parts as one JSON object, laid out as RocketMQ does."""
     yield f'{{\n\t"dataVersion":{version},\n\t"topicConfigTable":{{'.encode()
     separator = "\n\t\t"
     for _, entry in heapq.merge(*(_lines(part) for part in parts)):
@@ -63,15 +63,15 @@ def _lines(part: str) -> Iterator[tuple[str, str]]:
         yield name, entry
 
 
-def _warn(words: list[dict[str, Any]], summary: Summary) -> None:
-    refused = sum(word["refused"] for word in words)
+def _warn(results: list[dict[str, Any]], summary: Summary) -> None:
+    refused = sum(result["refused"] for result in results)
     if refused:
-        names = sorted(name for word in words for name in word["refused_names"])[:NAMES_TOLD]
+        names = sorted(name for result in results for name in result["refused_names"])[:NAMES_TOLD]
         summary.warnings.append(
             f"{TOPICS}: {counted(refused, 'topic')} left out, whose names RocketMQ's TopicValidator refuses: "
             + ", ".join(escape(name, 80) for name in names)
         )
-    for name in sorted(name for word in words for name in word["many"])[:NAMES_TOLD]:
+    for name in sorted(name for result in results for name in result["many"])[:NAMES_TOLD]:
         summary.warnings.append(
             f"{TOPICS}: topic {escape(name)}: queue ids from {QUEUES_MAX:,} on are left out: give it more if they are right"
         )

@@ -1,4 +1,4 @@
-"""What a build will read and write, guessed from a sample before it and known from the counts after the scan."""
+"""What a build will read and write: a guess from a sample before the scan, the counts after it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BLOCK = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """What the first bytes of the first segments hold. ``empty`` bytes behind them are zeros: segments are allocated whole."""
+    """What the first bytes of some segments hold. ``empty`` bytes after them are zeros: segments are allocated whole."""
 
     bytes: int
     records: int
@@ -47,12 +47,12 @@ class Sample:
     empty: int
 
     def share(self, size: int) -> float:
-        """How many times the sample a log of ``size`` bytes is."""
+        """Return how many times larger than the sample a log of ``size`` bytes is."""
         return max(0, size - self.empty) / self.bytes if self.bytes else 0.0
 
 
 def sample(scan: ScanSettings, log: Commitlog) -> Sample:
-    """Walk the first bytes of up to three segments."""
+    """Scan the first bytes of up to three segments."""
     scanner = RangeScanner(dataclasses.replace(scan, chunk=SAMPLE_BYTES, block_rows=1 << 17))
     count = len(log.segments)
     totals, queues, empty = np.zeros(5, np.int64), 0, 0
@@ -77,7 +77,7 @@ def sample(scan: ScanSettings, log: Commitlog) -> Sample:
 
 
 def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -> Iterator[str]:
-    """The plan in words."""
+    """Yield the lines of the plan that a dry run prints."""
     cores = os.cpu_count() or 1
     if settings.master.startswith("local[") and settings.master[6:-1].isdigit():
         cores = int(settings.master[6:-1])
@@ -107,7 +107,7 @@ def check_free(
     settings: BuildSettings, scan: ScanSettings, log: Commitlog, stage: Stage,
     accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None, extra_units: int = 0,
 ) -> None:  # fmt: skip
-    """Raises InputError when the output cannot fit: by a sample before the scan, by the counts after it."""
+    """Check the free space. Raises InputError when the output cannot fit, by a sample or, given ``accepted``, by the counts."""
     free = files.free_bytes(stage.root)
     if free is None:
         return

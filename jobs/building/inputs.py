@@ -1,4 +1,4 @@
-"""What a build goes on from: places, the log, and what lies beside it. All is looked at once, before Spark is started."""
+"""What a build starts from: its folders, the log, and what lies beside it. All is checked once, before Spark is started."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from rocketmq_reindex.jobs.store.segments import Commitlog, list_segments
 
 @dataclass(frozen=True)
 class Inputs:
-    """``target`` is the real place of DIR; ``warnings`` are of what was seen.
-
-    ``passing`` are warnings of this moment: whether a broker runs. They are no part of the result, so not of the manifest.
-    """
+    """What was found before a build."""
 
     target: str
+    """the real path of DIR"""
     log: Commitlog
     warnings: tuple[str, ...]
     passing: tuple[str, ...]
+    """warnings that hold for the moment, such as that a broker may be running: they are not in the manifest"""
 
 
 def look_at(settings: BuildSettings) -> Inputs:
-    """Raises InputError for places that cannot be, a broker that runs, a log without segments, and sizes that do not fit."""
+    """Check the folders that a build is given, and list its log.
+
+    Raises InputError for folders that cannot be used, a running broker, a log without segments, and sizes that do not fit.
+    """
     target = output.check_places(list(settings.inputs), settings.out, settings.overwrite)
     check_place(settings.tables, (settings.out, *settings.inputs))
     log = list_segments(settings.roots, settings.segment_size)
     passing = tuple(check_broker(settings))
-    told = (*log.warnings, *check_segments(settings, log, target), *check_sizes(settings))
-    return Inputs(target, log, told, passing)
+    warnings = (*log.warnings, *check_segments(settings, log, target), *check_sizes(settings))
+    return Inputs(target, log, warnings, passing)

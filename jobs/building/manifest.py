@@ -1,6 +1,6 @@
 """reindex.json: what was read, by which settings, what was decided, and every file written with its digest.
 
-The same input and settings give the same bytes, whatever the partitioning: nothing of time, place or tasks is in it. The
+The same input and settings give the same bytes, whatever the partitioning: it has no times, folders or tasks. The
 list of files comes in sorted parts from executors and is merged line by line.
 """
 
@@ -26,7 +26,7 @@ _PATH: Final = b'{"path": "'
 
 
 def inputs(log: Commitlog, summaries: Iterable[RangeSummary], until: int) -> list[dict[str, Any]]:
-    """Each segment with its size and the digests of its chunks; null for a chunk that ends behind ``until``."""
+    """Return each segment with its size and the digests of its chunks; null for a chunk that ends after ``until``."""
     digests = {
         int(start): digest
         for summary in summaries
@@ -44,7 +44,7 @@ def inputs(log: Commitlog, summaries: Iterable[RangeSummary], until: int) -> lis
 
 
 def path_of(line: bytes) -> str:
-    """The path that a line of a part tells of (``queue_files.entry_line``)."""
+    """Return the path in a line of a part (``queue_files.entry_line``)."""
     path, _, _ = line.removeprefix(_PATH).partition(b'"')
     # Only text with something escaped needs a parser.
     return str(json.loads(line.partition(b"\t")[0])["path"]) if b"\\" in path else path.decode()
@@ -56,9 +56,8 @@ def write(
 ) -> list[str]:  # fmt: skip
     """Write the manifest into the tree; ``parts`` are files of sorted lines, ``more`` are entries of the driver's own.
 
-    Returns the parts that are left: the same lines in a few files.
-
-    ``until``: the log was read up to there for certain, whatever the ranges.
+    Returns the parts that are left: the same lines in a few files. ``until`` is the offset up to which the log was read for
+    certain, whatever the ranges.
     """
     head = {
         "format": 1,

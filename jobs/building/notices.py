@@ -1,4 +1,4 @@
-"""Warnings about what the log holds, from the counts of its ranges."""
+"""Warnings about what is asked for, and about what the log holds, from the counts of its ranges."""
 
 from __future__ import annotations
 
@@ -13,15 +13,25 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.chain import MISNAMED, Hole, Segment
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 
-NAMES_TOLD = 20
+NAMES_LISTED = 20
 LAST_SEGMENTS = {"5.3": 1, "4.9": 3}
 """how many segments a broker reads again when it starts after a clean stop"""
 _NO_CUT: Final = (r.REASONS[r.BAD_TOPIC], r.REASONS[r.BAD_QUEUE], r.REASONS[r.BAD_POSITION], MISNAMED)
-"""how reasons begin that a broker does not ask for (``CommitLog.checkMessageAndReturnSize``): it reads on behind them"""
+"""how the reasons begin that a broker does not check (``CommitLog.checkMessageAndReturnSize``, 5.3): it reads on after them"""
+
+
+def of_settings(settings: BuildSettings, summary: Summary) -> None:
+    """Warn of settings whose result a broker may not use as one expects."""
+    if "index" in settings.only and "checkpoint" not in settings.only:
+        summary.warn(
+            "index without checkpoint: with an older checkpoint the next crash deletes it: take --only index,checkpoint"
+        )
+    if settings.partial and "consumequeue" in settings.only:
+        summary.warn("a partial build beside the full log: a broker re-dispatches only records above the newest unit")
 
 
 def unmarked_batches(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> None:
-    """Inner batches of topics that nobody called batch topics: told first, since their offsets then jump."""
+    """Warn of inner batches of topics that nobody called batch topics. It comes first, since their offsets then jump."""
     count = sum(s.inner_batches for s in accepted)
     if count and "consumequeue" in settings.only and settings.broker_version != "4.9":
         summary.warnings.append(
@@ -31,7 +41,7 @@ def unmarked_batches(settings: BuildSettings, accepted: list[RangeSummary], summ
 
 
 def broker_cuts(settings: BuildSettings, segments: list[Segment], holes: list[Hole], summary: Summary) -> None:
-    """Salvaged damage where a broker that starts will look, and cut its log (``CommitLog.recoverNormally``).
+    """Warn of salvaged damage where a broker that starts cuts its log (``CommitLog.recoverNormally``, 5.3).
 
     ``IndexService.buildIndex`` passes over records below the end of the last IndexFile: what was built from beyond the cut
     then keeps new keys out.
@@ -46,32 +56,32 @@ def broker_cuts(settings: BuildSettings, segments: list[Segment], holes: list[Ho
 
 
 def first_cut(broker_version: str, segments: Sequence[Segment], holes: Iterable[Hole]) -> int:
-    """Where a broker that starts cuts its log, which has this damage; -1 where it does not."""
+    """Return the offset where a broker that starts cuts a log with this damage; -1 where it does not."""
     looked_at = segments[-LAST_SEGMENTS[broker_version] :]
     damaged = (hole.offset for hole in holes if not hole.reason.startswith(_NO_CUT))
     return min((offset for offset in damaged if looked_at and offset >= looked_at[0].start), default=-1)
 
 
 def of_counts(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> None:
-    """What is built in another way than one may think."""
+    """Warn of records that are built in another way than one may expect."""
     warn = summary.warnings.append
-    for name in sorted({name for s in accepted for name in s.unusual_names})[:NAMES_TOLD]:
+    for name in sorted({name for s in accepted for name in s.unusual_names})[:NAMES_LISTED]:
         warn(f"topic {escape(name)}: a name that RocketMQ's TopicValidator refuses; built all the same")
     refused, empty = sum(s.batches_refused for s in accepted), sum(s.batches_empty for s in accepted)
     if refused:
         warn(f"{counted(refused, 'record')} of batch topics without a unit, as by the broker: INNER_NUM or INNER_BASE below 0")
     if empty:
-        told = "as by the broker, which forgets what follows it" if settings.queue_order == "broker" else "left out"
-        warn(f"{counted(empty, 'unit')} of batch queues without a message (INNER_NUM 0): {told}")
+        what = "as by the broker, which forgets what follows it" if settings.queue_order == "broker" else "left out"
+        warn(f"{counted(empty, 'unit')} of batch queues without a message (INNER_NUM 0): {what}")
     slash, malformed = sum(s.lmq_slash for s in accepted), sum(s.lmq_malformed for s in accepted)
     no_file, again = sum(s.lmq_no_file for s in accepted), sum(s.lmq_again for s in accepted)
     if slash:
-        told = counted(slash, "dispatch", "dispatches")
-        warn(f"skipped {told} to LMQ names that hold a '/' (as the broker does) or are batch topics")
+        what = counted(slash, "dispatch", "dispatches")
+        warn(f"skipped {what} to LMQ names that hold a '/' (as the broker does) or are batch topics")
     if no_file:
-        told = counted(no_file, "dispatch", "dispatches")
+        what = counted(no_file, "dispatch", "dispatches")
         warn(
-            f"skipped {told} to LMQ names that are no plain file name (control characters, '..', more than 255 "
+            f"skipped {what} to LMQ names that are no plain file name (control characters, '..', more than 255 "
             "bytes): a broker makes what files it can of them; their records keep their own units and items"
         )
     if again:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rocketmq_reindex.jobs.building.settings import (
@@ -18,6 +18,7 @@ from rocketmq_reindex.jobs.building.settings import (
 from rocketmq_reindex.jobs.command.broker_conf import settings_of
 from rocketmq_reindex.jobs.command.options import checked, command_parser
 from rocketmq_reindex.jobs.publishing.layout import SIZES
+from rocketmq_reindex.jobs.store.settings import StoreSettings, default_of
 from rocketmq_reindex.jobs.watching.options import add_watch_options, watch_environment
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
@@ -31,14 +32,15 @@ def _policy(text: str) -> str:
     return text
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """``rmq-reindex build ...``. Options left out are absent, so that --broker-conf can tell."""
-    parser = command_parser(
-        "rmq-reindex build", "Rebuild ConsumeQueue, IndexFiles and checkpoint from raw segments.", absent=True
-    )
+def default(name: str, settings: type[StoreSettings] = BuildSettings) -> str:
+    """Return the default of a setting as ``--help`` shows it."""
+    value = default_of(settings, name)
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def add_store_options(parser: argparse.ArgumentParser, sizes: Callable[[str], str] = default) -> None:
+    """Add the options that build and verify share. ``sizes`` returns what ``--help`` shows as the default of a size."""
     add = parser.add_argument
-    add("store", nargs="?", metavar="STORE", help="store folder or URI: the segments are in STORE/commitlog")
-    add("--out", required=True, metavar="DIR", help="new folder or URI for the result, apart from STORE")
     add(
         "--commitlog",
         dest="commitlogs",
@@ -46,90 +48,116 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder of segments, instead of STORE/commitlog (repeatable)",
     )
-    add("--only", type=parse_parts, metavar="PARTS", help="any of consumequeue,index,checkpoint (all)")
-    add("--cq-file-size", type=int, metavar="BYTES", help="ConsumeQueue file size, a multiple of 20 (6000000)")
-    add("--batch-cq-file-size", type=int, metavar="BYTES", help="batch ConsumeQueue file size, a multiple of 46 (13800000)")
-    add("--hash-slots", type=int, metavar="N", help="slots of an IndexFile (5000000)")
-    add("--index-items", type=int, metavar="N", help="items of an IndexFile, as maxIndexNum (20000000)")
+    add("--broker-conf", metavar="FILE", help="sizes, roots, delay levels and LMQ from a broker.conf")
+    size = sizes("cq_file_size")
+    add("--cq-file-size", type=int, metavar="BYTES", help=f"ConsumeQueue file size, a multiple of 20 ({size})")
+    size = sizes("batch_cq_file_size")
+    add("--batch-cq-file-size", type=int, metavar="BYTES", help=f"batch ConsumeQueue file size, a multiple of 46 ({size})")
+    add("--hash-slots", type=int, metavar="N", help=f"slots of an IndexFile ({sizes('hash_slots')})")
+    add("--index-items", type=int, metavar="N", help=f"items of an IndexFile, as maxIndexNum ({sizes('index_items')})")
     add("--segment-size", type=int, metavar="BYTES", help="size of a whole segment (taken from the files)")
-    add(
-        "--index-policy",
-        type=_policy,
-        metavar="POLICY",
-        help="capacity (as the broker), or window:1h to cut at time windows too",
-    )
-    add(
-        "--on-damage",
-        choices=("fail", "stop", "salvage"),
-        help="refuse (fail), build up to the first damage, or go on after it",
-    )
-    add(
-        "--queue-order",
-        choices=("logical", "broker", "fail"),
-        help="when a queue's offsets repeat or have gaps (logical)",
-    )
-    add("--crc", choices=tuple(CRC_MODES), help="which checksums are verified (body)")
-    add(
-        "--checkpoint",
-        choices=("safe", "broker"),
-        help="safe against the next crash, or as the broker's own rebuild (safe)",
-    )
+    add("--crc", choices=tuple(CRC_MODES), help=f"which checksums are verified ({default('crc')})")
     add("--lmq", action="store_true", help="also build light message queues (enableLmq, enableMultiDispatch)")
     add(
         "--delay-levels",
         type=checked(parse_delay_levels),
         metavar="LEVELS",
-        help="messageDelayLevel of the broker (1s 5s 10s 30s 1m ... 2h)",
+        help=f"messageDelayLevel of the broker ({default('delay_levels')})",
     )
-    add("--broker-version", choices=("5.3", "4.9"), help="where the two differ (5.3)")
-    add("--include-topic", dest="include_topics", action="append", metavar="GLOB", help="only these topics (repeatable)")
-    add("--exclude-topic", dest="exclude_topics", action="append", metavar="GLOB", help="not these topics (repeatable)")
-    add("--until-offset", type=int, metavar="N", help="only records that start below this offset")
-    add(
-        "--until-time",
-        type=parse_time,
-        metavar="T",
-        help="stop at the first record stored later (ms since 1970, or ISO with zone)",
-    )
-    add("--broker-conf", metavar="FILE", help="sizes, roots, delay levels and LMQ from a broker.conf")
+    add("--broker-version", choices=("5.3", "4.9"), help=f"where the two differ ({default('broker_version')})")
     add(
         "--topics-config",
         metavar="FILE",
         help="a broker's config/topics.json: its batch topics (BatchCQ) get batch ConsumeQueues",
     )
+    add("--max-fill", type=int, metavar="N", help=f"missing queue offsets filled at most in all ({default('max_fill')})")
+    add("--snapshot", action="store_true", help="the log no longer changes: do not look whether a broker runs on the store")
+    add("--range-size", type=int, metavar="BYTES", help="bytes of a segment that one task takes, at most (by the plan)")
+    add("--master", metavar="URL", help="Spark master, when there is no session yet (local[*])")
+    add("--json", action="store_true", help="the summary on stdout as one JSON object")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of ``rmq-reindex build``. Options left out are absent, so that --broker-conf can tell.
+
+    The help of an option ends with its default, which comes from the settings.
+    """
+    parser = command_parser(
+        "rmq-reindex build", "Rebuild ConsumeQueue, IndexFiles and checkpoint from raw segments.", absent=True
+    )
+    add = parser.add_argument
+    add("store", nargs="?", metavar="STORE", help="store folder or URI: the segments are in STORE/commitlog")
+    add("--out", required=True, metavar="DIR", help="new folder or URI for the result, apart from STORE")
+    add("--only", type=parse_parts, metavar="PARTS", help=f"build these parts alone ({default('only')})")
+    add(
+        "--index-policy",
+        type=_policy,
+        metavar="POLICY",
+        help=f"capacity, as the broker; or window:1h to start files at time windows, too ({default('index_policy')})",
+    )
+    add(
+        "--on-damage",
+        choices=("fail", "stop", "salvage"),
+        help=f"refuse (fail), build up to the first damage, or go on after it ({default('on_damage')})",
+    )
+    add(
+        "--queue-order",
+        choices=("logical", "broker", "fail"),
+        help=f"when a queue's offsets repeat or have gaps ({default('queue_order')})",
+    )
+    add(
+        "--checkpoint",
+        choices=("safe", "broker"),
+        help=f"safe against the next crash, or as the broker's own rebuild ({default('checkpoint')})",
+    )
+    add("--include-topic", dest="include_topics", action="append", metavar="GLOB", help="only these topics (repeatable)")
+    add("--exclude-topic", dest="exclude_topics", action="append", metavar="GLOB", help="not these topics (repeatable)")
+    add("--until-offset", type=int, metavar="N", help="only records that start below this offset (the log's end)")
+    add(
+        "--until-time",
+        type=parse_time,
+        metavar="T",
+        help="stop at the first record stored later: ms since 1970, or ISO with zone (the log's end)",
+    )
     add("--write-topics", action="store_true", help="also draft DIR/config/topics.json from the log")
-    add("--max-fill", type=int, metavar="N", help="missing queue offsets filled at most in all (100000)")
     add("--overwrite", action="store_true", help="replace what an earlier build wrote to DIR")
     add("--allow-empty", action="store_true", help="a log without records may replace a build that holds some")
-    add("--snapshot", action="store_true", help="the log no longer changes: do not look whether a broker runs on the store")
-    add("--range-size", type=int, metavar="BYTES", help="bytes of a segment that one task takes, at most")
-    add("--master", metavar="URL", help="Spark master, when there is no session yet (local[*])")
     add("--dry-run", action="store_true", help="say what would be read and written, and do nothing")
-    add("--json", action="store_true", help="the summary on stdout as one JSON object")
+    add_store_options(parser)
     stores = parser.add_argument_group("object stores")
     stores.add_argument(
         "--keep-zeros", action="store_true", help="store files behind a URI with the zeros at their end, which fetch restores"
     )
     add_watch_options(parser)
     tables = parser.add_argument_group("Delta tables").add_argument
-    tables("--tables", metavar="URI", help="record the run in Delta tables below URI, a folder or what Spark can reach")
+    tables("--tables", metavar="URI", help="record the run in Delta tables below URI, a folder or what Spark can reach (none)")
     tables("--messages-table", action="store_true", help="with --tables: also a row a message, without its body")
     tables("--incremental", action="store_true", help="read only what is new since the build in DIR, and rewrite what changes")
     tables("--recheck", action="store_true", help="with --incremental: read all that is known again, and compare digests")
-    tables("--build-id", metavar="ID", help="with --tables: the run's name; a retry with the same one replaces its rows")
+    tables(
+        "--build-id", metavar="ID", help="with --tables: the run's name; a retry with the same one replaces its rows (random)"
+    )
     return parser
 
 
 def parse_settings(arguments: Sequence[str]) -> BuildSettings:
-    """Settings from the words behind ``build``. Raises UsageError."""
-    values = merged(vars(build_parser().parse_args(arguments)))
+    """Return the settings that the arguments behind ``build`` make. Raises UsageError."""
+    return build_settings(vars(build_parser().parse_args(arguments)))
+
+
+def build_settings(given: dict[str, Any]) -> BuildSettings:
+    """Return the settings that options make, by the names of the parser. Raises UsageError."""
+    values = merged(given)
     if not values["store"] and not values.get("commitlogs"):
         raise UsageError("rmq-reindex build: name a STORE, or --commitlog folders: see --help")
     return BuildSettings(**values, named=frozenset(SIZES) & values.keys()).check()
 
 
 def merged(given: dict[str, Any]) -> dict[str, Any]:
-    """What --broker-conf and --topics-config say, and over it what is ``given``, by names of settings. Raises UsageError."""
+    """Return what --broker-conf and --topics-config say and, in its place, what is ``given``, by names of settings.
+
+    Raises UsageError.
+    """
     conf, topics = given.pop("broker_conf", None), given.pop("topics_config", None)
     values: dict[str, Any] = {}
     if conf is not None:
@@ -150,7 +178,7 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_batch_topics(path: str) -> tuple[str, ...]:
-    """The batch topics of a topics.json. Raises UsageError."""
+    """Return the batch topics of a topics.json (``queue.type=BatchCQ``). Raises UsageError."""
     try:
         return batch_topics(files.read_bytes(path).decode("utf-8", "replace"))
     except (OSError, InputError):

@@ -1,9 +1,12 @@
-"""What the settings ask of a build's parts: how large ranges are, what a scan looks for, what the checkpoint says."""
+"""What follows from the settings: how large ranges are, what a scan looks for, what the checkpoint says."""
 
 from __future__ import annotations
 
+import dataclasses
+
 from rocketmq_reindex.jobs.building.settings import CRC_MODES, BuildSettings
 from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
@@ -13,34 +16,50 @@ from rocketmq_reindex.udfs.write.index import ends as ends_of
 from rocketmq_reindex.udfs.write.index import staged_items
 
 RANGE_BYTES = 4 * CHUNK
-"""Of each segment in an incremental build, whatever the log's size and the cores: the same ranges in every run. At most so much
-of what was read before is scanned again as the last segment grows."""
+"""Bytes of a range in an incremental build, whatever the log's size and the cores, so that every run has the same ranges. At
+most so much of what was read before is scanned again as the last segment grows."""
 BUCKET_BYTES = 512 << 20
 """Commitlog bytes whose units one bucket takes: bounds what a writing task holds at once."""
 
 
 def range_size(settings: BuildSettings, size: int, segment_bytes: int, cores: int) -> int:
-    """Few ranges a core, whole segments where there are many, on chunk boundaries; the same in every incremental run."""
+    """Return the bytes of a range: as ``even_range_size``, but the same in every run of an incremental build."""
     if settings.incremental:
         return settings.range_size or max(1, min(segment_bytes, RANGE_BYTES))
+    return even_range_size(settings.range_size, size, segment_bytes, cores)
+
+
+def even_range_size(limit: int, size: int, segment_bytes: int, cores: int) -> int:
+    """Return the bytes of a range so that each core gets a few: whole segments where there are many, else whole chunks.
+
+    ``limit`` is the most that a range may have, 0 for no limit; ``size`` is the bytes of the log.
+    """
     per_core = -(-size // (2 * cores))
     wanted = min(max(segment_bytes, 1), -(-per_core // CHUNK) * CHUNK)
-    return max(1, min(wanted, settings.range_size or wanted))
+    return max(1, min(wanted, limit or wanted))
 
 
-def scan_settings(settings: BuildSettings) -> ScanSettings:
+def store_scan(settings: StoreSettings) -> ScanSettings:
+    """Return what a scan of the whole store looks for."""
     return ScanSettings(
         crc_mode=CRC_MODES[settings.crc],
         broker_version=settings.broker_version,
         lmq=settings.lmq,
         delays=settings.delays,
+        batch_topics=settings.batch_topics,
+    )
+
+
+def scan_settings(settings: BuildSettings) -> ScanSettings:
+    """Return what the scan of a build looks for."""
+    return dataclasses.replace(
+        store_scan(settings),
         include=settings.include_topics,
         exclude=settings.exclude_topics,
         until_time=settings.until_time,
         want_units="consumequeue" in settings.only,
         want_items="index" in settings.only or "checkpoint" in settings.only,
         want_topics=settings.write_topics,
-        batch_topics=settings.batch_topics,
         window=settings.window,
         stop_at_damage=settings.on_damage == "stop",
     )
@@ -49,7 +68,7 @@ def scan_settings(settings: BuildSettings) -> ScanSettings:
 def make_checkpoint(
     settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan]
 ) -> Checkpoint:
-    """The checkpoint of what was built (``StoreCheckpoint``; FORMAT: which field says what)."""
+    """Return the checkpoint of what was built (``StoreCheckpoint``, 5.3)."""
     dispatched = [s for s in accepted if s.records]
     with_units = [s for s in accepted if s.unit_records]
     confirm = dispatched[-1].last_dispatched if dispatched and settings.broker_version != "4.9" else 0

@@ -1,4 +1,4 @@
-"""The driver's side of a scan with a memory: what is known of each range of this run, and how much of the log was read."""
+"""The driver's side of an incremental scan: what is known of each range of this run, and how much of the log was read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rocketmq_reindex.udfs.scan.ranges import ScanTask
 
 
 def fingerprint_of(version: str, scan: ScanSettings, units_per_file: int, topics: bool) -> str:
-    """Stands for all that decides what a scan of given bytes says: with another version nothing is known."""
+    """Return a digest of all that decides the result of a scan. With another version of this package nothing is known."""
     text = json.dumps([version, dataclasses.astuple(scan), units_per_file, topics])
     return new_digest([text.encode()]).digest().hex()
 
@@ -35,10 +35,10 @@ class ScanMemory:
         return RememberedScan(task, self.store, self._fingerprint, self._recheck, self.only)
 
     def take(self, data: bytes) -> RangeSummary:
-        """A range's summary from the data of its row."""
-        word = json.loads(data)
-        entry, number = ScanEntry(**word["entry"]), int(word["number"])
+        """Return a range's summary from the data of its row."""
+        row = json.loads(data)
+        entry, number = ScanEntry(**row["entry"]), int(row["number"])
         self.entries[number] = entry
-        self.bytes_read += word["read"]
-        self.known += word["known"]
+        self.bytes_read += row["read"]
+        self.known += row["known"]
         return self.store.summary(entry, number)

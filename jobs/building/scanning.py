@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rocketmq_reindex.jobs.building import stale_tails
 from rocketmq_reindex.jobs.building.scan_memory import ScanMemory
 from rocketmq_reindex.jobs.spark.engine import Engine
-from rocketmq_reindex.jobs.spark.session import TASKS_PER_CORE
+from rocketmq_reindex.jobs.spark.shuffle import task_count
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.scan.chain import Chain, Segment, chain_ranges, cut_ranges
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
@@ -49,7 +49,7 @@ class Scan:
             return
         self.rounds += 1
         plan = files.join(self.stage.plans, f"ranges-{self.rounds}")
-        tasks = min(len(specs), TASKS_PER_CORE * self.engine.cores)
+        tasks = task_count(len(specs), self.engine.cores)
         if self.memory:
             # What is new stands together at the log's end: each task gets some of it.
             specs = [spec for k in range(tasks) for spec in specs[k::tasks]]

@@ -1,147 +1,79 @@
-"""Settings of a build, and the words of the command line that stand for them."""
+"""Settings of a build, and the parts of the command line that stand for them."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.command.times import parse_time as parse_time
-from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.jobs.store.settings import CRC_MODES as CRC_MODES
+from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS as DELAY_LEVELS
+from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths
+from rocketmq_reindex.jobs.store.settings import parse_delay_levels as parse_delay_levels
+from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.record.layout import INT64_MAX
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.sql.option_words import CRC_MODES as CRC_MODES
-from rocketmq_reindex.udfs.sql.option_words import DELAY_LEVELS as DELAY_LEVELS
-from rocketmq_reindex.udfs.sql.option_words import UNITS, delay_levels
+from rocketmq_reindex.udfs.sql.option_words import UNITS
 
 PARTS: Final = ("consumequeue", "index", "checkpoint")
-INT32_MAX: Final = 2**31 - 1
 
 
-@dataclass(frozen=True)
-class BuildSettings:
-    """All that decides what a build writes, and how it runs. Sizes in bytes, times in milliseconds since 1970."""
+@dataclass(frozen=True, kw_only=True)
+class BuildSettings(StoreSettings):
+    """All that decides what a build writes, and how it runs. Sizes are in bytes, times in milliseconds since 1970."""
 
-    store: str
-    out: str
-    commitlogs: tuple[str, ...] = ()
+    out: str = field(kw_only=False)
+    """DIR: the new folder or URI for the result"""
     only: tuple[str, ...] = PARTS
-    cq_file_size: int = 6_000_000
-    batch_cq_file_size: int = 13_800_000
-    hash_slots: int = 5_000_000
-    index_items: int = 20_000_000
-    segment_size: int = 0
+    """the parts that are built; by default everything that a broker rebuilds"""
     index_policy: str = "capacity"
+    """``capacity``: a new IndexFile when one is full, as the broker; ``window:1h``: also at each full hour"""
     on_damage: str = "fail"
+    """``fail``, ``stop`` or ``salvage``: whether to build around damage is the user's decision"""
     queue_order: str = "logical"
-    crc: str = "body"
+    """``logical``: a unit stands at its record's QUEUEOFFSET, so consumers find every message at its own offset"""
     checkpoint: str = "safe"
-    lmq: bool = False
-    delay_levels: str = DELAY_LEVELS
-    broker_version: str = "5.3"
+    """``safe``: no later crash deletes the index that was built; ``broker``: the bytes of the broker's own rebuild"""
     include_topics: tuple[str, ...] = ()
     exclude_topics: tuple[str, ...] = ()
     until_offset: int = INT64_MAX
     until_time: int = INT64_MAX
-    max_fill: int = 100_000
-    overwrite: bool = False
-    range_size: int = 0
     write_topics: bool = False
-    batch_topics: tuple[str, ...] = ()
-    """topics whose queues are batch ConsumeQueues, from --topics-config"""
-    master: str = ""
-    dry_run: bool = False
-    json: bool = False
-    protected: tuple[str, ...] = ()
-    """more folders that DIR must lie apart from"""
+    """also draft DIR/config/topics.json"""
+    overwrite: bool = False
+    allow_empty: bool = False
+    """a log without records may replace a build that holds some"""
     keep_zeros: bool = False
-    """in object stores files have their full size, too; else they end with their last byte used"""
-    progress: str = "lines"
-    log_format: str = "text"
-    metrics: str = ""
-    store_name: str = ""
-    """what the store is called in logs and metrics"""
+    """in object stores files have their full size, too; otherwise they end with their last byte used"""
+    dry_run: bool = False
     tables: str = ""
+    """folder or URI of the Delta tables that record the run; "" for none"""
     messages_table: bool = False
     build_id: str = ""
     incremental: bool = False
     recheck: bool = False
-    snapshot: bool = False
-    """the log no longer changes, whoever holds the store's lock"""
-    allow_empty: bool = False
-    """a log without records may replace a build of some"""
-    named: frozenset[str] = field(default=frozenset(), compare=False)
-    """the sizes that somebody named; the others are a broker's defaults"""
-
-    @property
-    def store_folder(self) -> str:
-        """STORE, or else the folder around the first --commitlog; "" where neither is known."""
-        around = [files.parent(root) for root in self.roots if files.base(root) == "commitlog"]
-        return files.absolute(self.store) if self.store else next(iter(around), "")
-
-    def is_named(self, size: str) -> bool:
-        """Whether a size is more than a default that nobody asked for."""
-        return size in self.named or getattr(self, size) != _DEFAULTS[size]
-
-    @property
-    def roots(self) -> tuple[str, ...]:
-        """the folders of segments, absolute: executors have working folders of their own"""
-        given = self.commitlogs or (files.join(self.store, "commitlog"),)
-        return tuple(files.absolute(root) for root in given)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """all folders that DIR must lie apart from"""
-        stores = [files.parent(root) for root in self.roots if files.base(root) == "commitlog"]
-        return tuple(place for place in (self.store, *self.roots, *stores, *self.protected) if place)
 
     @property
     def window(self) -> int:
-        """milliseconds of --index-policy window:..., 0 for capacity"""
+        """Milliseconds of ``--index-policy window:...``, 0 for ``capacity``."""
         return 0 if self.index_policy == "capacity" else parse_window(self.index_policy)
 
     @property
-    def delays(self) -> tuple[int, ...]:
-        return parse_delay_levels(self.delay_levels)
-
-    @property
     def partial(self) -> bool:
-        """whether less than the whole log is asked for"""
+        """Whether less than the whole log is asked for."""
         limited = self.until_offset != INT64_MAX or self.until_time != INT64_MAX
         return bool(self.include_topics or self.exclude_topics or limited)
 
     def check(self) -> BuildSettings:
-        """Raises UsageError for values that no build can have."""
-        if self.cq_file_size < UNIT_SIZE or self.cq_file_size % UNIT_SIZE or self.cq_file_size > INT32_MAX:
-            raise UsageError(f"--cq-file-size {self.cq_file_size}: take a multiple of {UNIT_SIZE} (one unit) below 2 GiB")
-        if self.batch_cq_file_size < BATCH_UNIT_SIZE or self.batch_cq_file_size % BATCH_UNIT_SIZE:
-            raise UsageError(
-                f"--batch-cq-file-size {self.batch_cq_file_size}: take a multiple of {BATCH_UNIT_SIZE} (one batch unit)"
-            )
-        if self.batch_cq_file_size > INT32_MAX:
-            raise UsageError(f"--batch-cq-file-size {self.batch_cq_file_size}: a file has at most 2 GiB")
-        if self.batch_topics and self.broker_version == "4.9":
-            raise UsageError(
-                "--topics-config: has batch topics (queue.type=BatchCQ), which RocketMQ 4.9 does not know: leave it out"
-            )
-        if self.hash_slots < 1 or self.index_items < 2 or 40 + 4 * self.hash_slots + 20 * self.index_items > INT32_MAX:
-            raise UsageError(
-                f"--hash-slots {self.hash_slots} --index-items {self.index_items}: "
-                "take at least 1 slot and 2 items, and at most 2 GiB a file"
-            )
+        """Return these settings with paths in their usual form. Raises UsageError for values that no build can have."""
+        shared = self.checked_places()
         if not self.tables and (self.messages_table or self.build_id):
             raise UsageError("--messages-table and --build-id go with --tables: name where the tables are")
         if self.build_id and not re.fullmatch(r"[A-Za-z0-9_.:+@/=-]{1,200}", self.build_id):
             raise UsageError(f"--build-id {self.build_id!a}: take up to 200 of A-Z a-z 0-9 _ . : + @ / = -")
-        if self.segment_size > INT32_MAX:
-            raise UsageError(f"--segment-size {self.segment_size}: a segment has at most 2 GiB")
-        for name, value in (("segment-size", self.segment_size), ("range-size", self.range_size)):
-            if value < 0:
-                raise UsageError(f"--{name} {value}: take a number of bytes above 0")
-        if self.until_offset < 0 or self.max_fill < 0:
-            raise UsageError("--until-offset and --max-fill take a number from 0 on")
+        if self.until_offset < 0:
+            raise UsageError(f"--until-offset {self.until_offset}: take a number from 0 on")
         if not self.out:
             raise UsageError("--out: name a folder")
         if not self.only or set(self.only) - set(PARTS):
@@ -150,18 +82,15 @@ class BuildSettings:
             raise UsageError("--incremental: name --tables as well: what is known of the log is kept there")
         if self.recheck and not self.incremental:
             raise UsageError("--recheck: goes with --incremental: a full build reads everything anyway")
-        _ = self.window, self.delays
-        try:
-            store, out, *commitlogs = (files.checked(place) for place in (self.store, self.out, *self.commitlogs))
-        except InputError as error:
-            raise UsageError(str(error)) from None
+        _ = self.window
+        (out,) = checked_paths(self.out)
         # DIR holds the build before: that is what --incremental goes on from.
         overwrite = self.overwrite or self.incremental
         tables = given_place(self.tables, self.incremental)
-        return replace(self, store=store, out=out, commitlogs=tuple(commitlogs), overwrite=overwrite, tables=tables)
+        return replace(self, **shared, out=out, overwrite=overwrite, tables=tables)
 
     def for_manifest(self) -> dict[str, Any]:
-        """The settings that decide what is written (not where it runs)."""
+        """Return the settings that decide what is written, by the names of the manifest."""
         return {
             "only": list(self.only),
             "cq_file_size": self.cq_file_size,
@@ -187,11 +116,8 @@ class BuildSettings:
         }
 
 
-_DEFAULTS: Final = {setting.name: setting.default for setting in fields(BuildSettings)}
-
-
 def parse_window(policy: str) -> int:
-    """``window:1h`` as milliseconds. Raises UsageError."""
+    """Return ``window:1h`` as milliseconds. Raises UsageError."""
     found = re.fullmatch(r"window:(\d{1,12})(ms|s|m|h|d)", policy)
     window = int(found[1]) * UNITS[found[2]] if found else 0
     if not window:
@@ -201,19 +127,10 @@ def parse_window(policy: str) -> int:
     return window
 
 
-def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """``1s 5s ... 2h`` as milliseconds. Raises UsageError."""
-    try:
-        levels = delay_levels(text)
-    except ValueError as error:
-        raise UsageError(f"--delay-levels: {error}") from None
-    return tuple(levels)
-
-
 def parse_parts(text: str) -> tuple[str, ...]:
-    """``index,checkpoint`` as parts, in their usual order."""
-    asked = [word.strip() for word in text.split(",") if word.strip()]
-    unknown = [word for word in asked if word not in PARTS]
+    """Return ``index,checkpoint`` as parts, in their usual order. Raises UsageError."""
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in asked if name not in PARTS]
     if unknown or not asked:
         raise UsageError(f"--only {text!a}: take one or more of {', '.join(PARTS)}, separated by commas")
     return tuple(part for part in PARTS if part in asked)

@@ -1,4 +1,4 @@
-"""Old records behind the log's end: asked for where the last segment with data has damage, and nowhere else."""
+"""Old records after the log's end. They are looked for where the last segment with data has damage, and nowhere else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CODES: Final = {text: code for code, text in r.REASONS.items()}
 
 
 def judge(segments: list[Segment], chain: Chain, store: str = "") -> None:
-    """Tell in the chain whether its damage is a stale tail, or may be one. Reads the segment again where it has any.
+    """Note in the chain whether its damage is a stale tail, or may be one. Reads the damaged segment again.
 
     The checkpoint of ``store``, where there is one, is a hint.
     """
@@ -35,8 +35,8 @@ def judge(segments: list[Segment], chain: Chain, store: str = "") -> None:
         return
     mine = [Damage.of(hole.offset, hole.length, _CODES.get(hole.reason, 0)) for hole in holes if hole.offset >= segment.start]
     bounds = segment.start, segment.data_end, segment.segment_end
-    told = read_times(files.join(store, "checkpoint")) if store else Checkpoint()
-    found = judge_segment(segment.path, bounds, mine, (told.physic, told.logics))
+    checkpoint = read_times(files.join(store, "checkpoint")) if store else Checkpoint()
+    found = judge_segment(segment.path, bounds, mine, (checkpoint.physic, checkpoint.logics))
     if isinstance(found, StaleTail):
         chain.stale = Hole(segment.name, found.offset, found.length, reason(found))
     if isinstance(found, Doubt):
@@ -45,19 +45,19 @@ def judge(segments: list[Segment], chain: Chain, store: str = "") -> None:
 
 
 def doubts(doubt: Doubt) -> str:
-    """What an operator must know of it."""
+    """Return what an operator must know about it."""
     return f"at offset {doubt.offset} old records may begin that a truncation left behind the log's end, but: {doubt.why}"
 
 
 def advice(chain: Chain) -> str:
-    """What to choose where damage is refused."""
+    """Return what to choose where damage is refused."""
     if chain.doubt is None:
         return "choose --on-damage stop or salvage"
     return f"{doubts(chain.doubt)}: choose --on-damage stop if the broker cut its log there, salvage if the disk is damaged"
 
 
 def undecided(chain: Chain) -> str:
-    """Why a build shall not be advised before somebody has looked: a wrong name, or old records; "" where there is neither."""
+    """Return why no build is advised before somebody has looked: a wrong name, or old records; "" for neither."""
     wrong = next((hole for hole in chain.holes if hole.reason.startswith(MISNAMED)), None)
     if wrong is not None:
         return f"{wrong.segment}: {wrong.reason}: rename it first"

@@ -1,4 +1,4 @@
-"""Sizes of the files that lie beside the log in STORE: a build makes files of the same, or says what differs."""
+"""Sizes of the files beside the log in STORE: a build makes files of the same sizes, or says what differs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rocketmq_reindex.udfs import files
 LOOKED_AT = (20, 2)
 """So many topics, and queues of each. Behind a URI each costs a request or two:"""
 LOOKED_AT_REMOTE = (4, 1)
-OTHERS_TOLD = 3
+OTHERS_LISTED = 3
 _QUEUES = (
     ("cq_file_size", "consumequeue", UNIT_SIZE),
     ("batch_cq_file_size", "batchconsumequeue", BATCH_UNIT_SIZE),
@@ -24,8 +24,11 @@ _QUEUES = (
 
 
 def check_sizes(settings: BuildSettings) -> list[str]:
-    """Warnings of files in STORE of other sizes than a build makes. Raises InputError where nobody named the build's sizes:
-    a broker does not start on ConsumeQueue files of another size, and finds nothing in such IndexFiles."""
+    """Return warnings of files in STORE of other sizes than a build makes.
+
+    Raises InputError where nobody named the build's sizes: a broker does not start on ConsumeQueue files of another size, and
+    finds nothing in such IndexFiles.
+    """
     store, warnings, refused = settings.store_folder, list[str](), list[str]()
     if store and "consumequeue" in settings.only:
         for name, folder, unit in _QUEUES:
@@ -74,13 +77,13 @@ def _check_index(settings: BuildSettings, store: str, refused: list[str]) -> lis
 
 
 def _usual(counted: Counter[int]) -> int:
-    """The size that most IndexFiles have, of those that one can have; 0 for none: a torn file says nothing of settings."""
+    """Returns the most frequent size of those that an IndexFile can have; 0 for none: a torn file says nothing."""
     fitting = {size: count for size, count in counted.items() if size >= file_size(1, 2) and size % 4 == 0}
     return max(fitting, key=lambda size: (fitting[size], size), default=0)
 
 
 def other_sizes(store: str, parts: Collection[str], sizes: Mapping[str, int]) -> list[str]:
-    """Warnings of ``parts`` that lie in a store in files of other ``sizes`` than those that come in their place."""
+    """Return warnings of ``parts`` of a store whose files have other sizes than the new files (``sizes``)."""
     warnings = []
     for name, part, unit in _QUEUES:
         folder = files.join(store, part)
@@ -101,4 +104,4 @@ def other_sizes(store: str, parts: Collection[str], sizes: Mapping[str, int]) ->
 
 
 def _few(sizes: list[int]) -> str:
-    return ", ".join(map(str, sizes[:OTHERS_TOLD])) + (", ..." if len(sizes) > OTHERS_TOLD else "")
+    return ", ".join(map(str, sizes[:OTHERS_LISTED])) + (", ..." if len(sizes) > OTHERS_LISTED else "")

@@ -1,4 +1,4 @@
-"""The summary of a run: what the exit status stands for, as one JSON object or as text."""
+"""The summary of a run, as one JSON object or as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rocketmq_reindex.storage_format.plurals import counted
 
 WARNING_LINES_MAX = 1000
 DAMAGE_MAX = DECISIONS_MAX = 10_000
-"""Entries told one by one; one more, or one for each kind of decision, stands for all the others."""
+"""Entries of their own; one more, or one for each kind of decision, stands for all the others."""
 RATE_RECORDS_MIN = 100_000
 """Below that a rate says more of Spark's start than of the build."""
 
@@ -40,11 +40,11 @@ class Summary:
     warnings: list[str] = field(default_factory=list)
     error: str | None = None
     incremental: dict[str, Any] | None = None
-    """of an incremental build: what was read again and kept; told only then"""
+    """of an incremental build: what was read again and kept; left out of the JSON otherwise"""
 
     def __post_init__(self) -> None:
         self.about: dict[str, tuple[str, dict[str, Any]]] = {}
-        """what a warning tells of: damage or decision, and its entry; no part of the JSON object"""
+        """by warning: whether it is about damage or a decision, and the entry; not in the JSON object"""
 
     def to_json(self) -> str:
         fields = dataclasses.asdict(self)
@@ -54,29 +54,29 @@ class Summary:
 
     @property
     def lost(self) -> bool:
-        """Whether damage is missing from the result; a torn or stale tail, which crashes leave, is none."""
+        """Whether damage is missing from the result; a torn or stale tail, as crashes leave them, is not."""
         return any(not entry["reason"].startswith(("torn tail", "stale tail")) for entry in self.damage)
 
     def add_damage(self, segment: str, offset: int, length: int, reason: str, *, lost: bool = True) -> None:
-        """One damaged place, with its warning; ``lost`` False for a torn or stale tail, which crashes leave."""
+        """Add one damaged place and its warning. ``lost`` is False for a torn or stale tail, as crashes leave them."""
         entry = {"segment": segment, "offset": offset, "length": length, "reason": reason}
         self.damage.append(entry)
         what = "damage" if lost else "cut"
-        self._tell(f"{what}: segment {segment}, offset {offset}, {counted(length, 'byte')}: {reason}", "damage", entry)
+        self._warn_about(f"{what}: segment {segment}, offset {offset}, {counted(length, 'byte')}: {reason}", "damage", entry)
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
 
-    def _tell(self, text: str, event: str, entry: dict[str, Any]) -> None:
+    def _warn_about(self, text: str, event: str, entry: dict[str, Any]) -> None:
         self.warnings.append(text)
         if len(self.about) < WARNING_LINES_MAX:
             self.about[text] = (event, entry)
 
-    def take_order(self, told: Summary) -> None:
-        """The decisions that another summary tells of, with its warnings."""
-        self.decisions += told.decisions
-        self.warnings += told.warnings
-        self.about |= told.about
+    def take_order(self, other: Summary) -> None:
+        """Take over the decisions of another summary, with its warnings."""
+        self.decisions += other.decisions
+        self.warnings += other.warnings
+        self.about |= other.about
 
     def events(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """(event, text, entry) of the first warnings, and how many more there are."""
@@ -87,11 +87,11 @@ class Summary:
             yield "warning", f"{len(self.warnings) - WARNING_LINES_MAX} more, see the summary", {}
 
     def counts(self) -> dict[str, int]:
-        """How many entries the lists have."""
+        """Return how many entries the lists have."""
         return {"damaged_places": len(self.damage), "decisions": len(self.decisions), "warnings": len(self.warnings)}
 
     def add_decisions(self, decisions: Iterable[tuple[str, str, int, int, int]]) -> None:
-        """What was done to queues' order, as (kind, topic, queue id, queue offset, units), each with its warning."""
+        """Add decisions about queues' order (kind, topic, queue id, queue offset, units), each with its warning."""
         rest: dict[str, list[int]] = {}
         for number, (kind, topic, queue, offset, count) in enumerate(decisions):
             if number < DECISIONS_MAX:
@@ -101,21 +101,21 @@ class Summary:
                 more[0], more[1] = more[0] + 1, more[1] + count
         for kind in sorted(rest):
             self.decisions.append({"kind": f"more {kind}", "topic": "", "queue": -1, "offset": -1, "count": rest[kind][1]})
-            told = _DECISIONS.get(kind, kind)
-            self.warnings.append(f"more queues: {told}: {counted(rest[kind][0], 'more decision')}, units {rest[kind][1]}")
+            text = _DECISIONS.get(kind, kind)
+            self.warnings.append(f"more queues: {text}: {counted(rest[kind][0], 'more decision')}, units {rest[kind][1]}")
 
     def add_decision(self, kind: str, topic: str, queue: int, offset: int, count: int) -> None:
-        """One thing done to a queue's order, with its warning."""
+        """Add one decision about a queue's order, and its warning."""
         entry = {"kind": kind, "topic": escape(topic), "queue": queue, "offset": offset, "count": count}
         self.decisions.append(entry)
         bare = kind.removeprefix("more ")
-        told = _DECISIONS.get(bare, bare) + (", more of them" if bare != kind else "")
-        self._tell(f"queue {escape(topic)}/{queue}: {told}: offset {offset}, units {count}", "decision", entry)
+        text = _DECISIONS.get(bare, bare) + (", more of them" if bare != kind else "")
+        self._warn_about(f"queue {escape(topic)}/{queue}: {text}: offset {offset}, units {count}", "decision", entry)
 
     def to_text(self) -> str:
-        """What a person reads at the end of a run that published."""
-        told = self.incremental
-        if told is not None and told["nothing_new"]:
+        """Return what people read at the end of a run that published."""
+        run = self.incremental
+        if run is not None and run["nothing_new"]:
             return f"nothing new since the build before: {counted(self.records, 'record')} in {counted(self.bytes, 'byte')}"
         took = f"took     {self.seconds['total']:.1f} s, session {self.seconds['session']:.1f} s"
         if self.records >= RATE_RECORDS_MIN:
@@ -128,9 +128,9 @@ class Summary:
             ),
             took,
         ]
-        if told is not None:
-            known = f"{told['ranges_known']:,} of {counted(told['ranges'], 'range')}"
-            kept, read = counted(told["files_kept"], "file"), counted(told["bytes_read"], "byte")
+        if run is not None:
+            known = f"{run['ranges_known']:,} of {counted(run['ranges'], 'range')}"
+            kept, read = counted(run["files_kept"], "file"), counted(run["bytes_read"], "byte")
             lines.append(f"known    {known}, {kept} kept, {read} of the log read")
         if self.damage:
             lines.append(f"damage   {len(self.damage):,} in all, see the warnings")

@@ -1,4 +1,4 @@
-"""A file ``abort`` in STORE: the broker did not stop cleanly, and starts by what the checkpoint says (recoverAbnormally)."""
+"""A file ``abort`` in STORE: the broker did not stop cleanly, and recovers from the checkpoint when it starts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rocketmq_reindex.udfs import files
 
 
 def old_checkpoint(settings: BuildSettings) -> Checkpoint | None:
-    """What STORE's own checkpoint says, where an ``abort`` lies there and a part is not built; None where that is not so."""
+    """Return STORE's own checkpoint, where a file ``abort`` lies there and a part is not built; None otherwise."""
     return old_of(settings.store_folder, settings.only) if settings.store_folder else None
 
 
 def old_of(store: str, parts: Collection[str]) -> Checkpoint | None:
-    """The same of a store that gets new ``parts``."""
+    """Return the same for a store that gets new ``parts``."""
     if "checkpoint" not in parts or not unbuilt(parts):
         return None
     is_clean = files.look(files.join(store, "abort")).kind == files.ABSENT
@@ -26,12 +26,12 @@ def old_of(store: str, parts: Collection[str]) -> Checkpoint | None:
 
 
 def unbuilt(parts: Collection[str]) -> list[str]:
-    """The parts that stay as they are."""
+    """Return the parts that stay as they are."""
     return [part for part in ("consumequeue", "index") if part not in parts]
 
 
 def bounded(checkpoint: Checkpoint, old: Checkpoint, parts: Collection[str]) -> Checkpoint:
-    """A new checkpoint that says of what stays no more than the ``old`` one."""
+    """Return a new checkpoint that promises no more than the ``old`` one for the parts that stay."""
     return dataclasses.replace(
         checkpoint,
         physic=min(checkpoint.physic, old.physic),
@@ -41,9 +41,9 @@ def bounded(checkpoint: Checkpoint, old: Checkpoint, parts: Collection[str]) -> 
 
 
 def vouched(settings: BuildSettings, checkpoint: Checkpoint, warnings: list[str]) -> Checkpoint:
-    """The checkpoint; where a file ``abort`` lies in STORE, it says of what is not built no more than STORE's own did.
+    """Return the checkpoint. Where a file ``abort`` lies in STORE, it promises no more than STORE's own for what is not built.
 
-    The next start of that broker is an abnormal one (``CommitLog.recoverAbnormally``): it dispatches again from where the
+    The next start of that broker is an abnormal one (``CommitLog.recoverAbnormally``, 5.3): it dispatches again from where the
     checkpoint says, and never gives a queue a unit that was lost from before.
     """
     old = old_checkpoint(settings)

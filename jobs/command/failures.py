@@ -1,4 +1,4 @@
-"""How a run ends that does not end well: signals, and one line for whatever Spark or a task raised."""
+"""How a run ends by a signal or an error: one line for whatever Spark or a task raised."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ class Interrupts:
     starts stays ignored: that is what nohup asks for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, install: bool = True) -> None:
+        """Without ``install`` no handler is put in, and ``seen`` stays False: for a run inside of somebody else's program."""
         self.seen = False
-        self._over = False
+        self._install, self._ending = install, False
 
     def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():
+        if self._install and threading.current_thread() is threading.main_thread():
             heard = [n for n in ENDING if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
             self._before = {number: signal.signal(number, self._mark) for number in heard}
         return self
@@ -39,18 +40,19 @@ class Interrupts:
     def __exit__(self, *_: object) -> None:
         for number, handler in getattr(self, "_before", {}).items():
             signal.signal(number, handler)
-        logging.disable(logging.NOTSET)
+        if self._install:
+            logging.disable(logging.NOTSET)
 
     @contextlib.contextmanager
     def ignored(self) -> Iterator[None]:
-        """While it is told how a run ended: there is nothing left that a signal could end, and what is told is to be whole."""
-        self._over = True
+        """While the end of a run is reported: nothing is left for a signal to end, and the report has to be whole."""
+        self._ending = True
         with self:
             yield
 
     def _mark(self, number: int, _frame: FrameType | None) -> None:
         # A terminal that goes and its shell both send SIGHUP: the second must not cut the clearing up short.
-        if self._over or (self.seen and number == signal.SIGHUP):
+        if self._ending or (self.seen and number == signal.SIGHUP):
             return
         self.seen = True
         # What py4j logs of a call cut short is no news.
@@ -63,9 +65,11 @@ PLACE, UNPUBLISHED = "input or output", ": nothing was published"
 
 
 def outcome(error: BaseException, interrupts: Interrupts | None, place: str, more: str = "") -> tuple[int, str]:
-    """The exit status and the one line that an error stands for; ``place`` for one of a file that has no name, ``more`` is what
-    the line ends with. What Spark or a task raises comes here as well."""
-    if isinstance(error, KeyboardInterrupt) or (interrupts is not None and interrupts.seen):
+    """The exit status of an error, and its line. Errors of Spark and of tasks come here as well.
+
+    ``place`` stands for a file without a name, ``more`` is the end of the line.
+    """
+    if was_interrupted(error) or (interrupts is not None and interrupts.seen):
         return 1, f"interrupted{more}"
     if isinstance(error, ReindexError):
         return error.exit_status, str(error)
@@ -76,6 +80,14 @@ def outcome(error: BaseException, interrupts: Interrupts | None, place: str, mor
         where = escape(str(error.filename)) if error.filename else place
         return 1, f"{where}: {error.strerror or escape(str(error))}{more}"
     return 1, _one_line(error, more)
+
+
+def was_interrupted(error: BaseException) -> bool:
+    """Whether a KeyboardInterrupt is an error or its cause: py4j raises an error of its own for it."""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, KeyboardInterrupt):
+        seen = seen.__cause__ or seen.__context__
+    return seen is not None
 
 
 def _one_line(error: BaseException, more: str) -> str:

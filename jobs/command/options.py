@@ -5,19 +5,22 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import NoReturn
 
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.names import escape
 
 
 class Parser(argparse.ArgumentParser):
+    """A parser that raises UsageError instead of ending the process."""
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {escape(message, 1000)}: see --help")
 
 
 def command_parser(prog: str, description: str, *, absent: bool = False) -> Parser:
-    """Of one command. ``absent``: options left out are absent from the result, so that others can tell."""
+    """The parser of one command. ``absent``: options left out are absent from its result."""
     return Parser(
         prog=prog,
         description=description,
@@ -27,16 +30,18 @@ def command_parser(prog: str, description: str, *, absent: bool = False) -> Pars
     )
 
 
-def checked(check: Any) -> Any:
-    def word(text: str) -> str:
+def checked(check: Callable[[str], object]) -> Callable[[str], str]:
+    """The type of an option whose text is kept as it is, once ``check`` has taken it."""
+
+    def text_of(text: str) -> str:
         check(text)
         return text
 
-    return word
+    return text_of
 
 
 def any_text() -> None:
-    """From now on stdout shows what its encoding lacks as an escape, instead of failing in the middle."""
+    """From now on stdout shows a character that its encoding lacks as an escape, instead of failing."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

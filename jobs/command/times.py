@@ -26,5 +26,5 @@ def show_time(milliseconds: int) -> str:
 
 
 def now() -> str:
-    """The moment, as summaries say when a run started: ISO, UTC, to the second."""
+    """The time of now, as summaries have it: ISO, UTC, to the second."""
     return dt.datetime.now(dt.timezone.utc).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"

@@ -148,9 +148,9 @@ class RmqReindex(SparkSubmitOperator):
         try:
             super().execute(context)
         except AirflowException as error:
-            # The hook tells the exit status nowhere else. In cluster deploy mode it is not the command's: then all is retried.
-            told = re.search(r"Error code is: (\d+)", str(error))
-            status = int(told[1]) if told else 1
+            # The hook gives the exit status nowhere else. In cluster deploy mode it is not the command's: then all is retried.
+            found = re.search(r"Error code is: (\d+)", str(error))
+            status = int(found[1]) if found else 1
             if status == PUBLISHED_WITH_LOSS and self.application_args[0] == "build":
                 self.log.warning("built, but damaged parts of the log are missing: see the summary above")
             elif status in FINAL:

@@ -1,7 +1,7 @@
 """Airflow 3: the same on Databricks, as one run of the job in ``conf/databricks``, whose tasks build, verify and publish.
 
 Airflow's connection ``databricks_default`` names workspace and token; the bundle is deployed there. What a refused build or a
-failed verify means for the tasks behind it is the job's to say, and so are its retries.
+failed verify means for the tasks behind it is decided by the job, and so are its retries.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class FoundBuild:
-    """``name`` is told of it; ``parts`` are what its settings say that it has, ``sizes`` those that files have in a store."""
+    """A build: ``name`` is its manifest's digest, ``parts`` are those of its settings, ``sizes`` those of a store."""
 
     folder: str
     name: str

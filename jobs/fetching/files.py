@@ -23,7 +23,9 @@ _HOLE: Final = 1 << 16
 """So many zeros in a row are not written."""
 
 
-def fetch_all(build: FoundBuild, parts: list[str], new: str, temporary: str, threads: int, told: Callable[[int], None]) -> None:
+def fetch_all(
+    build: FoundBuild, parts: list[str], new: str, temporary: str, threads: int, count: Callable[[int], None]
+) -> None:
     """The files of ``parts`` below ``new``. Raises InputError for the first that is not as the manifest says."""
     for part in parts:
         if "/" not in part and part != "checkpoint":
@@ -43,7 +45,7 @@ def fetch_all(build: FoundBuild, parts: list[str], new: str, temporary: str, thr
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for one in done:
-                    told(one.result())
+                    count(one.result())
                 running |= given(len(done))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)

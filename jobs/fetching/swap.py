@@ -37,7 +37,7 @@ class Swap:
         self._journal = os.path.join(self.folder, JOURNAL)
 
     def pending(self) -> dict[str, Any] | None:
-        """The journal of a swap that was begun and not finished. Raises InputError for one that is none."""
+        """The journal of a swap that was started and not finished. Raises InputError for a file that is no journal."""
         if not os.path.lexists(self._journal):
             return None
         try:
@@ -49,7 +49,7 @@ class Swap:
         raise InputError(f"{escape(self._journal)}: is no journal of a fetch: look at what lies there, and remove it")
 
     def check(self, parts: list[str]) -> None:
-        """Raises InputError for a part that no rename brings to its place: once a swap has begun there is no way back."""
+        """Raises InputError for a part that cannot be renamed into the store. Once a swap has started there is no way back."""
         device = os.stat(self.store).st_dev
         for part in parts:
             place = os.path.join(self.store, part)

@@ -1,1 +1,1 @@
-"""``build --incremental``: what was built before, what stays of it, and what is made anew."""
+"""``build --incremental``: what was built before, which files stay, and which are written again."""

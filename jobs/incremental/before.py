@@ -10,7 +10,7 @@ from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.scan_memory import ScanMemory
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.unclean_stop import old_checkpoint
-from rocketmq_reindex.jobs.incremental import carrying, last_build, strangers
+from rocketmq_reindex.jobs.incremental import carrying, folder_counts, last_build
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.publishing.standing import StandingFiles
@@ -33,7 +33,7 @@ class Before:
         self._files: StandingFiles | None = None
 
     def find(self) -> None:
-        """Look for it; DIR's lock is held where it has one."""
+        """Find the build that stands in DIR. DIR's lock is held where it has one."""
         settings, standing = self._settings, output.standing(self._target)
         if standing is None:
             return
@@ -50,18 +50,18 @@ class Before:
             )
 
     def files_of(self, folder: str, count: int) -> StandingFiles:
-        """The files of a build, of about so many, in its folder."""
+        """Return the files of a build in its folder; ``count`` is about how many there are."""
         settings = self._settings
         return StandingFiles(folder, not settings.keep_zeros, settings.recheck, settings.hash_slots, count)
 
     @property
     def follows(self) -> LastBuild | None:
-        """The build before, when its settings were the same: then its files may stay."""
+        """Return the build before, when its settings were the same: then its files may stay."""
         same = self.last and self.last.settings == self._settings.for_manifest() and self.last.version == __version__
         return self.last if same else None
 
     def nothing_new(self, log: Commitlog, memory: ScanMemory) -> bool:
-        """Whether log and DIR are as the build before left them, as far as sizes, times and a few pages of each range tell."""
+        """Return whether log and DIR are as the build before left them, as far as sizes, times and a few pages tell."""
         last = self.follows
         if last is None or self._settings.recheck or last.fingerprint != self._fingerprint:
             return False
@@ -73,27 +73,28 @@ class Before:
                 memory.bytes_read += read
                 if not alike:
                     return False
-        own = [*(word for _, _, word in last.index), *last.checkpoint]
+        own = [*(file.entry for file in last.index), *last.own]
         damaged = any(self.damaged(own)) or any(
             carrying.damaged_ones(some, self.damaged) for some in carrying.queue_files(self._store, last)
         )
-        if damaged or self.has_strangers(last):
+        if damaged or self.has_other_files(last):
             return False
-        owed = last_build.owes_rows(self._store, last) or (self._settings.messages_table and not last.messages)
-        if owed:
+        lacks_messages = self._settings.messages_table and not last.messages
+        if lacks_messages or last_build.are_rows_missing(self._store, last):
             self._reporter.line("incremental: nothing new, but --tables lacks rows of the build in DIR")
-        return not owed
-
-    def has_strangers(self, last: LastBuild) -> bool:
-        """Whether DIR's folders hold more or less than the files of ``last``: a broker maps whatever it finds there."""
-        if files.no_rename(self._target):
-            # It takes what is fetched, and that is what the manifest names.
             return False
-        index = [str(path) for _, path, _ in last.index]
-        queues = (entry["path"] for some in carrying.queue_files(self._store, last) for entry, _ in some)
-        return strangers.differ(self._target, heapq.merge(queues, index), self._settings.only)
+        return True
+
+    def has_other_files(self, last: LastBuild) -> bool:
+        """Return whether DIR's folders hold more or less than the files of ``last``: a broker maps whatever it finds there."""
+        if files.no_rename(self._target):
+            # A broker gets what is fetched, and that is what the manifest names.
+            return False
+        index = [file.path for file in last.index]
+        queues = (line.entry["path"] for some in carrying.queue_files(self._store, last) for line in some)
+        return folder_counts.has_other_files(self._target, heapq.merge(queues, index), self._settings.only)
 
     def damaged(self, entries: list[dict[str, Any]]) -> list[bool]:
-        """Of files of the build before: which ones somebody changed, or removed."""
+        """Return for each file of the build before whether somebody changed or removed it."""
         assert self._files is not None
         return self._files.damaged(entries) if entries else []

@@ -1,13 +1,15 @@
-"""Which files of the build before stay as they are, and which are written anew: told from the ranges that came and went."""
+"""Which files of the build before stay as they are, and which are written anew: the ranges that came and went decide."""
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import compress, islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild
 from rocketmq_reindex.jobs.publishing.parts import joined
 from rocketmq_reindex.jobs.publishing.standing import StandingFiles
-from rocketmq_reindex.jobs.spark.session import TASKS_PER_CORE
+from rocketmq_reindex.jobs.spark.shuffle import task_count
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.incremental.stored_rows import Keys, Touched, Wanted, among, pack_keys, queue_keys, unpack_keys
@@ -31,36 +33,79 @@ CARRIED_AT_ONCE: Final = 5_000
 _CARRIED_BYTES: Final = 1 << 30
 """of one task, which may have to copy them"""
 _CHUNK: Final = 10_000
-Line = tuple[dict[str, Any], bytes]
-"""(entry of the manifest with its file's time, the line of a part that it was read from)"""
 Damaged = Callable[[list[dict[str, Any]]], list[bool]]
-"""Of entries whether their files are no longer what they were"""
+"""Returns for entries of the manifest whether their files are no longer what they were."""
+
+
+class Line(NamedTuple):
+    """One ConsumeQueue file in the list of the build before."""
+
+    entry: dict[str, Any]
+    """of the manifest, with the file's time"""
+    text: bytes
+    """the line of a part that it was read from"""
+
+
+class QueueFile(NamedTuple):
+    """What the path of a ConsumeQueue file says."""
+
+    topic: bytes
+    queue: int
+    start: int
+    """logical offset of the file's first byte in its queue"""
+    batch: bool
+    """whether it is a batch queue's"""
+
+
+@dataclass(frozen=True)
+class QueuePlan:
+    """Which ConsumeQueue files are written. By default all."""
+
+    order: Order
+    some: bool = True
+    """whether any file is written"""
+    wanted: str = ""
+    """file with the keys of those (``write_wanted``); "" for all"""
+    carried: list[str] = field(default_factory=list)
+    """parts of the manifest with the files that stay"""
+
+
+def plan_queues(
+    scan: Scan, store: ScanStore, last: LastBuild, order: Order, changed: list[StoredRange], damaged: Damaged, file_size: int
+) -> QueuePlan:
+    """Plan the ConsumeQueue files after ``last``; ``changed`` are the ranges that came or went, ``file_size`` is in bytes."""
+    wanted = wanted_files(scan, store, last, order, changed, damaged)
+    return QueuePlan(
+        dataclasses.replace(order, opened=_opened_again(order, wanted)),
+        bool(wanted),
+        write_wanted(scan.stage, wanted),
+        carried_parts(scan.stage, store, last, wanted, file_size),
+    )
 
 
 def queue_files(store: ScanStore, last: LastBuild) -> Iterator[list[Line]]:
-    """The ConsumeQueue files of a build, in the order of paths, some at a time."""
+    """Yield the ConsumeQueue files of a build, in the order of paths, some at a time."""
     lines = files.lines(files.join(store.builds, f"{last.digest}.files"))
     while some := [_kept(line) for line in islice(lines, _CHUNK)]:
         yield some
 
 
 def _kept(kept: bytes) -> Line:
-    line, _, modified = kept.rpartition(b"\t")
-    return json.loads(line.partition(b"\t")[0]) | {"modified": int(modified)}, line
+    text, _, modified = kept.rpartition(b"\t")
+    return Line(json.loads(text.partition(b"\t")[0]) | {"modified": int(modified)}, text)
 
 
 def timed_lines(lines: Iterable[bytes], built: StandingFiles) -> Iterator[bytes]:
-    """Lines of parts, in the order of paths, as the store keeps them: each with the time of its file."""
+    """Yield lines of parts, in the order of paths, as the store keeps them: each with the time of its file."""
     lines = iter(lines)
     while some := list(islice(lines, _CHUNK)):
         times = built.times([{"path": path_of(line)} for line in some])
         yield from (b"%b\t%d" % pair for pair in zip(some, times, strict=True))
 
 
-def _queue_of(entry: dict[str, Any]) -> tuple[bytes, int, int, bool]:
-    """(topic, queue id, first logical byte, whether it is a batch queue's) of a ConsumeQueue file's path."""
+def _queue_file(entry: dict[str, Any]) -> QueueFile:
     folder, topic, queue, start = entry["path"].split("/")
-    return topic.encode(), int(queue), int(start), folder == write_batches.FOLDER
+    return QueueFile(topic.encode(), int(queue), int(start), folder == write_batches.FOLDER)
 
 
 def keys_of(names: Iterable[tuple[bytes, int]]) -> Keys:
@@ -69,8 +114,8 @@ def keys_of(names: Iterable[tuple[bytes, int]]) -> Keys:
 
 
 def touched_by(scan: Scan, ranges: list[StoredRange]) -> Touched:
-    """What has units of these ranges."""
-    tasks = min(len(ranges), TASKS_PER_CORE * scan.engine.cores)
+    """Return the queues and files that have units of these ranges."""
+    tasks = task_count(len(ranges), scan.engine.cores)
     if not tasks:
         return Touched.union([])
     function = TouchedFiles(scan.stage, write_ranges(scan.stage, ranges), tasks, scan.task.units_per_file)
@@ -78,13 +123,13 @@ def touched_by(scan: Scan, ranges: list[StoredRange]) -> Touched:
 
 
 def odd_lines(order: Order) -> Iterator[bytes]:
-    """Queues out of order as the store keeps them (``jobs.incremental.last_build``)."""
-    for word in order.odd.words() if order.odd else ():
-        yield json.dumps([word["topic"], word["queue"], word["batch"], word["digest"]]).encode()
+    """Yield the queues out of order as the store keeps them (``jobs.incremental.last_build``)."""
+    for queue in order.odd.words() if order.odd else ():
+        yield json.dumps([queue["topic"], queue["queue"], queue["batch"], queue["digest"]]).encode()
 
 
 def _moved(before: Iterator[bytes], now: Iterator[bytes], touched: Touched) -> Iterator[Keys]:
-    """Keys of queues out of order now or before whose units may have moved: all of their files are written again."""
+    """Yield keys of queues out of order, now or before, whose units may have moved: all of their files are written again."""
 
     def queue(line: bytes) -> tuple[str, int]:
         topic, queue_id, *_ = json.loads(line)
@@ -103,23 +148,24 @@ def _moved(before: Iterator[bytes], now: Iterator[bytes], touched: Touched) -> I
 
 
 def damaged_ones(lines: list[Line], damaged: Damaged) -> list[dict[str, Any]]:
-    """The entries of these lines whose files are no longer what they were."""
-    entries = [entry for entry, _ in lines]
+    """Return the entries of these lines whose files are no longer what they were."""
+    entries = [line.entry for line in lines]
     return list(compress(entries, damaged(entries)))
 
 
 def wanted_files(
     scan: Scan, store: ScanStore, last: LastBuild, order: Order, ranges: list[StoredRange], damaged: Damaged
 ) -> Wanted:
-    """What is written again: files with units of ``ranges``, which came or went, whole queues of files that are ``damaged``."""
+    """Return what is written again: files with units of ``ranges``, which came or went, and whole queues of damaged files."""
     touched = touched_by(scan, ranges)
     odd = files.lines(files.join(store.builds, f"{last.digest}.odd"))
-    broken = (keys_of(_queue_of(entry)[:2] for entry in damaged_ones(some, damaged)) for some in queue_files(store, last))
+    broken = (keys_of(_queue_file(entry)[:2] for entry in damaged_ones(some, damaged)) for some in queue_files(store, last))
     whole = [touched.batches, *_moved(odd, odd_lines(order), touched), *broken]
     return Wanted(np.unique(np.concatenate(whole)), touched.files)
 
 
 def write_wanted(stage: Stage, wanted: Wanted) -> str:
+    """Write the keys for the tasks; returns the path."""
     path = files.join(stage.plans, f"wanted-{uuid.uuid4().hex}")
     files.write_bytes(stage.temporary, path, [pack_keys(wanted.queues, wanted.files)])
     return path
@@ -150,29 +196,29 @@ class _Parts:
 
 
 def carried_parts(stage: Stage, store: ScanStore, last: LastBuild, wanted: Wanted, file_size: int) -> list[str]:
-    """Parts of the manifest, with the files that nothing wants anew."""
+    """Return parts of the manifest with the files that are not ``wanted``: they stay."""
     parts = _Parts(stage, write_queues.FOLDER)
     for some in queue_files(store, last):
-        queues = [_queue_of(entry) for entry, _ in some]
-        keys = keys_of((name, queue) for name, queue, *_ in queues)
-        numbers = np.array([start // file_size for _, _, start, _ in queues], np.int64)
-        batch = np.array([is_batch for *_, is_batch in queues], bool)
+        found = [_queue_file(line.entry) for line in some]
+        keys = keys_of((file.topic, file.queue) for file in found)
+        numbers = np.array([file.start // file_size for file in found], np.int64)
+        batch = np.array([file.batch for file in found], bool)
         again = np.where(batch, wanted.having(keys, None), wanted.having(keys, numbers))
         for k in np.flatnonzero(~again).tolist():
-            parts.add(some[k][1], some[k][0]["used"])
+            parts.add(some[k].text, some[k].entry["used"])
     return parts.finish()
 
 
-def carried_index(stage: Stage, words: Iterable[dict[str, Any]]) -> list[str]:
-    """Parts with IndexFiles that stay, each with the path where it is ``made``: names come later."""
+def carried_index(stage: Stage, results: Iterable[dict[str, Any]]) -> list[str]:
+    """Return parts with IndexFiles that stay, each with the path where it is ``made``: names come later."""
     parts = _Parts(stage, "index")
-    for word in words:
-        parts.add(json.dumps(word).encode(), word["used"])
+    for result in results:
+        parts.add(json.dumps(result).encode(), result["used"])
     return parts.finish()
 
 
-def opened_again(order: Order, wanted: Wanted) -> list[tuple[str, int, int]]:
-    """Of the files without units those whose queues are written anew; the others are carried."""
+def _opened_again(order: Order, wanted: Wanted) -> list[tuple[str, int, int]]:
+    """Return the files without units whose queues are written anew; the others stay."""
     if not order.opened:
         return []
     again = wanted.having(keys_of((topic.encode(), queue) for topic, queue, _ in order.opened), None)

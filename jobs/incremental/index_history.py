@@ -1,8 +1,9 @@
-"""IndexFiles of a log whose head expires: they are cut where they were, as a broker that goes on would have them.
+"""IndexFiles of a log whose head expires: they start and end where a broker that never stopped would have them.
 
-``IndexService`` cuts by count from the first record that it ever indexed. A build of what is left of the log begins its count
-there, and every file would be another. So ranges that are gone stay known as long as a file holds items of them, and a file
-goes when its end lies below the log's first offset, the last file never (``IndexService.deleteExpiredFile``).
+``IndexService`` (5.3) fills files by count, from the first record that it ever indexed. A full build of the rest of the log
+starts to count at the first record that is left, and all of its files differ. So an incremental build keeps expired ranges as
+long as a file holds items of them. A file goes when it ends below the log's first offset, but the last file never does
+(``IndexService.deleteExpiredFile``).
 """
 
 from __future__ import annotations
@@ -25,75 +26,76 @@ from rocketmq_reindex.udfs.write.index import ends, maker_of, staged_items
 
 @dataclass
 class IndexHistory:
-    """The ranges in front of the log, and the plans of all files that are left."""
+    """The expired ranges that still count, and the plans of all files that are left."""
 
-    ghosts: list[ScanEntry]
-    begun: Begun
+    expired: list[ScanEntry]
+    start: Begun
+    """where the first file starts"""
     plans: list[IndexFilePlan]
     anew: bool = False
-    """whether files are cut elsewhere than in the build before"""
+    """whether files start and end elsewhere than in the build before"""
 
 
 def plan_with_history(
     store: ScanStore, last: LastBuild | None, log: Commitlog, accepted: list[RangeSummary], index_items: int
 ) -> IndexHistory:
-    """Plan the files of ``accepted``, going on with those of the build before where that can be."""
-    ghosts, begun, anew = _in_front(last, log)
-    summaries = [store.summary(entry, -1) for entry in ghosts]
-    plans = plan_index_files([*summaries, *accepted], index_items, begun)
-    gone = _expired(plans, log.segments[0].start) if ghosts else 0
+    """Plan the files of ``accepted``, and continue those of the build before where that is possible."""
+    expired, start, anew = _expired_ranges(last, log)
+    summaries = [store.summary(entry, -1) for entry in expired]
+    plans = plan_index_files([*summaries, *accepted], index_items, start)
+    gone = _expired_files(plans, log.segments[0].start) if expired else 0
     if gone:
-        skip = begun.skip + sum(plan.items for plan in plans[:gone])
-        begun = Begun(skip, maker_of(plans[gone]), begun.window)
+        skip = start.skip + sum(plan.items for plan in plans[:gone])
+        start = Begun(skip, maker_of(plans[gone]), start.window)
         plans = [dataclasses.replace(plan, number=plan.number - gone) for plan in plans[gone:]]
-    while ghosts and summaries[0].items <= begun.skip - 1:
-        # The last item that is gone stays: a file's header inherits from the one before it.
-        windows = [window for _, window in summaries[0].windows] + ([] if begun.window is None else [begun.window])
-        begun = Begun(begun.skip - summaries[0].items, begun.maker, max(windows, default=None))
-        ghosts, summaries = ghosts[1:], summaries[1:]
-    return IndexHistory(ghosts, begun, plans, anew)
+    while expired and summaries[0].items <= start.skip - 1:
+        # The last expired item stays: a file's header inherits from the item before it.
+        windows = [window for _, window in summaries[0].windows] + ([] if start.window is None else [start.window])
+        start = Begun(start.skip - summaries[0].items, start.maker, max(windows, default=None))
+        expired, summaries = expired[1:], summaries[1:]
+    return IndexHistory(expired, start, plans, anew)
 
 
 def fingerprints(store: ScanStore, history: IndexHistory, entries: Iterable[ScanEntry], settings: BuildSettings) -> list[str]:
-    """Stands for the bytes of each file: the items of known ranges in it, and how it is written."""
-    names = {store.summary(entry, -1).block: entry.identity for entry in (*history.ghosts, *entries)}
+    """Return a digest for each file, which stands for its bytes: the items of known ranges in it, and how it is written."""
+    names = {store.summary(entry, -1).block: entry.identity for entry in (*history.expired, *entries)}
     how = [settings.hash_slots, settings.index_items, settings.broker_version]
 
-    def told(stretch: Stretch | None) -> list[Any] | None:
+    def items_of(stretch: Stretch | None) -> list[Any] | None:
         return [names[stretch.block], stretch.start, stretch.count] if stretch else None
 
     found = []
     for plan in history.plans:
         seal = settings.checkpoint == "safe" and plan.last
-        text = json.dumps([how, seal, [told(s) for s in plan.stretches], told(plan.before), plan.maker, plan.full])
+        text = json.dumps([how, seal, [items_of(s) for s in plan.stretches], items_of(plan.before), plan.maker, plan.full])
         found.append(new_digest([text.encode()]).digest().hex())
     return found
 
 
-def _in_front(last: LastBuild | None, log: Commitlog) -> tuple[list[ScanEntry], Begun, bool]:
-    """(ranges that are gone, where the files were begun, whether what was known of them is of no use)."""
+def _expired_ranges(last: LastBuild | None, log: Commitlog) -> tuple[list[ScanEntry], Begun, bool]:
+    """Returns the expired ranges, where the files start, and whether what was known of expired ranges cannot be used."""
     if last is None or not last.segments:
         return [], Begun(), False
-    known = bool(last.ghosts)
+    known = bool(last.expired)
     starts = [int(name) for name, _ in last.segments]
     if not log.segments or log.segments[0].start not in starts:
-        # All of it is gone, or there is more in front than there was.
+        # All of the log has expired, or there is more in front of it than there was.
         return [], Begun(), known or bool(log.segments)
     low = log.segments[0].start
-    if (known or low > starts[0]) and not _goes_on(last, log):
+    if (known or low > starts[0]) and not _continues(last, log):
         return [], Begun(), True
-    return [*last.ghosts, *(entry for entry in last.built_from if entry.start < low)], last.begun, False
+    return [*last.expired, *(entry for entry in last.built_from if entry.start < low)], last.start, False
 
 
-def _goes_on(last: LastBuild, log: Commitlog) -> bool:
-    """Whether a range of the build before begins in this log as it did: else it is another log, of the same offsets."""
+def _continues(last: LastBuild, log: Commitlog) -> bool:
+    """Whether a range of the build before begins in this log as it did. Otherwise it is another log, of the same offsets."""
     paths = {segment.name: segment.path for segment in log.segments}
     known = [entry for entry in last.built_from if entry.segment in paths and entry.head[0]]
     return not known or any(begins_alike(entry, paths[entry.segment]) for entry in known)
 
 
-def _expired(plans: list[IndexFilePlan], low: int) -> int:
-    """How many of the first files end below ``low``; the last one is never counted."""
+def _expired_files(plans: list[IndexFilePlan], low: int) -> int:
+    """Return how many of the first files end below the offset ``low``; the last one is never counted."""
     for count, plan in enumerate(plans[:-1]):
         if int(staged_items(ends(plan.stretches)[1])[0]["place"]) >= low:
             return count

@@ -13,51 +13,67 @@ import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.unclean_stop import old_checkpoint
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.index.plan import Begun
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, file_digest, sealed, unsealed
+from rocketmq_reindex.udfs.files.digests import file_digest
+from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, sealed, unsealed
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Goes up when builds have other fields or lines. Ranges that were scanned stay known then."""
 LINES: Final = (".files", ".odd")
-_OWED: Final = ".owed"
+_ROWS_MISSING: Final = ".owed"
 KEPT_BUILDS: Final = 2
 """What no build of the last so many used is removed from the store."""
 _REMOVED_AT_ONCE: Final = 16
 
 
+class IndexFile(NamedTuple):
+    """One IndexFile of a build."""
+
+    fingerprint: str
+    """of the plan (``index_history.fingerprints``)"""
+    path: str
+    entry: dict[str, Any]
+    """the writer's result, and the entry of the manifest with the file's time"""
+
+
 @dataclass
 class LastBuild:
-    """One build. ``index`` are its IndexFiles in order: fingerprint of the plan, path, word of the writer."""
+    """One build as the scan store keeps it."""
 
-    digest: str
-    """of its manifest"""
-    before: str
-    """digest of the build before in the same DIR, if it was known"""
     fingerprint: str
     """of what decides a scan"""
     settings: dict[str, Any]
     version: str
     segments: list[list[Any]]
     """name and bytes of each"""
+    digest: str = ""
+    """of its manifest"""
+    before: str = ""
+    """digest of the build before in the same DIR, if it was known"""
     ranges: list[ScanEntry] = field(default_factory=list)
     """all that were scanned, in the order of their numbers"""
     accepted: list[int] = field(default_factory=list)
     """the numbers of those that it was built from, in order"""
-    ghosts: list[ScanEntry] = field(default_factory=list)
-    """ranges of expired segments, of which IndexFiles that are left still hold items; in order"""
-    begun: Begun = field(default_factory=Begun)
-    index: list[list[Any]] = field(default_factory=list)
-    checkpoint: list[Any] = field(default_factory=list)
-    """entries of the manifest that the driver wrote itself: checkpoint, topics; like ``index`` with their files' times"""
+    expired: list[ScanEntry] = field(default_factory=list)
+    """ranges of expired segments, of which the remaining IndexFiles still hold items; in order"""
+    start: Begun = field(default_factory=Begun)
+    """where the first IndexFile starts in the first range"""
+    index: list[IndexFile] = field(default_factory=list)
+    """its IndexFiles, in order"""
+    own: list[dict[str, Any]] = field(default_factory=list)
+    """entries of the manifest for other files that the driver writes: checkpoint, topics; with the files' times"""
     old_checkpoint: list[int] | None = None
     """times of STORE's checkpoint, where the built one says no more than they (``building.unclean_stop``)"""
     summary: dict[str, Any] = field(default_factory=dict)
-    """what the run said"""
+    """the figures, lists and warnings of the run's summary"""
     lines: list[str] = field(default_factory=list)
     """digests of its files of LINES"""
     messages: bool = False
@@ -74,27 +90,39 @@ class LastBuild:
         files.write_bytes(store.temporary, files.join(store.builds, self.digest), sealed(text.encode()))
 
 
+def of_log(log: Commitlog, settings: BuildSettings, fingerprint: str) -> LastBuild:
+    """Return what is known of a build before it is made; ``fingerprint`` is that of its scan."""
+    return LastBuild(
+        fingerprint=fingerprint,
+        settings=settings.for_manifest(),
+        version=__version__,
+        segments=sizes(log),
+        old_checkpoint=times(old_checkpoint(settings)),
+        messages=settings.messages_table,
+    )
+
+
 def sizes(log: Commitlog) -> list[list[Any]]:
-    """Name and bytes of each segment."""
+    """Return the name and bytes of each segment."""
     return [[segment.name, segment.data_end - segment.start] for segment in log.segments]
 
 
 def times(checkpoint: Checkpoint | None) -> list[int] | None:
-    """The times of a checkpoint, as JSON holds them."""
+    """Return the times of a checkpoint, as JSON holds them."""
     return None if checkpoint is None else [checkpoint.physic, checkpoint.logics, checkpoint.index]
 
 
 def is_new(store: ScanStore, digest: str, log: Commitlog) -> bool:
-    """Whether the log is sure to have something that this build was not made from: told by a glance."""
+    """Return whether the log surely has something that this build was not made from, as far as names, sizes and times tell."""
     try:
-        told = _fields(store, digest)
-        if told["segments"] != sizes(log):
+        fields = _fields(store, digest)
+        if fields["segments"] != sizes(log):
             return True
         if not log.segments:
             return False
         newest = log.segments[-1]
         found = files.look(newest.path)
-        known = [(entry["size"], entry["modified"]) for entry in told["ranges"] if entry["segment"] == newest.name]
+        known = [(entry["size"], entry["modified"]) for entry in fields["ranges"] if entry["segment"] == newest.name]
     except (OSError, ValueError, TypeError, KeyError):
         # The build is not known.
         return True
@@ -102,12 +130,12 @@ def is_new(store: ScanStore, digest: str, log: Commitlog) -> bool:
 
 
 def _fields(store: ScanStore, digest: str) -> Any:
-    """What is told of a build, whatever it is. Raises OSError, or ValueError where it is not as it was left."""
+    """Return the fields of a stored build, whatever they are. Raises OSError, and ValueError for a file that was changed."""
     return json.loads(unsealed(files.read_bytes(files.join(store.builds, digest))))
 
 
 def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | None:
-    """The build whose manifest has this digest; None when the store does not know it, or not all of it is as it was left.
+    """Return the build whose manifest has this digest; None when the store does not know it, or not all of it is whole.
 
     ``recheck``: the data of its ranges is read as well, and compared with its digests.
     """
@@ -118,45 +146,47 @@ def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | No
         fields = _fields(store, digest)
         if fields.pop("format") != FORMAT or fields["lines"] != [file_digest(path) for path in paths[1:]]:
             return None
-        for name in ("ranges", "ghosts"):
+        for name in ("ranges", "expired"):
             fields[name] = [ScanEntry(**entry) for entry in fields[name]]
-        found = LastBuild(**(fields | {"begun": Begun(**fields["begun"])}))
+        fields["start"] = Begun(**fields["start"])
+        fields["index"] = [IndexFile(*file) for file in fields["index"]]
+        found = LastBuild(**fields)
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    used = [*found.ghosts, *found.built_from]
-    # A listing tells of a thousand by one request.
+    used = [*found.expired, *found.built_from]
+    # One request lists a thousand files.
     sizes = {entry.name: entry.size for entry in files.listing(store.data) if entry.kind == files.FILE}
     there = all(sizes.get(name) == size for entry in used for name, size, _ in entry.data.values())
     return found if there and (not recheck or all(store.is_sound(entry) for entry in used)) else None
 
 
-def owe_rows(store: ScanStore, build: LastBuild) -> None:
-    """From now on rows of the build are missing in the Delta tables."""
-    files.write_bytes(store.temporary, _owed(store, build), [b"owed\n"])
+def mark_rows_missing(store: ScanStore, build: LastBuild) -> None:
+    """From now on rows of the build are missing in the Delta tables: no later run finds nothing to do."""
+    files.write_bytes(store.temporary, _rows_mark(store, build), [b"owed\n"])
 
 
-def owes_rows(store: ScanStore, build: LastBuild) -> bool:
-    """Whether a run that published or confirmed the build ended before all of its rows were written."""
-    return files.look(_owed(store, build)).kind != files.ABSENT
+def are_rows_missing(store: ScanStore, build: LastBuild) -> bool:
+    """Return whether a run that published or confirmed the build ended before all of its rows were written."""
+    return files.look(_rows_mark(store, build)).kind != files.ABSENT
 
 
-def rows_told(store: ScanStore, build: LastBuild) -> None:
+def mark_rows_written(store: ScanStore, build: LastBuild) -> None:
     """All rows of the build are in the Delta tables."""
-    files.remove_tree(_owed(store, build))
+    files.remove_tree(_rows_mark(store, build))
 
 
-def _owed(store: ScanStore, build: LastBuild) -> str:
-    return files.join(store.builds, f"{build.digest}{_OWED}")
+def _rows_mark(store: ScanStore, build: LastBuild) -> str:
+    return files.join(store.builds, f"{build.digest}{_ROWS_MISSING}")
 
 
 def names(store: ScanStore) -> list[str]:
-    """All that the store holds, as paths in it."""
+    """Return all that the store holds, as paths in it."""
     folders = (store.entries, store.data, store.builds, store.temporary)
     return [f"{files.base(folder)}/{name}" for folder in folders for name in sorted(files.names(folder))]
 
 
 def needed(store: ScanStore, newest: LastBuild, more: Iterable[str]) -> set[str]:
-    """What ``newest`` and those before it use, as far as they are kept, and builds by their manifests (``more``)."""
+    """Return the paths that ``newest`` uses, the builds before it that are kept, and builds by their manifests (``more``)."""
     kept, build = {newest.digest: newest}, newest
     while len(kept) < KEPT_BUILDS and build.before and build.before not in kept:
         older = load(store, build.before)
@@ -166,14 +196,14 @@ def needed(store: ScanStore, newest: LastBuild, more: Iterable[str]) -> set[str]
     for digest in set(more) - kept.keys():
         found = load(store, digest)
         kept |= {digest: found} if found else {}
-    used = {f"builds/{digest}{ending}" for digest in kept for ending in ("", *LINES, _OWED)}
+    used = {f"builds/{digest}{ending}" for digest in kept for ending in ("", *LINES, _ROWS_MISSING)}
     for build in kept.values():
         used |= {f"entries/{entry.key}" for entry in build.ranges}
-        used |= {f"data/{name}" for entry in (*build.ranges, *build.ghosts) for name, _, _ in entry.data.values()}
+        used |= {f"data/{name}" for entry in (*build.ranges, *build.expired) for name, _, _ in entry.data.values()}
     return used
 
 
 def remove(store: ScanStore, unused: Iterable[str]) -> None:
-    """Remove what ``names`` told of."""
+    """Remove paths of the store, as ``names`` returns them."""
     with ThreadPoolExecutor(_REMOVED_AT_ONCE, thread_name_prefix="sweep") as pool:
         list(pool.map(lambda name: files.remove_tree(files.join(store.root, name)), unused))

@@ -14,7 +14,7 @@ from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 
 
 def store_of(settings: BuildSettings, target: str) -> ScanStore:
-    """The scan store of one DIR. Raises InputError when it would lie in the input, or in DIR."""
+    """Return the scan store of one DIR. Raises InputError when it would lie in the input, or in DIR."""
     scans = files.join(files.checked(settings.tables), "_scans")
     if not files.is_remote(scans):
         scans = os.path.realpath(scans)
@@ -26,7 +26,7 @@ def store_of(settings: BuildSettings, target: str) -> ScanStore:
 
 
 def _known_as(target: str) -> str:
-    """The same for each way to write a URI down: a token may be another every hour. Another endpoint is another place."""
+    """Returns the same text for each form of a URI: a token may change every hour. Another endpoint is another store."""
     if not files.is_remote(target):
         return target
     return "\n".join([*files.canonical(target), files.option(files.split(target), "endpoint_override")])

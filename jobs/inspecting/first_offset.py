@@ -1,4 +1,4 @@
-"""Where a segment begins in the log: by its name, by an option, or by what a record of it says of its own place."""
+"""Where a segment begins in the log: by its name, by an option, or by the PHYSICALOFFSET of a record in it."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ _MAGIC: Final = struct.pack(">i", r.MAGIC_V1)[:2]
 
 
 class Begin(NamedTuple):
-    """The absolute offset of a file's first byte, and what says so."""
+    """The offset of a file's first byte in the log, and where that is known from."""
 
     offset: int
     by: str
 
 
 def begin_of(path: str, size: int, given: int | None) -> Begin:
-    """Where the segment at ``path`` begins. Raises UnreadableError where nothing tells it."""
+    """Where the segment at ``path`` begins. Raises UnreadableError where it is not known."""
     named = first_byte(files.base(path))
     if given is not None:
         found = Begin(given, OPTION)
     elif named is not None:
         found = Begin(named, "name")
     else:
-        told = by_records(path, size)
-        if told is None:
+        by_record = by_records(path, size)
+        if by_record is None:
             raise UnreadableError(
                 "its name is not the offset of its first byte, in 20 digits, and no good record in it tells that offset: "
                 f"give it as {OPTION}"
             )
-        found = told
+        found = by_record
     if found.offset > INT64_MAX - size:
         raise UnreadableError(f"offset {found.offset} is beyond what a commitlog can hold")
     return found
@@ -57,14 +57,14 @@ def by_records(path: str, size: int) -> Begin | None:
     with files.Reader(path) as reader:
         for at, head in _candidates(reader, size):
             (total,) = struct.unpack_from(">i", head, 0)
-            (place,) = struct.unpack_from(">q", head, r.AT_PHYSICAL_OFFSET)
-            begin = place - at
+            (phy_offset,) = struct.unpack_from(">q", head, r.AT_PHYSICAL_OFFSET)
+            begin = phy_offset - at
             work += r.HEADER_SIZE
             if r.RECORD_MIN <= total <= size - at and 0 <= begin <= INT64_MAX - size:
                 work += total
                 data = np.frombuffer(reader.read(at, total), np.uint8)
                 end = begin + size
-                found, _ = find_record(data, total, place, 0, 1, end, end, CRC_BODY, record, spans)
+                found, _ = find_record(data, total, phy_offset, 0, 1, end, end, CRC_BODY, record, spans)
                 if found == r.GOOD:
                     return Begin(begin, f"record at byte {at}")
             if work > _WORK_MAX:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from rocketmq_reindex.jobs.command.times import show_time
-from rocketmq_reindex.jobs.inspecting.show import Row
+from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Row, Rows
 from rocketmq_reindex.storage_format.checks.index import IndexCheck, check_index, slot_lengths
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.reader import IndexView, guess_sizes, open_index
@@ -20,8 +20,8 @@ _LONGEST: Final = 5
 _STEP: Final = 1 << 16
 
 
-def index(path: str, sizes: tuple[int, int] | None) -> tuple[dict[str, Any], Iterator[Row]]:
-    """(summary, a row for each item). Raises InputError where nobody knows the sizes."""
+def index(path: str, sizes: tuple[int, int] | None) -> Inspected:
+    """What an IndexFile holds, with a row for each item. Raises InputError where its sizes are not known."""
     with files.Reader(path) as reader:
         count = reader.size()
         view = reader.view(0, count)
@@ -56,7 +56,7 @@ def index(path: str, sizes: tuple[int, int] | None) -> tuple[dict[str, Any], Ite
         "longestChains": [_chain(file, check, int(slot), int(lengths[slot])) for slot in longest if lengths[slot] > 1],
         "findings": [{"code": one.code, "at": one.at, "count": one.count, "text": one.text} for one in check.findings],
     }
-    return summary, _rows(file, check.items)
+    return Inspected(summary, Rows(lambda: _rows(file, check.items)))
 
 
 def _histogram(lengths: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
@@ -93,8 +93,8 @@ def _rows(file: IndexView, items: int) -> Iterator[Row]:
         times = file.times(part.time_diff).tolist()
         whole = (part.key_hash, part.place, part.time_diff, part.prev)
         columns = zip(times, *(column.tolist() for column in whole), strict=True)
-        for number, (time, key_hash, place, seconds, prev) in enumerate(columns, first):
+        for number, (time, key_hash, phy_offset, seconds, prev) in enumerate(columns, first):
             yield {
-                "item": number, "keyHash": key_hash, "physicalOffset": place, "timeDiff": seconds, "time": show_time(time),
+                "item": number, "keyHash": key_hash, "physicalOffset": phy_offset, "timeDiff": seconds, "time": show_time(time),
                 "prevItem": prev,
             }  # fmt: skip

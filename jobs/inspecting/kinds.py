@@ -1,4 +1,4 @@
-"""Which kind a file of a store is: by the folders it lies in, its name, and at last by what it begins with."""
+"""The kind of a file of a store: by its folders, its name, and at last by its first bytes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MAGICS: Final = (r.MAGIC_V1, r.MAGIC_V2, r.MAGIC_BLANK)
 
 
 def kind_of(path: str) -> str:
-    """One of KINDS. Raises InputError where nothing tells, OSError where it cannot be read."""
-    place = files.absolute(path)
-    name, folder = files.base(place), files.parent(place)
+    """One of KINDS. Raises InputError where it is not known, OSError where it cannot be read."""
+    full = files.absolute(path)
+    name, folder = files.base(full), files.parent(full)
     above = files.base(files.parent(files.parent(folder)))
     if files.base(folder) == "index":
         return INDEX

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 from rocketmq_reindex.jobs.command.times import show_time
 from rocketmq_reindex.jobs.inspecting.first_offset import OPTION
-from rocketmq_reindex.jobs.inspecting.show import Row
+from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Row, Rows
 from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.findings import UnreadableError
 from rocketmq_reindex.storage_format.queue.reader import BAD, EMPTY, PRE_BLANK, UNIT, QueueFile, read_queue_file
@@ -29,12 +28,12 @@ def _start(path: str, given: int | None) -> int:
 def _unit(file: QueueFile, slot: int) -> Row | None:
     if slot < 0:
         return None
-    place, size, tags = file.unit(slot)
-    return {"offset": file.position + slot, "physicalOffset": place, "size": size, "tagsCode": tags}
+    phy_offset, size, tags = file.unit(slot)
+    return {"offset": file.position + slot, "physicalOffset": phy_offset, "size": size, "tagsCode": tags}
 
 
-def queue(path: str, first: int | None = None) -> tuple[dict[str, Any], Iterator[Row]]:
-    """(summary, a row for each slot that is not empty)."""
+def queue(path: str, first: int | None = None) -> Inspected:
+    """What a ConsumeQueue file holds, with a row for each slot up to the last one in use."""
     start = _start(path, first)
     data = files.read_bytes(path)
     file = read_queue_file(data, start)
@@ -51,18 +50,18 @@ def queue(path: str, first: int | None = None) -> tuple[dict[str, Any], Iterator
         "last": _unit(file, file.last_unit),
         "findings": [{"code": one.code, "at": one.at, "count": one.count, "text": one.text} for one in file.findings],
     }
-    return summary, _rows(file)
+    return Inspected(summary, Rows(lambda: _rows(file)))
 
 
 def _rows(file: QueueFile) -> Iterator[Row]:
     for slot in range(file.used):
-        place, size, tags = file.unit(slot)
+        phy_offset, size, tags = file.unit(slot)
         kind = _KINDS[int(file.kind[slot])]
-        yield {"offset": file.position + slot, "kind": kind, "physicalOffset": place, "size": size, "tagsCode": tags}
+        yield {"offset": file.position + slot, "kind": kind, "physicalOffset": phy_offset, "size": size, "tagsCode": tags}
 
 
-def batch_queue(path: str, first: int | None = None) -> tuple[dict[str, Any], Iterator[Row]]:
-    """(summary, a row for each slot that is not empty)."""
+def batch_queue(path: str, first: int | None = None) -> Inspected:
+    """What a ConsumeQueue file holds, with a row for each slot up to the last one in use."""
     start = _start(path, first)
     data = files.read_bytes(path)
     rows = [_batch_row(start // BATCH_UNIT_SIZE + slot, *fields) for slot, fields in enumerate(_batch_units(data))]
@@ -92,7 +91,7 @@ def batch_queue(path: str, first: int | None = None) -> tuple[dict[str, Any], It
         "last": filled[-1] if filled else None,
         "findings": [{"code": "batch", "at": at[0], "count": len(at), "text": text} for text, at in found if at],
     }
-    return summary, iter(rows[:used])
+    return Inspected(summary, Rows(lambda: iter(rows[:used])))
 
 
 def _batch_units(data: bytes) -> Iterator[tuple[int, ...]]:
@@ -100,9 +99,9 @@ def _batch_units(data: bytes) -> Iterator[tuple[int, ...]]:
 
 
 def _batch_row(
-    unit: int, place: int, size: int, tags: int, time: int, base: int, count: int, compacted: int, _reserved: int
+    unit: int, phy_offset: int, size: int, tags: int, time: int, base: int, count: int, compacted: int, _reserved: int
 ) -> Row:
     return {
-        "unit": unit, "baseOffset": base, "messages": count, "physicalOffset": place, "size": size, "tagsCode": tags,
+        "unit": unit, "baseOffset": base, "messages": count, "physicalOffset": phy_offset, "size": size, "tagsCode": tags,
         "storeTimestamp": time, "storeTime": show_time(time), "compactedOffset": compacted,
     }  # fmt: skip

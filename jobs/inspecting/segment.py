@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.times import show_time
 from rocketmq_reindex.jobs.inspecting.first_offset import Begin, begin_of, by_records
-from rocketmq_reindex.jobs.inspecting.show import Row
+from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Rows
+from rocketmq_reindex.jobs.querying.fields import fields
 from rocketmq_reindex.jobs.querying.scan import damage, scan_segment, stale_tail
-from rocketmq_reindex.jobs.querying.show import fields
 from rocketmq_reindex.jobs.store.log import SegmentFile
 from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.record import layout as r
@@ -34,8 +34,8 @@ _TRANSACTIONS: Final = {
 }
 
 
-def segment(path: str, whole: int | None, first: int | None = None) -> tuple[dict[str, Any], Iterator[Row]]:
-    """(summary, a row for each good record). Raises UnreadableError where nothing tells where the segment begins."""
+def segment(path: str, whole: int | None, first: int | None = None) -> Inspected:
+    """What a segment holds, with a row for each good record. Raises UnreadableError where its first offset is not known."""
     size = files.look(path).size
     begin = begin_of(path, size, first)
     one = SegmentFile(path, begin.offset, size)
@@ -45,7 +45,8 @@ def segment(path: str, whole: int | None, first: int | None = None) -> tuple[dic
         pass
     summary = scanner.summary
     tail = stale_tail(one, end, _later(path, one), summary)
-    return _summary(one, begin, end, summary, tail), (fields(message) for message in _messages(one, summary))
+    rows = Rows(lambda: (fields(message) for message in _messages(one, summary)))
+    return Inspected(_summary(one, begin, end, summary, tail), rows)
 
 
 def _later(path: str, one: SegmentFile) -> list[SegmentFile]:
@@ -64,24 +65,24 @@ def _messages(one: SegmentFile, summary: RangeSummary) -> Iterator[Message]:
     """The records that the scan found good, one after another."""
     pages = Pages(one.path)
     try:
-        for start, stop in _places(one, summary):
-            place = start
-            while place < stop:
-                found = _message(pages, one, place)
+        for start, stop in _stretches(one, summary):
+            phy_offset = start
+            while phy_offset < stop:
+                found = _message(pages, one, phy_offset)
                 if not isinstance(found, Message):
                     break
                 yield found
-                place += found.size
+                phy_offset += found.size
     finally:
         pages.close()
 
 
-def _message(pages: Pages, one: SegmentFile, place: int) -> Message | int:
-    low = place - one.start
-    return read_message(lambda at, count: pages.read(low + at, count), place, pages.size - low)
+def _message(pages: Pages, one: SegmentFile, phy_offset: int) -> Message | int:
+    low = phy_offset - one.start
+    return read_message(lambda at, count: pages.read(low + at, count), phy_offset, pages.size - low)
 
 
-def _places(one: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, int]]:
+def _stretches(one: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, int]]:
     """[start, end) of the stretches in which the scan found one good record after another."""
     low = one.start
     for offset, length, _ in summary.holes:
@@ -97,24 +98,24 @@ def _glances(one: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, int
     """Every good record, as ``message.glance`` gives it."""
     with files.Reader(one.path) as reader:
 
-        def load(place: int) -> bytes:
+        def load(phy_offset: int) -> bytes:
             """A chunk from a record on, with all of that record."""
-            low, rest = place - one.start, one.start + one.size - place
+            low, rest = phy_offset - one.start, one.start + one.size - phy_offset
             (size,) = struct.unpack(">i", reader.read(low, 4))
             return reader.read(low, min(max(_CHUNK, size), rest))
 
-        for low, stop in _places(one, summary):
-            data, base, place = load(low), low, low
-            while place < stop:
-                at = place - base
+        for low, stop in _stretches(one, summary):
+            data, base, phy_offset = load(low), low, low
+            while phy_offset < stop:
+                at = phy_offset - base
                 if at + r.FILLER_MIN > len(data) or at + struct.unpack_from(">i", data, at)[0] > len(data):
-                    data, base, at = load(place), place, 0
+                    data, base, at = load(phy_offset), phy_offset, 0
                 size, magic = struct.unpack_from(">ii", data, at)
                 if magic == r.MAGIC_BLANK or size < r.RECORD_MIN or at + size > len(data):
                     # The filler at the end; or the file has changed.
                     break
                 yield glance(data, at)
-                place += size
+                phy_offset += size
 
 
 def _summary(one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, tail: StaleTail | None) -> dict[str, Any]:
@@ -144,7 +145,7 @@ def _summary(one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, ta
     broken = damage(scanned)
     if tail is not None:
         # The old records themselves are listed as what they are: records.
-        broken = [(at, size, reason(tail) if at == tail.offset else why) for at, size, why in broken]
+        broken = [part._replace(reason=reason(tail)) if part.phy_offset == tail.offset else part for part in broken]
     return {
         "bytes": one.size,
         "firstOffset": one.start,
@@ -159,7 +160,7 @@ def _summary(one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, ta
         "firstStoreTime": show_time(min(counts[2] for counts in topics.values())) if topics else None,
         "lastStoreTime": show_time(max(counts[3] for counts in topics.values())) if topics else None,
         "endsWith": _end(scanned),
-        "damagedBytes": sum(length for _, length, _ in broken),
+        "damagedBytes": sum(part.length for part in broken),
         "topicCount": len(topics),
         "topics": [
             {
@@ -171,14 +172,14 @@ def _summary(one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, ta
             }
             for topic, (count, size, low, high) in ordered[:_TOPICS]
         ],
-        "damage": [{"offset": offset, "length": length, "reason": why} for offset, length, why in broken],
+        "damage": [{"offset": part.phy_offset, "length": part.length, "reason": part.reason} for part in broken],
     }
 
 
 def _misnamed(one: SegmentFile, begin: Begin, topics: dict[str, list[int]]) -> dict[str, int]:
-    """Where no record is good at the offset that is taken, but is at another: that one."""
-    told = None if topics else by_records(one.path, one.size)
-    return {} if told is None or told.offset == begin.offset else {"recordsSayFirstOffset": told.offset}
+    """The first offset that the records give, where no record fits the one that was taken."""
+    found = None if topics else by_records(one.path, one.size)
+    return {} if found is None or found.offset == begin.offset else {"recordsSayFirstOffset": found.offset}
 
 
 def _kinds(found: Counter[tuple[int, int]]) -> dict[str, int]:

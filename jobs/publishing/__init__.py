@@ -1,1 +1,1 @@
-"""Where a run writes, what counts there, and how what was written becomes visible: all of it or nothing."""
+"""Where a run writes, and how what it wrote becomes visible: all of it or nothing."""

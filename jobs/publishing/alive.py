@@ -14,7 +14,7 @@ BEAT_SECONDS: Final = 60.0
 
 
 class Alive:
-    """Says again and again that a run goes on."""
+    """Writes a sign of life of a run every BEAT_SECONDS."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage, self._end = stage, threading.Event()
@@ -22,7 +22,7 @@ class Alive:
         self._count = 0
 
     def beat(self) -> None:
-        """A new one before the old one goes: at no moment there is none."""
+        """Write a new file before the old one is removed, so that there is one at every moment."""
         files.write_bytes(self._stage.temporary, files.join(self._stage.root, f"{_ALIVE}{self._count + 1}"), [b"alive\n"])
         files.remove_tree(files.join(self._stage.root, f"{_ALIVE}{self._count}"))
         self._count += 1
@@ -36,7 +36,7 @@ class Alive:
                 self.beat()
 
     def known(self) -> bool:
-        """Whether the last one is still there: a run that was taken for dead must not come back to life."""
+        """Return whether the last file is still there: a run that was taken for dead must not go on."""
         return files.look(files.join(self._stage.root, f"{_ALIVE}{self._count}")).kind != files.ABSENT
 
     def __enter__(self) -> Alive:
@@ -51,7 +51,7 @@ class Alive:
 
 
 def last_beat(work: str) -> int:
-    """When a run said last that it goes on, by the store's clock in nanoseconds; 0 for never."""
+    """Return the time of a run's last sign of life, by the store's clock in nanoseconds; 0 for none."""
     if files.look(work).kind != files.FOLDER:
         return 0
     beats = [entry.modified for entry in files.listing(work) if entry.kind == files.FILE and entry.name.startswith(_ALIVE)]

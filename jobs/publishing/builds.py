@@ -6,7 +6,7 @@ OUT/work/BUILD/...                 what its tasks hand on while it runs; every m
 OUT/work/BUILD/sweeping            while it removes what earlier runs left elsewhere: in ``--tables``
 
 A new name is all that publishing takes, and no store shows half of a new name for long: what has no whole content yet does not
-count. Two runs to one OUT never meet; the one that publishes last wins, unless it was told not to replace anything.
+count. Two runs to one OUT never meet; the one that publishes last wins, unless it may not replace anything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rocketmq_reindex.jobs.publishing.pointers import BUILD, BUILDS, POINTERS, P
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.incremental.scan_store import file_digest
+from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.stage import Stage
 
 WORK: Final = "work"
@@ -36,7 +36,7 @@ DEAD_NANOSECONDS: Final = 3600 * 10**9
 
 
 def standing(out: str) -> Standing | None:
-    """The build that counts, if its manifest is the one that was published."""
+    """Return the build that counts, if its manifest is the one that was published."""
     published = pointers(out)
     if published:
         newest = published[-1]
@@ -49,7 +49,7 @@ def standing(out: str) -> Standing | None:
 
 
 def check_place(out: str, overwrite: bool) -> str:
-    """OUT as it is. Raises InputError when it may not be written."""
+    """Return OUT as it is. Raises InputError when it may not be written."""
     shown, kind = escape(out), files.look(out).kind
     if not files.base(out):
         raise InputError(f"{shown}: is a whole bucket or root folder: name a folder of its own")
@@ -73,7 +73,7 @@ def _bucket(path: str) -> str:
 
 
 def _present(folder: str) -> set[str]:
-    """The builds that have something in ``folder``."""
+    """Returns the builds that have something in ``folder``."""
     if files.look(folder).kind != files.FOLDER:
         return set()
     return {name for name in files.names(folder) if BUILD.fullmatch(name)}
@@ -98,7 +98,7 @@ def sweep(out: str, own: str) -> None:
 
 @contextlib.contextmanager
 def sweeping(stage: Stage, out: str) -> Iterator[bool]:
-    """Whether no other run is under way. One that begins while the body runs finds that this one sweeps (``others_sweep``).
+    """Yield whether no other run is under way. A run that starts meanwhile sees that this one sweeps (``others_sweep``).
 
     Each run says that it is there before it looks, and this one says that it sweeps before it looks: of two at least one sees
     the other. Runs that died count until one that begins an hour later removes what they left.
@@ -112,6 +112,7 @@ def sweeping(stage: Stage, out: str) -> Iterator[bool]:
 
 
 def others_sweep(stage: Stage, out: str) -> bool:
+    """Return whether another run to OUT may be removing files."""
     marks = (files.join(out, WORK, build, _SWEEPING) for build in _others(stage, out))
     return any(files.look(mark).kind != files.ABSENT for mark in marks)
 
@@ -129,7 +130,7 @@ def _forget(out: str, published: list[Pointer]) -> None:
 
 @contextlib.contextmanager
 def staging(target: str, trim: bool) -> Iterator[Stage]:
-    """A build of this run's own; it is removed unless it was published."""
+    """Make the folders for a build of this run; they are removed unless it was published."""
     build = uuid.uuid4().hex
     stage = Stage(files.join(target, WORK, build), build_folder(target, build), trim)
     try:
@@ -151,7 +152,9 @@ def staging(target: str, trim: bool) -> Iterator[Stage]:
 
 
 def publish(stage: Stage, target: str, overwrite: bool) -> None:
-    """Write the small file. Raises InputError when somebody else published meanwhile, or took this run for dead."""
+    """Write the small file that makes the build count. Raises InputError when another run published meanwhile, or took this run
+    for dead.
+    """
     check_place(target, overwrite)
     if not last_beat(stage.root):
         raise InputError(f"{escape(target)}: another run took this one for dead and removed its files: run it again")

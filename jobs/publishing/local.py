@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.incremental.scan_store import file_digest
+from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.stage import Stage
 
 _RENAME_EXCHANGE = 2
@@ -48,7 +48,7 @@ def _check_target(target: str, out: str, overwrite: bool) -> None:
 
 
 def _foreign(target: str, names: list[str]) -> list[str]:
-    """What no build writes. A config/ that is no folder, or holds more than the draft, is a broker's."""
+    """Returns the names that no build writes. A config/ that is no folder, or holds more than the draft, is a broker's."""
     foreign = [name for name in names if name not in PUBLISHED]
     config = os.path.join(target, CONFIG)
     if CONFIG in names and (os.path.islink(config) or not os.path.isdir(config)):
@@ -59,7 +59,7 @@ def _foreign(target: str, names: list[str]) -> list[str]:
 
 
 def _is_drafted(target: str) -> bool:
-    """Whether config/topics.json is as the manifest says: what was edited nobody could get back."""
+    """Whether config/topics.json is as the manifest says: what somebody edited must not be lost."""
     path = os.path.join(target, TOPICS)
     digest = new_digest([files.read_bytes(path)]).digest().hex() if os.path.lexists(path) else ""
     line = b'  {"path": "%s", ' % TOPICS.encode()
@@ -69,7 +69,7 @@ def _is_drafted(target: str) -> bool:
 
 
 def check_place(out: str, overwrite: bool) -> str:
-    """The real path of DIR. Raises InputError when it may not be written."""
+    """Return the real path of DIR. Raises InputError when it may not be written."""
     target = real_path(out)
     if os.path.islink(out.rstrip("/")) and not os.path.exists(target):
         raise InputError(f"{escape(out)}: is a link that leads nowhere: name the folder itself")
@@ -81,7 +81,7 @@ def check_place(out: str, overwrite: bool) -> str:
 
 
 def real_path(out: str) -> str:
-    """Raises InputError for the root folder."""
+    """Return the real path of DIR. Raises InputError for the root folder."""
     target = os.path.realpath(out)
     if target == "/":
         raise InputError(f"{escape(out)}: is the root folder: name a folder of its own")
@@ -94,7 +94,7 @@ def _prefix(target: str) -> str:
 
 @contextlib.contextmanager
 def locked(target: str) -> Iterator[None]:
-    """Hold DIR for one run: a second one is refused. A killed run's hold ends with its process."""
+    """Lock DIR for one run: a second one is refused. A killed run's lock ends with its process."""
     path = f"{_prefix(target)}.lock"
     handle = _lock(path, target)
     try:
@@ -161,7 +161,7 @@ def _new_run() -> str:
 
 @contextlib.contextmanager
 def staging(target: str, overwrite: bool = True) -> Iterator[Stage]:
-    """A fresh staging folder; what earlier runs left is swept first, and this one's is removed whatever happens.
+    """Make a new staging folder. What earlier runs left is removed first, and this folder is removed whatever happens.
 
     Raises InputError when DIR may not be replaced: another run may have published there since it was checked.
     """
@@ -208,13 +208,13 @@ def publish(stage: Stage, target: str, overwrite: bool) -> None:
 
 
 def standing(target: str) -> Standing | None:
-    """The build in DIR; its manifest was written last."""
+    """Return the build in DIR, if it has a manifest, which is written last."""
     manifest = files.join(target, MANIFEST)
     return Standing(target, file_digest(manifest)) if files.look(manifest).kind == files.FILE else None
 
 
 def identity(folder: str) -> tuple[int, int] | None:
-    """What tells a folder from any other, whatever its name; None when it cannot be known."""
+    """Return device and inode of a folder, which identify it whatever its name; None when they cannot be known."""
     with contextlib.suppress(OSError):
         found = os.lstat(folder)
         return found.st_dev, found.st_ino

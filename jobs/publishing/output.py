@@ -22,7 +22,7 @@ from rocketmq_reindex.udfs.stage import Stage
 
 
 def check_places(inputs: list[str], out: str, overwrite: bool) -> str:
-    """The real path of DIR. Raises InputError when it may not be written: inside an input or around it, or not empty."""
+    """Return the real path of DIR. Raises InputError when it may not be written: inside an input or around it, or not empty."""
     if not files.no_rename(out):
         local.real_path(out)
     for place in inputs:
@@ -33,14 +33,14 @@ def check_places(inputs: list[str], out: str, overwrite: bool) -> str:
 
 @contextlib.contextmanager
 def locked(target: str) -> Iterator[None]:
-    """Hold DIR for one run: a second one is refused. Behind a URI nothing is held: each run has a build of its own."""
+    """Lock DIR for one run: a second one is refused. Behind a URI nothing is locked: each run has a build of its own."""
     with contextlib.nullcontext() if files.no_rename(target) else local.locked(target):
         yield
 
 
 @contextlib.contextmanager
 def staging(target: str, overwrite: bool = True, trim: bool = False) -> Iterator[Stage]:
-    """A fresh staging folder; what earlier runs left is swept first, and this one's is removed whatever happens.
+    """Make a new staging folder. What earlier runs left is removed first, and this folder is removed whatever happens.
 
     Raises InputError when DIR may not be replaced: another run may have published there since it was checked.
     """
@@ -50,18 +50,18 @@ def staging(target: str, overwrite: bool = True, trim: bool = False) -> Iterator
 
 
 def standing(target: str) -> Standing | None:
-    """The build that counts in DIR; None when there is none, or its manifest is not as it was published."""
+    """Return the build that counts in DIR; None when there is none, or its manifest is not as it was published."""
     return builds.standing(target) if files.no_rename(target) else local.standing(target)
 
 
 def kept(target: str) -> list[str]:
-    """The digests of the manifests of all builds that are still there, where DIR keeps more than one."""
+    """Return the digests of the manifests of all builds that are still there, where DIR keeps more than one."""
     return [pointer.digest for pointer in pointers.pointers(target)] if files.no_rename(target) else []
 
 
 @contextlib.contextmanager
 def sweeping(stage: Stage, target: str) -> Iterator[bool]:
-    """Whether this run is the only one to DIR. While the body runs, others that begin know that something may be removed.
+    """Yield whether this run is the only one to DIR. Runs that start meanwhile know that something may be removed.
 
     Only what was seen before may be removed, and nothing of a build that is ``kept`` now.
     """
@@ -70,7 +70,7 @@ def sweeping(stage: Stage, target: str) -> Iterator[bool]:
 
 
 def others_sweep(stage: Stage, target: str) -> bool:
-    """Whether another run to DIR may be removing what no build that is ``kept`` needs. Ask when this one is staged."""
+    """Return whether another run to DIR may be removing what no ``kept`` build needs. Call it once this run is staged."""
     return bool(stage.build) and builds.others_sweep(stage, target)
 
 
@@ -83,7 +83,7 @@ def publish(stage: Stage, target: str, overwrite: bool) -> None:
 
 
 def identity(folder: str) -> Hashable | None:
-    """What tells the published build from any other, before and after; None when it cannot be known."""
+    """Return what identifies the build in a folder, before and after it is published; None when it cannot be known."""
     return pointers.identity(folder) if files.no_rename(folder) else local.identity(folder)
 
 

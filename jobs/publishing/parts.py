@@ -21,13 +21,13 @@ Entry = tuple[Any, bytes]
 
 
 def entries(part: str, key: Key) -> Iterator[Entry]:
-    """Each line of a part behind what it is sorted by."""
+    """Yield (key, line) for each line of a part."""
     for line in files.lines(part):
         yield key(line), line
 
 
 def few_parts(stage: Stage, parts: list[str], key: Key) -> list[str]:
-    """The same lines in parts that are few enough to be open all at once; the others are removed."""
+    """Merge parts until they are few enough to be open all at once; return them. The merged parts are removed."""
     while len(parts) > FAN_IN:
         merged = []
         for low in range(0, len(parts), FAN_IN):
@@ -43,7 +43,7 @@ def few_parts(stage: Stage, parts: list[str], key: Key) -> list[str]:
 
 
 def joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Many small pieces as few larger ones: each costs a call of the system."""
+    """Yield many small pieces as few larger ones: each costs a system call."""
     pieces = iter(pieces)
     while some := b"".join(islice(pieces, _PIECES)):
         yield some

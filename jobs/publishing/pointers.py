@@ -37,7 +37,7 @@ class Pointer:
 
 
 def pointers(out: str) -> list[Pointer]:
-    """What was published, the one that counts last. One that is being written does not count yet."""
+    """Return what was published; the last one counts. A file that is still being written is left out."""
     folder = files.join(out, POINTERS)
     if files.look(folder).kind != files.FOLDER:
         return []
@@ -52,17 +52,18 @@ def pointers(out: str) -> list[Pointer]:
 
 
 def build_folder(out: str, build: str) -> str:
+    """Return the folder of a build in OUT."""
     return files.join(out, BUILDS, build)
 
 
 def check_laid_out(store: str) -> None:
-    """Raises InputError for builds that lie as behind a URI: only ``fetch`` and ``verify`` know their files."""
+    """Raises InputError for a folder of builds behind a URI: only ``fetch`` and ``verify`` know their files."""
     if identity(store):
         raise InputError(f"{escape(store)}: holds builds as behind a URI: `rmq-reindex fetch` lays one out on a disk")
 
 
 def identity(folder: str) -> str | None:
-    """The build whose folder it is, or else the one that counts in an output."""
+    """Return the name of the build whose folder this is, or of the one that counts in an output; None for other folders."""
     with contextlib.suppress(OSError, InputError):
         if files.base(files.parent(folder)) == BUILDS and BUILD.fullmatch(files.base(folder)):
             return files.base(folder)

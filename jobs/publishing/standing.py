@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.publishing.layout import CONFIG
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.incremental.scan_store import file_digest
+from rocketmq_reindex.udfs.files.digests import file_digest
 
 CHECKPOINT: Final = "checkpoint"
 LISTED_AT_ONCE: Final = 50_000
@@ -40,7 +40,7 @@ class StandingFiles:
         self._listed: dict[str, dict[str, _Found]] = {}
 
     def damaged(self, entries: list[Entry]) -> list[bool]:
-        """Of each entry whether its file is another by now, or gone. Cheapest in the order of paths."""
+        """Return for each entry whether its file has changed or is gone. Cheapest in the order of paths."""
         found = self._find(entries)
         if not self._recheck:
             return [not self._seems_whole(*pair) for pair in zip(entries, found, strict=True)]
@@ -48,38 +48,38 @@ class StandingFiles:
             return list(pool.map(lambda *pair: not (self._seems_whole(*pair) and self._has_digest(*pair)), entries, found))
 
     def times(self, entries: list[Entry]) -> list[int]:
-        """When the file of each entry was written, by the clock of where it lies (ns). Cheapest in the order of paths."""
+        """Return when the file of each entry was written by its file system (ns). Cheapest in the order of paths."""
         return [modified for _, modified in self._find(entries)]
 
     def _find(self, entries: list[Entry]) -> list[_Found]:
         return self._list(entries) if self._behind_uri else [_look(self._path(entry)) for entry in entries]
 
     def _path(self, entry: Entry) -> str:
-        return files.join(self._folder, _place(entry))
+        return files.join(self._folder, _path_of(entry))
 
     def _seems_whole(self, entry: Entry, found: _Found) -> bool:
-        """In its size and of its own time: whether one time is before another says nothing where a clock was set.
+        """Whether size and time are as they were. Whether a time is older says nothing, since a clock may have been set.
 
-        A bucket tells times in seconds in one answer and in milliseconds in another.
+        A bucket gives times in seconds in one answer and in milliseconds in another.
         """
         size, modified = found
         grain = _SECOND if self._behind_uri else 1
         return size == self._stored(entry) and modified // grain == entry["modified"] // grain
 
     def _stored(self, entry: Entry) -> int:
-        always_whole = _place(entry).partition("/")[0] in (CHECKPOINT, CONFIG)
+        always_whole = _path_of(entry).partition("/")[0] in (CHECKPOINT, CONFIG)
         return int(entry["used"] if self._trim and not always_whole else entry["size"])
 
     # -- many files behind a URI ----------------------------------------------------------------------------------------
 
     def _list(self, entries: list[Entry]) -> list[_Found]:
-        """A request for each file would take hours where there are many: listings tell of a thousand."""
-        groups = [_group(_place(entry), self._depth) for entry in entries]
+        """Find files by listings, of a thousand each: a request for each file would take hours where there are many."""
+        groups = [_group(_path_of(entry), self._depth) for entry in entries]
         wanted = sorted(set(groups) - self._listed.keys() - {""})
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="list") as pool:
             self._listed.update(zip(wanted, pool.map(self._listing, wanted), strict=True))
         found = [
-            self._listed[group].get(_place(entry), (-1, 0)) if group else _look(self._path(entry))
+            self._listed[group].get(_path_of(entry), (-1, 0)) if group else _look(self._path(entry))
             for group, entry in zip(groups, entries, strict=True)
         ]
         # More of the last one may follow.
@@ -102,7 +102,7 @@ class StandingFiles:
         return bool(hasher.digest().hex() == entry["digest"])
 
     def _index_bytes(self, path: str, used: int, stored: int) -> Iterator[bytes]:
-        """As the writer took the digest: without the place of item 0, which no item has. What is not stored are zeros."""
+        """Yields the bytes that the writer's digest covers: without item 0, which is never used. Bytes not stored are zeros."""
         items = ix.HEADER_SIZE + self._slots * ix.SLOT_SIZE
         with files.Reader(path) as reader:
             for low, high in ((0, items), (items + ix.ITEM_SIZE, max(used, items + ix.ITEM_SIZE))):
@@ -113,13 +113,13 @@ class StandingFiles:
                     yield bytes(count - there)
 
 
-def _place(entry: Entry) -> str:
-    """Where a file lies in its build's folder."""
+def _path_of(entry: Entry) -> str:
+    """Returns the path of a file in its build's folder."""
     return str(entry.get("at", entry["path"]))
 
 
 def _group(place: str, depth: int) -> str:
-    """The folder that is listed for a file; none for those that lie apart."""
+    """Returns the folder that is listed for a file; "" for files of the driver, which are looked at one by one."""
     top, *rest = place.split("/")
     return "" if top in (CHECKPOINT, CONFIG) else "/".join([top, *rest[: min(depth, len(rest)) - 1]])
 

@@ -7,7 +7,7 @@ import os
 
 
 def write_whole(path: str, text: str) -> None:
-    """Write beside its place, then put it under its name. Raises OSError, with what stood there as it was."""
+    """Write a file beside ``path``, then rename it. Raises OSError; the file that was there is then as before."""
     aside = f"{path}.{os.getpid()}"
     try:
         with open(aside, "x", encoding="utf-8") as file:

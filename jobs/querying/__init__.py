@@ -1,1 +1,1 @@
-"""``query``: messages found by key, id, queue offset, time or place."""
+"""``query``: messages found by key, id, queue offset, time or physical offset."""

@@ -1,7 +1,7 @@
-"""Where a key leads: through all IndexFiles of a store, whatever their times say, to physical offsets.
+"""The physical offsets of a key, from all IndexFiles of a store.
 
-The broker leaves files and items out by their times, which are rounded, and wrong where a clock went back and for a file's
-first item. Here they decide nothing: a file costs a slot and a chain, and the record itself says when it was stored.
+The broker leaves files and items out by their times. These are rounded, and they are wrong for a file's first item and where a
+clock went back. They are not used here: to look into a file costs a slot and a chain, and the record has its own store time.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rocketmq_reindex.jobs.querying.options import IndexSizes
 from rocketmq_reindex.jobs.store.folders import entries, reason
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.storage_format.errors import InputError
@@ -21,8 +22,9 @@ from rocketmq_reindex.storage_format.plurals import form
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.pages import Pages
 
-Sizes = tuple[int, int]
-"""slots, items"""
+
+def _sizes(found: tuple[int, int] | None) -> IndexSizes | None:
+    return None if found is None else IndexSizes(*found)
 
 
 @dataclass
@@ -30,13 +32,13 @@ class _File:
     name: str
     path: str
     pages: Pages
-    sizes: Sizes | None = None
+    sizes: IndexSizes | None = None
 
 
 class IndexFiles:
     """The IndexFiles in a folder. ``present`` is false where there is no such folder."""
 
-    def __init__(self, folder: str, sizes: Sizes | None, notes: Notes) -> None:
+    def __init__(self, folder: str, sizes: IndexSizes | None, notes: Notes) -> None:
         self._notes = notes
         listed = entries(folder, notes)
         self.present = listed is not None
@@ -63,7 +65,7 @@ class IndexFiles:
     def _unread(self, path: str, why: str) -> None:
         self._notes.add("unreadable IndexFile", f"{escape(path)}: {why}: its keys are not found; --scan reads the log instead")
 
-    def _find_sizes(self, given: Sizes | None) -> None:
+    def _find_sizes(self, given: IndexSizes | None) -> None:
         """Of each file: given, said by itself, or said by another one; a broker's files are alike."""
         known = given
         for file in self._files:
@@ -80,28 +82,28 @@ class IndexFiles:
         for file in self._files:
             file.sizes = file.sizes or known
 
-    def _quick(self, file: _File) -> Sizes | None:
+    def _quick(self, file: _File) -> IndexSizes | None:
         try:
-            return quick_sizes(file.pages.read, file.pages.size)
+            return _sizes(quick_sizes(file.pages.read, file.pages.size))
         except (OSError, InputError) as error:
             self._unread(file.path, reason(error))
             return None
 
-    def _slow(self, file: _File) -> Sizes | None:
+    def _slow(self, file: _File) -> IndexSizes | None:
         """From all of a file that is not full."""
         from rocketmq_reindex.storage_format.index.reader import guess_sizes
 
         try:
-            return guess_sizes(files.read_bytes(file.path))
+            return _sizes(guess_sizes(files.read_bytes(file.path)))
         except (OSError, InputError):
             return None
 
-    def places(self, key_hash: int) -> Iterator[int]:
+    def phy_offsets(self, key_hash: int) -> Iterator[int]:
         """Physical offsets of the items with a hash, newest file first, newest item first."""
         for file in reversed(self._files):
-            yield from self._places(file, key_hash)
+            yield from self._offsets_in(file, key_hash)
 
-    def _places(self, file: _File, key_hash: int) -> Iterator[int]:
+    def _offsets_in(self, file: _File, key_hash: int) -> Iterator[int]:
         try:
             yield from self._lookup(file, key_hash)
         except (OSError, InputError) as error:
@@ -136,7 +138,7 @@ class IndexFiles:
                 "`rmq-reindex build STORE --out DIR --only index,checkpoint` makes it anew",
             )
         seen = set(found.places)
-        yield from (place for place in more.places if place not in seen)
+        yield from (phy_offset for phy_offset in more.places if phy_offset not in seen)
 
     def close(self) -> None:
         for file in self._files:

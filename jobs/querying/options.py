@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex.jobs.command.broker_conf import settings_of
 from rocketmq_reindex.jobs.command.options import command_parser
@@ -23,9 +24,16 @@ _INT64: Final = 2**63
 _INT32: Final = 2**31
 
 
+class IndexSizes(NamedTuple):
+    """How many slots and items an IndexFile has."""
+
+    slots: int
+    items: int
+
+
 @dataclass(frozen=True)
 class Query:
-    """What is asked. Times in milliseconds since 1970, both ends included; ``roots`` are the folders of segments."""
+    """One question to a store. Times are in milliseconds since 1970, both ends included; ``roots``: folders of segments."""
 
     store: str
     roots: tuple[str, ...]
@@ -43,7 +51,7 @@ class Query:
     body: str = "text"
     body_max: int = BODY_MAX
     scan: bool = False
-    sizes: tuple[int, int] | None = None
+    sizes: IndexSizes | None = None
     """slots and items of the IndexFiles, where they are given"""
 
     def in_time(self, time: int) -> bool:
@@ -51,61 +59,78 @@ class Query:
 
 
 def _time(option: str) -> Callable[[str], int]:
-    def word(text: str) -> int:
-        return parse_time(text, option)
-
-    return word
+    return functools.partial(parse_time, option=option)
 
 
-def _text(word: str) -> str:
-    """What Java would read: bytes on a command line need not be text."""
-    return java_text(os.fsencode(word))
+def _text(given: str) -> str:
+    """The text as Java would read it: bytes on a command line need not be text."""
+    return java_text(os.fsencode(given))
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """``rmq-reindex query ...``. Options left out are absent."""
+    """The parser of ``rmq-reindex query``. Options left out are absent from its result."""
     parser = command_parser("rmq-reindex query", "Find messages in a store, whole or broken, without a broker.", absent=True)
     add = parser.add_argument
-    add("store", nargs="?", metavar="STORE", help="store folder: commitlog/, index/ and consumequeue/ lie in it")
-    add("--topic", type=_text, metavar="T", help="the messages' topic")
-    add("--key", type=_text, metavar="K", help="all messages of the topic with this key, or unique key, by the IndexFiles")
-    add("--queue", type=int, metavar="Q", help="messages of this queue of the topic, with --offset or --time")
-    add("--offset", type=int, metavar="N", help="from this offset of the queue on (one, or --max)")
-    add("--time", type=_time("--time"), metavar="TIME", help="from the first stored at this time or later (one, or --max)")
+    add("store", nargs="?", metavar="STORE", help="store folder, with commitlog/, index/ and consumequeue/ in it")
+    add("--topic", type=_text, metavar="T", help="topic of the messages")
+    add("--key", type=_text, metavar="K", help="all messages of the topic with this key or unique key, by the IndexFiles")
+    add("--queue", type=int, metavar="Q", help="messages of this queue of the topic; goes with --offset or --time")
+    add("--offset", type=int, metavar="N", help="messages from this queue offset on (one message, or --max)")
+    add(
+        "--time",
+        type=_time("--time"),
+        metavar="TIME",
+        help="messages of the queue stored at this time or later: milliseconds since 1970, or ISO with its zone (one "
+        "message, or --max)",
+    )
     add("--id", type=_text, metavar="MSGID", help="the message of this id: the broker's offset id, or the client's unique id")
-    add("--physical", type=int, metavar="N", help="the message at this offset of the commitlog")
+    add("--physical", type=int, metavar="N", help="the message at this offset of the commitlog, in bytes")
     add(
         "--begin",
         type=_time("--begin"),
         metavar="TIME",
-        help="with --key: stored then or later (ms, or ISO with zone)",
+        help="with --key: messages stored at this time or later: milliseconds since 1970, or ISO with its zone (any time)",
     )
-    add("--end", type=_time("--end"), metavar="TIME", help="with --key: stored then or earlier")
-    add("--max", type=int, metavar="N", help="at most so many messages: with --key the newest (all)")
-    add("--json", action="store_true", help="one JSON object a line, with every field")
-    add("--body", choices=BODIES, help="how bodies are shown (text; what is no text as hex)")
-    add("--body-max", type=int, metavar="BYTES", help=f"bytes of a body that are read, and unpacked, at most ({BODY_MAX})")
+    add("--end", type=_time("--end"), metavar="TIME", help="with --key: messages stored at this time or earlier (any time)")
+    add("--max", type=int, metavar="N", help="show at most this many messages; with --key the newest ones (all)")
+    add("--json", action="store_true", help="print one JSON object a line, with every field")
+    add("--body", choices=BODIES, help="how bodies are shown; what is no text is shown as hex (text)")
+    add(
+        "--body-max",
+        type=int,
+        metavar="BYTES",
+        help=f"read and unpack at most this many bytes of a body ({BODY_MAX})",
+    )
     add(
         "--scan",
         action="store_true",
-        help="read the whole log instead of the IndexFiles or a queue's files; with --time every unit of a queue that has any",
+        help="read the whole log instead of the IndexFiles or the files of a queue; with --time read every unit of the queue",
     )
     add(
         "--commitlog",
         dest="commitlogs",
         action="append",
         metavar="DIR",
-        help="folder of segments (STORE/commitlog; repeatable)",
+        help="folder of segments; repeat it for a log spread over several (STORE/commitlog)",
     )
-    add("--hash-slots", type=int, metavar="N", help="slots of an IndexFile (taken from the files)")
-    add("--index-items", type=int, metavar="N", help="items of an IndexFile, as maxIndexNum (taken from the files)")
-    add("--broker-conf", metavar="FILE", help="sizes and folders from a broker.conf")
+    add("--hash-slots", type=int, metavar="N", help="number of slots of an IndexFile (taken from the files)")
+    add(
+        "--index-items",
+        type=int,
+        metavar="N",
+        help="number of items of an IndexFile, as maxIndexNum (taken from the files)",
+    )
+    add("--broker-conf", metavar="FILE", help="take sizes and folders from a broker.conf; options given here win")
     return parser
 
 
 def parse_query(arguments: Sequence[str]) -> Query:
     """The question in the words behind ``query``. Raises UsageError."""
-    given: dict[str, Any] = vars(build_parser().parse_args(arguments))
+    return question(vars(build_parser().parse_args(arguments)))
+
+
+def question(given: dict[str, Any]) -> Query:
+    """The question that options ask, by the names of the parser. Raises UsageError."""
     conf = _broker_conf(given.pop("broker_conf")) if "broker_conf" in given else {}
     if "store" in given or "commitlogs" in given:
         conf.pop("store", None)
@@ -124,7 +149,7 @@ def parse_query(arguments: Sequence[str]) -> Query:
     items = given.pop("index_items", conf.get("index_items"))
     if (slots is None) != (items is None):
         raise UsageError("rmq-reindex query: --hash-slots and --index-items go together")
-    sizes = None if slots is None else (slots, items)
+    sizes = None if slots is None else IndexSizes(slots, items)
     return _checked(Query(store, roots, sizes=sizes, **given))
 
 

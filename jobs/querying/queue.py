@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from rocketmq_reindex.jobs.querying.found import Found
 from rocketmq_reindex.jobs.store.folders import entries, reason
 from rocketmq_reindex.jobs.store.log import EXPIRED, StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
@@ -23,13 +24,6 @@ _WHY: Final = {
     EMPTY: "has no unit (an empty slot)",
     MISSING: "lies in a part of the queue's files that is missing",
 }
-
-
-class Served(NamedTuple):
-    """A message as a queue serves it: at ``offset``, which its own QUEUEOFFSET should be."""
-
-    offset: int
-    message: Message
 
 
 def _start(entry: files.Entry) -> int | None:
@@ -78,13 +72,13 @@ class StoreQueue:
     def _unread(self, path: str, error: Exception) -> None:
         self._notes.add("unreadable queue file", f"{escape(path)}: {reason(error)}")
 
-    def span(self) -> tuple[int, int] | None:
-        """The queue's first offset and the one behind its last, as its files say; None for a queue of no unit."""
+    def span(self) -> Span | None:
+        """The queue offsets that the queue's files hold. None for a queue without a unit."""
         first, last = self.units.begin, self.units.end - 1
         if last < first:
             return None
         unit = self.units.at(last)
-        return self.units.at(first).base if self.batch else first, unit.base + unit.messages if self.batch else last + 1
+        return Span(self.units.at(first).base, unit.base + unit.messages) if self.batch else Span(first, last + 1)
 
     def _message(self, unit: Unit) -> Message | None:
         found = self._log.message(unit.place)
@@ -98,8 +92,8 @@ class StoreQueue:
             self._notes.add("unit of a wrong size", f"{name}: its unit says {unit.size} bytes, the record has {found.size}")
         return found
 
-    def from_position(self, position: int, until: int | None = None) -> Iterator[Served]:
-        """Every message from there to the queue's end that can be read, or below the offset ``until``; what cannot is noted."""
+    def from_position(self, position: int, until: int | None = None) -> Iterator[Found]:
+        """Every message from a unit on that can be read, to the end or below the offset ``until``. The rest is noted."""
         end = self.units.end
         if until is not None and not self.batch:
             end = min(end, until)
@@ -110,7 +104,7 @@ class StoreQueue:
                     return
                 message = self._message(unit)
                 if message is not None:
-                    yield Served(unit.base, message)
+                    yield Found(message, unit.base)
                 position += 1
                 continue
             stop = position + 1
@@ -127,8 +121,8 @@ class StoreQueue:
     def position_at_time(self, time: int, every: bool) -> int:
         """Position of the first unit whose record was stored at ``time`` or later.
 
-        By a binary search (``ConsumeQueue.getOffsetInQueueByTime``), which takes it that times rise. ``every``: by reading all.
-        Records that are gone from the log's front are older than any that is there.
+        This is a binary search, as in ``ConsumeQueue.getOffsetInQueueByTime`` of 5.3.3. It relies on times that rise.
+        With ``every`` all units are read instead. Records that have expired are older than all others.
         """
 
         def reached(unit: Unit) -> bool | None:
@@ -152,12 +146,26 @@ class StoreQueue:
                 pages.close()
 
 
-def queue_folder(store: str, topic: str, queue: int) -> tuple[str, bool] | None:
-    """The folder of a queue and whether it is a batch queue; None where it has none."""
+class QueueFolder(NamedTuple):
+    """The folder of a queue; ``batch``: of batch ConsumeQueue files."""
+
+    path: str
+    batch: bool
+
+
+class Span(NamedTuple):
+    """Queue offsets from ``first`` up to, but not including, ``end``."""
+
+    first: int
+    end: int
+
+
+def queue_folder(store: str, topic: str, queue: int) -> QueueFolder | None:
+    """The folder of a queue in a store. None where the queue has no folder."""
     for kind in (PLAIN, BATCH):
         folder = files.join(store, kind, topic, str(queue))
         if files.look(folder).kind == files.FOLDER:
-            return folder, kind == BATCH
+            return QueueFolder(folder, kind == BATCH)
     return None
 
 

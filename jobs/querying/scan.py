@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.jobs.querying.queue import Served
+from rocketmq_reindex.jobs.querying.found import Found
 from rocketmq_reindex.jobs.store.folders import reason
 from rocketmq_reindex.jobs.store.log import SegmentFile, StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
@@ -41,12 +42,12 @@ def scan_log(log: StoreLog, names: list[str] | None, key: str, notes: Notes) -> 
         hashes = {key_hash(name, key) for name in (scanner.names.texts if names is None else names)}
         hit = np.isin(block.items.key_hash, np.array(sorted(hashes), dtype=np.int64))
         found.update(block.items.place[hit].tolist())
-    return {place for place in found if not _is_stale(place, stale)}
+    return {phy_offset for phy_offset in found if not _is_stale(phy_offset, stale)}
 
 
 def scan_queue(
     log: StoreLog, topic: str, queue: int, offset: int | None, time: int | None, most: int, notes: Notes
-) -> Iterator[Served]:
+) -> Iterator[Found]:
     """The messages whose records name ``most`` offsets from ``offset`` on, or the first ``most`` stored at ``time`` or later.
 
     Of a topic that was made anew several may name the same offset: each is found.
@@ -54,15 +55,15 @@ def scan_queue(
     units = _units(log, topic, queue, notes)
     if offset is None:
         assert time is not None
-        found = ((base, message) for base, message in _messages(log, units, notes) if message.store_time >= time)
-        yield from (Served(*pair) for pair in islice(found, most))
+        yield from islice((found for found in _messages(log, units, notes) if found.message.store_time >= time), most)
         return
     # The record of a batch names the offset of its first message.
-    low = max((base for base, _ in units if base <= offset), default=offset)
-    wanted = sorted(unit for unit in units if low <= unit[0] < offset + most)
-    for base, message in _messages(log, wanted, notes):
-        if base >= offset or base + _messages_of(message) > offset:
-            yield Served(base, message)
+    low = max((unit.queue_offset for unit in units if unit.queue_offset <= offset), default=offset)
+    wanted = sorted(unit for unit in units if low <= unit.queue_offset < offset + most)
+    for found in _messages(log, wanted, notes):
+        assert found.queue_offset is not None
+        if found.queue_offset >= offset or found.queue_offset + _messages_of(found.message) > offset:
+            yield found
 
 
 def _messages_of(message: Message) -> int:
@@ -71,27 +72,34 @@ def _messages_of(message: Message) -> int:
     return int(number) if message.sys_flag & r.FLAG_INNER_BATCH and re.fullmatch("[0-9]{1,5}", number) else 1
 
 
-def _units(log: StoreLog, topic: str, queue: int, notes: Notes) -> list[tuple[int, int]]:
-    """(queue offset, physical offset) of each record that is dispatched to a queue, in the order of the log."""
+class _Unit(NamedTuple):
+    """What the log says of one record of a queue."""
+
+    queue_offset: int
+    phy_offset: int
+
+
+def _units(log: StoreLog, topic: str, queue: int, notes: Notes) -> list[_Unit]:
+    """The records that are dispatched to a queue, in the order of the log."""
     scanner = RangeScanner(ScanSettings(crc_mode=CRC_NONE, lmq=topic.startswith(LMQ_PREFIX), want_items=False))
-    found: list[tuple[int, int]] = []
+    found: list[_Unit] = []
     stale: list[StaleTail] = []
     for block in _blocks(scanner, log, stale, notes):
         names = np.array([k for k, text in enumerate(scanner.names.texts) if text == topic], dtype=np.int32)
         count = scanner.queue_count
         queues = np.flatnonzero(np.isin(scanner.queues.name[:count], names) & (scanner.queues.queue_id[:count] == queue))
         hit = np.isin(block.units.queue, queues)
-        found += zip(block.units.offset[hit].tolist(), block.units.place[hit].tolist(), strict=True)
-    return [unit for unit in found if not _is_stale(unit[1], stale)]
+        found += map(_Unit, block.units.offset[hit].tolist(), block.units.place[hit].tolist())
+    return [unit for unit in found if not _is_stale(unit.phy_offset, stale)]
 
 
-def _messages(log: StoreLog, units: list[tuple[int, int]], notes: Notes) -> Iterator[tuple[int, Message]]:
-    for base, place in units:
-        message = log.message(place)
+def _messages(log: StoreLog, units: list[_Unit], notes: Notes) -> Iterator[Found]:
+    for queue_offset, phy_offset in units:
+        message = log.message(phy_offset)
         if isinstance(message, str):
-            notes.add("unreadable record", f"offset {place}: {message}")
+            notes.add("unreadable record", f"offset {phy_offset}: {message}")
         else:
-            yield base, message
+            yield Found(message, queue_offset)
 
 
 def _blocks(scanner: RangeScanner, log: StoreLog, stale: list[StaleTail], notes: Notes) -> Iterator[Block]:
@@ -111,14 +119,14 @@ def _blocks(scanner: RangeScanner, log: StoreLog, stale: list[StaleTail], notes:
         if tail is not None:
             stale.append(tail)
             notes.add("stale tail", f"{escape(segment.path)}: offset {tail.offset}: {stale_reason(tail)}", lost=False)
-            broken = [place for place in broken if place[0] < tail.offset]
+            broken = [part for part in broken if part.phy_offset < tail.offset]
         for offset, length, why in broken:
             size = counted(length, "byte")
             notes.add("damage", f"{escape(segment.path)}: offset {offset}, {size}: {why}: no record found in it")
 
 
-def _is_stale(place: int, tails: list[StaleTail]) -> bool:
-    return any(tail.offset <= place < tail.offset + tail.length for tail in tails)
+def _is_stale(phy_offset: int, tails: list[StaleTail]) -> bool:
+    return any(tail.offset <= phy_offset < tail.offset + tail.length for tail in tails)
 
 
 def stale_tail(segment: SegmentFile, end: int, later: list[SegmentFile], summary: RangeSummary) -> StaleTail | None:
@@ -150,9 +158,17 @@ def scan_segment(scanner: RangeScanner, segment: SegmentFile, end: int) -> Itera
         yield from scanner.scan(spec, read, view)
 
 
-def damage(summary: RangeSummary) -> list[tuple[int, int, str]]:
-    """(absolute offset, bytes, reason) of what is no record in a scanned segment; zeros to its end are none."""
-    found = [(offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
+class Damage(NamedTuple):
+    """Bytes of the log that are no record, and why."""
+
+    phy_offset: int
+    length: int
+    reason: str
+
+
+def damage(summary: RangeSummary) -> list[Damage]:
+    """The damaged parts of a scanned segment. Zeros up to its end are no damage."""
+    found = [Damage(offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
     if summary.tail >= 0 and summary.last_nonzero >= summary.tail:
-        found.append((summary.tail, summary.last_nonzero + 1 - summary.tail, r.REASONS[summary.tail_code]))
+        found.append(Damage(summary.tail, summary.last_nonzero + 1 - summary.tail, r.REASONS[summary.tail_code]))
     return found

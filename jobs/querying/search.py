@@ -6,8 +6,10 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
-from rocketmq_reindex.jobs.querying.index import IndexFiles, Sizes
-from rocketmq_reindex.jobs.querying.queue import PLAIN, Served, StoreQueue, queue_folder, topics
+from rocketmq_reindex.jobs.querying.found import Found
+from rocketmq_reindex.jobs.querying.index import IndexFiles
+from rocketmq_reindex.jobs.querying.options import IndexSizes
+from rocketmq_reindex.jobs.querying.queue import PLAIN, Span, StoreQueue, queue_folder, topics
 from rocketmq_reindex.jobs.store.log import EXPIRED, StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.storage_format.errors import InputError
@@ -25,7 +27,7 @@ class Search:
     """``roots`` are the folders of segments; ``scan``: keys are looked for in the log itself, times in every unit."""
 
     def __init__(
-        self, store: str, roots: Sequence[str], notes: Notes, *, sizes: Sizes | None = None, scan: bool = False
+        self, store: str, roots: Sequence[str], notes: Notes, *, sizes: IndexSizes | None = None, scan: bool = False
     ) -> None:
         self._store, self._sizes, self._scan, self._notes = store, sizes, scan, notes
         self._index: IndexFiles | None = None
@@ -43,39 +45,41 @@ class Search:
         """Close all files of the store."""
         self._opened.close()
 
-    # -- one place ----------------------------------------------------------------------------------------------------
+    # -- one offset ---------------------------------------------------------------------------------------------------
 
-    def by_place(self, place: int) -> Iterator[Message]:
+    def by_phy_offset(self, phy_offset: int) -> Iterator[Message]:
         """The message at an offset of the commitlog."""
-        found = self.log.message(place)
+        found = self.log.message(phy_offset)
         if isinstance(found, str):
-            self._notes.add("no message", f"offset {place}: {found}", lost=found != EXPIRED)
+            self._notes.add("no message", f"offset {phy_offset}: {found}", lost=found != EXPIRED)
         else:
             yield found
 
-    def by_id(self, word: str, topic: str | None) -> Iterator[Message]:
+    def by_id(self, message_id: str, topic: str | None) -> Iterator[Message]:
         """The message of a broker's offset id or, of ``topic`` or any, those of a client's unique id."""
-        at_offset = self._by_offset_id(word)
-        if at_offset is not None and at_offset.message_id == word.upper():
+        at_offset = self._by_offset_id(message_id)
+        if at_offset is not None and at_offset.message_id == message_id.upper():
             yield at_offset
             return
         names = None if topic is None else [topic]
-        found = list(self._matching(names, word, lambda message: message.unique_key == word, None))
+        found = list(self._matching(names, message_id, lambda message: message.unique_key == message_id, None))
         yield from found
         if not found and at_offset is not None:
-            text = f"{escape(word)}: the message at that offset was stored by another host: its id is {at_offset.message_id}"
+            text = (
+                f"{escape(message_id)}: the message at that offset was stored by another host: its id is {at_offset.message_id}"
+            )
             self._notes.add("another host", text, lost=False)
             yield at_offset
 
-    def _by_offset_id(self, word: str) -> Message | None:
+    def _by_offset_id(self, message_id: str) -> Message | None:
         """The message where a broker's id says (``MessageDecoder.decodeMessageId``); a client's id has the same length."""
-        if len(word) not in (32, 56):
+        if len(message_id) not in (32, 56):
             return None
         try:
-            place = int.from_bytes(bytes.fromhex(word)[-8:], "big", signed=True)
+            phy_offset = int.from_bytes(bytes.fromhex(message_id)[-8:], "big", signed=True)
         except ValueError:
             return None
-        found = self.log.message(place) if place >= 0 else EXPIRED
+        found = self.log.message(phy_offset) if phy_offset >= 0 else EXPIRED
         return found if isinstance(found, Message) else None
 
     # -- keys ---------------------------------------------------------------------------------------------------------
@@ -90,10 +94,10 @@ class Search:
         self, names: list[str] | None, key: str, wanted: Callable[[Message], bool], most: int | None
     ) -> Iterator[Message]:
         kept: list[Message] = []
-        for place in sorted(self._places(names, key), reverse=most is not None):
-            found = self.log.message(place)
+        for phy_offset in sorted(self._phy_offsets(names, key), reverse=most is not None):
+            found = self.log.message(phy_offset)
             if isinstance(found, str):
-                text = f"offset {place}: {found}: an entry of the index points there"
+                text = f"offset {phy_offset}: {found}: an entry of the index points there"
                 self._notes.add("entry without a record", text, lost=found != EXPIRED)
                 continue
             if not wanted(found) or (names is not None and found.topic not in names):
@@ -106,15 +110,15 @@ class Search:
                 break
         yield from reversed(kept)
 
-    def _places(self, names: list[str] | None, key: str) -> set[int]:
-        """Where records may lie that have the key: what has its hash. ``names`` None: of any topic."""
+    def _phy_offsets(self, names: list[str] | None, key: str) -> set[int]:
+        """Physical offsets of the records that may have the key, by its hash. ``names`` None: of any topic."""
         if self._scan:
             from rocketmq_reindex.jobs.querying.scan import scan_log
 
             return scan_log(self.log, names, key, self._notes)
         index = self._opened_index()
         hashes = {key_hash(name, key) for name in (topics(self._store, self._notes) if names is None else names)}
-        return {place for hashed in hashes for place in index.places(hashed)}
+        return {phy_offset for hashed in hashes for phy_offset in index.phy_offsets(hashed)}
 
     def _opened_index(self) -> IndexFiles:
         if self._index is None:
@@ -133,7 +137,7 @@ class Search:
 
     def by_queue(
         self, topic: str, number: int, offset: int | None = None, time: int | None = None, most: int = 1
-    ) -> Iterator[Served]:
+    ) -> Iterator[Found]:
         """The messages at ``most`` offsets from ``offset`` on, or the first ``most`` stored at ``time`` or later.
 
         With ``scan`` the log is read for an offset, and for a time where the queue has no files.
@@ -166,9 +170,7 @@ class Search:
             self._opened.callback(queue.close)
         return queue if queue is not None and queue.has_files else None
 
-    def in_queue(
-        self, queue: StoreQueue, offset: int | None = None, time: int | None = None, most: int = 1
-    ) -> Iterator[Served]:
+    def in_queue(self, queue: StoreQueue, offset: int | None = None, time: int | None = None, most: int = 1) -> Iterator[Found]:
         """The same, by the queue's files."""
         count = 0
         if offset is not None:
@@ -176,18 +178,18 @@ class Search:
         else:
             assert time is not None
             found = queue.from_position(queue.position_at_time(time, self._scan))
-        for served in found:
-            yield served
+        for one in found:
+            yield one
             count += 1
             if count == most:
                 break
         span = queue.span()
-        outside = span is not None and offset is not None and not span[0] <= offset < span[1]
+        outside = span is not None and offset is not None and not span.first <= offset < span.end
         if span is None or outside or (time is not None and not count):
-            self._notes.add("nothing there", f"{escape(queue.folder)}: has {_told(span)}", lost=False)
+            self._notes.add("nothing there", f"{escape(queue.folder)}: has {_span_text(span)}", lost=False)
 
 
-def _told(span: tuple[int, int] | None) -> str:
+def _span_text(span: Span | None) -> str:
     if span is None:
         return "no message"
-    return f"the offsets {span[0]} to {span[1] - 1}" if span[1] - span[0] > 1 else f"the offset {span[0]} alone"
+    return f"the offsets {span.first} to {span.end - 1}" if span.end - span.first > 1 else f"the offset {span.first} alone"

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.querying.show import preview
+from rocketmq_reindex.jobs.querying.bodies import preview
 from rocketmq_reindex.storage_format.names import printable
 
 _BODY_MAX: Final = 1000
@@ -37,8 +37,8 @@ def cell(value: Any) -> str:
     return printable(str(value))
 
 
-def one(row: dict[str, Any]) -> None:
-    """A single message: a line a field."""
+def one_lines(row: dict[str, Any]) -> list[str]:
+    """A single message, a line for each field."""
     lines: list[tuple[str, str]] = []
     for name, value in row.items():
         if name in _HIDDEN:
@@ -49,41 +49,38 @@ def one(row: dict[str, Any]) -> None:
             lines += [(f"  {printable(key)}", cell(text)) for key, text in value.items()]
         else:
             lines.append((name, cell(value)))
-    record(lines)
+    return record_lines(lines)
 
 
-def record(lines: Iterable[tuple[str, str]]) -> None:
-    """Names and values, a line each."""
-    told = list(lines)
-    label = min(_LABEL_MAX, max((_columns(name) for name, _ in told), default=0))
-    for name, text in told:
-        print(f"{_padded(name, label)}{' ' * _GAP}{text}".rstrip())
+def record_lines(lines: Iterable[tuple[str, str]]) -> list[str]:
+    """Names and values, a line for each."""
+    pairs = list(lines)
+    label = min(_LABEL_MAX, max((_columns(name) for name, _ in pairs), default=0))
+    return [f"{_padded(name, label)}{' ' * _GAP}{text}".rstrip() for name, text in pairs]
 
 
-def many(rows: Sequence[dict[str, Any]], elastic: str = "") -> None:
-    """A line a row, or a line a field where rows do not fit the terminal. Values of ``elastic`` may be cut to fit."""
+def row_lines(rows: Sequence[dict[str, Any]], elastic: str = "", width: int | None = None) -> list[str]:
+    """A line for each row, or for each field where rows are wider than ``width``. Values of ``elastic`` may be cut to fit."""
     names = list(rows[0])
     numbers = [all(isinstance(row[name], int) for row in rows) for name in names]
     cells = [[cell(row[name]) for name in names] for row in rows]
     widths = [max(map(_columns, column)) for column in zip(names, *cells, strict=True)]
-    room = terminal_width()
-    if room is not None and elastic in names:
+    if width is not None and elastic in names:
         at = names.index(elastic)
-        left = room - sum(widths) - _GAP * (len(names) - 1) + widths[at]
-        in_records = room - _GAP - max(map(_columns, names))
-        most = max(left if left >= _ELASTIC_MIN else in_records, _ELASTIC_MIN)
+        left = width - sum(widths) - _GAP * (len(names) - 1) + widths[at]
+        as_records = width - _GAP - max(map(_columns, names))
+        most = max(left if left >= _ELASTIC_MIN else as_records, _ELASTIC_MIN)
         for line in cells:
             line[at] = _cut(line[at], most)
         widths[at] = min(widths[at], most)
-    if room is not None and sum(widths) + _GAP * (len(names) - 1) > room:
-        for number, line in enumerate(cells):
-            if number:
-                print()
-            record(zip(names, line, strict=True))
-        return
-    for line in (names, ["-" * width for width in widths], *cells):
+    if width is not None and sum(widths) + _GAP * (len(names) - 1) > width:
+        records = [record_lines(zip(names, line, strict=True)) for line in cells]
+        return [line for number, record in enumerate(records) for line in ([""] * (number > 0) + record)]
+    lines = []
+    for line in (names, ["-" * columns for columns in widths], *cells):
         padded = (_padded(*of) for of in zip(line, widths, numbers, strict=True))
-        print((" " * _GAP).join(padded).rstrip())
+        lines.append((" " * _GAP).join(padded).rstrip())
+    return lines
 
 
 def _columns(text: str) -> int:

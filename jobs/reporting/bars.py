@@ -14,11 +14,11 @@ room of the bars."""
 
 
 class Bar(NamedTuple):
-    """``value`` sets the length, ``bad`` is the part of it that something is wrong with; ``told`` is the value in words."""
+    """``value`` sets the length, ``bad`` is the part of it that something is wrong with; ``text`` is the value in words."""
 
     name: str
     value: float
-    told: str
+    text: str
     bad: float = 0.0
 
 
@@ -26,17 +26,17 @@ def bars(rows: Sequence[Bar], colour: str = "c0", full: float = 0) -> str:
     """A line a bar; one of ``full``, or else the longest, is as wide as can be. Names are shown as they are: escape controls
     before."""
     largest = full or max((row.value for row in rows), default=0) or 1
-    name, told = max(len(row.name) for row in rows), max(len(row.told) for row in rows)
-    long = " long" if name > LONG_NAME or name + told > LONG_LINE else " tight" if name + told > LONG_ON_A_PHONE else ""
+    name, width = max(len(row.name) for row in rows), max(len(row.text) for row in rows)
+    long = " long" if name > LONG_NAME or name + width > LONG_LINE else " tight" if name + width > LONG_ON_A_PHONE else ""
     lines = []
     for row in rows:
         parts = ((row.value - row.bad, colour), (row.bad, "bad"))
         drawn = "".join(
             f'<i style="--share:{size / largest:.4g};background:var(--{tone})"></i>' for size, tone in parts if size > 0
         )
-        lines.append(f"{_name(row.name)}<div>{drawn}<b>{html(row.told)}</b></div>")
+        lines.append(f"{_name(row.name)}<div>{drawn}<b>{html(row.text)}</b></div>")
     # The longest value, in the width of digits, has its room beside the longest bar.
-    return f'<div class="bars{long}" style="--told:{told + 2}ch">{"".join(lines)}</div>'
+    return f'<div class="bars{long}" style="--text:{width + 2}ch">{"".join(lines)}</div>'
 
 
 def legend(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The differences of a verify: each kind with its places, the first ones open, and how many are not told."""
+"""The differences of a verify: each kind with its places, the first ones open, and how many are left out."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _kind(finding: dict[str, Any]) -> str:
 
 def _places(finding: dict[str, Any], count: int) -> str:
     examples = finding.get("examples")
-    told = [_place(example) for example in examples if isinstance(example, dict)] if isinstance(examples, list) else []
-    shown = told[:PLACES_SHOWN]
+    places = [_place(example) for example in examples if isinstance(example, dict)] if isinstance(examples, list) else []
+    shown = places[:PLACES_SHOWN]
     more = shown[PLACES_OPEN:]
     text = _list(shown[:PLACES_OPEN])
     if more:

@@ -73,7 +73,7 @@ class Model:
     notes: list[str] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     gaps_elsewhere: int = 0
-    """gaps of queues that nobody names: of very many decisions only a sum is told"""
+    """gaps of queues that are not named: of very many decisions only the sum is known"""
 
     @property
     def messages(self) -> int:
@@ -117,7 +117,7 @@ def of_build(manifest: dict[str, Any], name: str) -> Model:
             key = (str(decision["topic"]), int(decision["queue"]))
             gaps[key] = gaps.get(key, 0) + int(decision["count"])
     model.queues = [
-        Queue(topic, number, min(of), max(of), max(of) - min(of), gaps.get((_told(topic), number), 0), filled=True)
+        Queue(topic, number, min(of), max(of), max(of) - min(of), gaps.get((_shown_name(topic), number), 0), filled=True)
         for (topic, number), of in sorted(ends.items())
     ]
     model.gaps_elsewhere = gaps.get(("", -1), 0)
@@ -134,7 +134,7 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
     model.notes = [str(note) for note in summary["notes"]]
     model.findings = list(summary["findings"])
     if summary["mend"]:
-        # Some of it needs other means, or none is told.
+        # Some differences need other means, or no build is advised.
         rest = any(not str(finding.get("mend", "")).startswith("rmq-reindex") for finding in model.findings)
         model.notes.append(f"{'some' if rest else 'all'} of it is mended by: {summary['mend']}")
     model.notes += [f"no build is advised for some of it: {reason}" for reason in summary.get("not_mended", ())]
@@ -215,11 +215,11 @@ def began(what: str, started: object) -> str:
 
 
 def written(name: str, seconds: float) -> str:
-    """What a file's own time says, where no summary tells of the run: a copy may have changed it."""
+    """When the file was written, where there is no summary of the run. A copy may have changed this time."""
     moment = dt.datetime.fromtimestamp(int(seconds), dt.timezone.utc).replace(tzinfo=None)
     return f"{escape(name)} dated {moment.isoformat(' ', 'seconds')} UTC"
 
 
-def _told(topic: str) -> str:
+def _shown_name(topic: str) -> str:
     """A topic as decisions name it."""
     return escape(topic)

@@ -61,8 +61,8 @@ def section(title: str, *inner: str) -> str:
 
 
 def figure(*inner: str, caption: str = "") -> str:
-    told = f"<figcaption>{html(caption)}</figcaption>" if caption else ""
-    return f"<figure>{''.join(inner)}{told}</figure>"
+    text = f"<figcaption>{html(caption)}</figcaption>" if caption else ""
+    return f"<figure>{''.join(inner)}{text}</figure>"
 
 
 def _fact(name: str, value: str) -> str:
@@ -97,7 +97,7 @@ def moment(milliseconds: int) -> str:
         return f"{milliseconds} ms"
 
 
-def bytes_told(size: float) -> str:
+def bytes_text(size: float) -> str:
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if size < 1024:
             return counted(round(size), "byte") if unit == "bytes" else f"{size:,.1f} {unit}"
@@ -149,8 +149,8 @@ def _queues(page: Page) -> None:
     rows = []
     for name, of in shown:
         units, gaps = sum(q.units for q in of), sum(q.gaps for q in of)
-        told = f"{units:,}" + (f", {gaps:,} missing" if gaps else "")
-        rows.append(Bar(printable(name), sum(q.messages for q in of) + gaps, told, gaps))
+        text = f"{units:,}" + (f", {gaps:,} missing" if gaps else "")
+        rows.append(Bar(printable(name), sum(q.messages for q in of) + gaps, text, gaps))
     caption = f"units by topic: {counted(len(topics), 'topic')} with {counted(len(page.model.queues), 'queue')}"
     if len(rows) < len(topics):
         caption += f"; the {len(rows)} largest topics are shown"
@@ -164,7 +164,7 @@ def _queues(page: Page) -> None:
 
 def _sizes(page: Page) -> None:
     if page.model.sizes:
-        page.card("Bytes", bars([Bar(name, size, bytes_told(size)) for name, size in page.model.sizes.items()]))
+        page.card("Bytes", bars([Bar(name, size, bytes_text(size)) for name, size in page.model.sizes.items()]))
 
 
 def _index(page: Page, chains: Sequence[npt.NDArray[np.int64]], cut: str) -> None:
@@ -207,12 +207,12 @@ def _damage(page: Page) -> None:
     lost = sum(length for _, length, _ in model.damage)
     inner = []
     if model.segments:
-        caption = "the log from its first byte to its last, each line beginning at the offset told; damage is marked"
+        caption = "the log from its first byte to its last, each line beginning at the offset shown; damage is marked"
         height = 0.5 + 0.2 * min(24, len(model.segments))
         paint = functools.partial(plots.damage_map, segments=model.segments, damage=model.damage)
         inner.append(page.plot("map of the log", height, paint, caption=caption))
     if model.damage:
         rows = [[offset, length, reason] for offset, length, reason in model.damage]
         inner.append(table(("offset", "bytes", "what"), rows))
-    places = f"{counted(len(model.damage), 'damaged place')}, {bytes_told(lost)}"
+    places = f"{counted(len(model.damage), 'damaged place')}, {bytes_text(lost)}"
     page.card(f"The log: {places if model.damage else 'no damage'}", *inner)

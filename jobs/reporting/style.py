@@ -34,7 +34,7 @@ code { font: .85rem ui-monospace, monospace; overflow-wrap: anywhere }
 .bars { display: grid; grid-template-columns: fit-content(40%) 1fr; gap: .3rem .6rem; align-items: center; font-size: .85rem }
 .bars span { text-align: right; overflow-wrap: anywhere }
 .bars div { display: flex; align-items: center; border-left: 1px solid var(--line); min-height: 1.1rem }
-.bars i { height: 1.1rem; flex: none; width: calc((100% - var(--told)) * var(--share)) }
+.bars i { height: 1.1rem; flex: none; width: calc((100% - var(--text)) * var(--share)) }
 .bars b { font-weight: 400; color: var(--muted); padding-left: .4rem; white-space: nowrap }
 .bars.long { display: block } .bars.long span { text-align: left; line-height: 1.3; margin-top: .45rem }
 .bars.long span, .legend span { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; overflow: hidden }

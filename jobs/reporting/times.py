@@ -1,6 +1,6 @@
 """When messages were stored, by topic: read at evenly spread units, so that a log of any size takes a second or two.
 
-A unit's position is a count, and its record tells the time: nothing has to be read in between.
+A unit's position is a count, and its record has the time: nothing has to be read in between.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class LogTimes:
         self._entries = entries
         self._open: dict[int, files.Reader] = {}
 
-    def time(self, place: int) -> int | None:
-        """The store time of the record at ``place``; None where none stands there."""
-        number = bisect_right(self._starts, place) - 1
-        if number < 0 or place + _HEADER > self._starts[number] + self._entries[number].size:
+    def time(self, phy_offset: int) -> int | None:
+        """The store time of the record at an offset of the log, in milliseconds since 1970; None where there is no record."""
+        number = bisect_right(self._starts, phy_offset) - 1
+        if number < 0 or phy_offset + _HEADER > self._starts[number] + self._entries[number].size:
             return None
         if number not in self._open:
             self._open[number] = files.Reader(self._entries[number].path)
-        data = np.frombuffer(self._open[number].read(place - self._starts[number], _HEADER), np.uint8)
-        if int64_at(data, r.AT_PHYSICAL_OFFSET) != place:
+        data = np.frombuffer(self._open[number].read(phy_offset - self._starts[number], _HEADER), np.uint8)
+        if int64_at(data, r.AT_PHYSICAL_OFFSET) != phy_offset:
             return None
         extra = r.IPV6_EXTRA if int32_at(data, r.AT_SYS_FLAG) & r.FLAG_BORN_HOST_V6 else 0
         return int64_at(data, r.AT_STORE_TIMESTAMP + extra)
@@ -74,7 +74,12 @@ def message_times(model: Model, folder: str, commitlog: str) -> Times:
         for topic, queues in topics.items():
             most = max(SAMPLES_OF_TOPIC, SAMPLES // len(topics))
             step = max(1, -(-sum(q.end - q.first for q in queues) // most))
-            times = [t for q in queues for place in _places(folder, q, size, step) if (t := log.time(place)) is not None]
+            times = [
+                t
+                for q in queues
+                for phy_offset in _phy_offsets(folder, q, size, step)
+                if (t := log.time(phy_offset)) is not None
+            ]
             if times:
                 found[topic] = (np.array(times, np.int64), np.full(len(times), step, np.int64))
     finally:
@@ -82,7 +87,7 @@ def message_times(model: Model, folder: str, commitlog: str) -> Times:
     return found
 
 
-def _places(folder: str, queue: Queue, file_size: int, step: int) -> list[int]:
+def _phy_offsets(folder: str, queue: Queue, file_size: int, step: int) -> list[int]:
     """Offsets of every ``step``-th record of a queue."""
     found: list[int] = []
     per_file = max(1, file_size // UNIT_SIZE)
@@ -132,7 +137,7 @@ def _by_power(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _item_times(view: IndexView, items: int) -> npt.NDArray[np.int64]:
-    # The first item's time is told against the file before.
+    # The first item's time counts from the file before.
     step = max(1, items // 500)
     times = [int(view.times(view.read(n, 1).time_diff)[0]) for n in range(2 if items > 1 else 1, items + 1, step)]
     return np.array(times, np.int64)

@@ -1,1 +1,1 @@
-"""What jobs ask of Spark: a session, and an engine to run in it."""
+"""The Spark session, and the engine that runs a build in it."""

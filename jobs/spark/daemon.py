@@ -1,4 +1,4 @@
-"""A Python daemon for Spark that gets ready while the JVM does; see ``udfs.worker.daemon``."""
+"""A Python daemon for Spark that starts while the JVM does; see ``udfs.worker.daemon``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rocketmq_reindex.udfs.worker.daemon import FOLDER, VARIABLE
 
 @contextlib.contextmanager
 def name_daemon() -> Iterator[None]:
-    """Say by which name a JVM started inside finds the daemon that ``daemon_ahead`` starts."""
+    """Set the name by which a JVM finds the daemon that ``daemon_ahead`` starts."""
     if sys.platform == "linux":
         os.environ[VARIABLE] = secrets.token_hex(16)
     try:
@@ -29,9 +29,9 @@ def daemon_ahead() -> Iterator[None]:
     if VARIABLE not in os.environ:
         yield
         return
-    words = [sys.executable, "-m", "rocketmq_reindex.udfs.worker.daemon", "ahead"]
+    command = [sys.executable, "-m", "rocketmq_reindex.udfs.worker.daemon", "ahead"]
     environment = os.environ | {"PYTHONSAFEPATH": "1"}
-    daemon = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=FOLDER, env=environment)
+    daemon = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=FOLDER, env=environment)
     try:
         yield
     finally:

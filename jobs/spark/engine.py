@@ -1,22 +1,19 @@
-"""What a build asks of Spark, and nothing else: run a function over numbers, keep packed rows, shuffle them once."""
+"""All that a build needs of Spark: run a function over numbers, keep packed rows, shuffle them once."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rocketmq_reindex.jobs.spark import full_disk, session
+from rocketmq_reindex.jobs.spark import full_disk, session, shuffle
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.worker import setup as worker
 from rocketmq_reindex.udfs.worker.setup import Batches
-
-if TYPE_CHECKING:
-    from rocketmq_reindex.jobs.spark.observing import Observer
 
 
 class Engine(Protocol):
@@ -28,39 +25,42 @@ class Engine(Protocol):
         """Fix the shuffle for this many buckets or more; returns each bucket's key."""
 
     def scan(self, function: Batches, tasks: int) -> list[bytes]:
-        """Run over the numbers below ``tasks``; rows (``schemas.ROWS``) are kept, the data of summaries is returned."""
+        """Run a function over the numbers below ``tasks``. Keeps rows (``schemas.ROWS``), and returns the data of summaries."""
 
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
-        """The data of the kept rows of one kind, but for some ranges. For what is known to be little."""
+        """Return the data of the kept rows of one kind, without some ranges. Use it only for few rows."""
 
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
-        """Shuffle the kept rows of one kind, but for some ranges, by key, in order of bucket and place; what reducers say."""
+        """Shuffle the kept rows of one kind, without some ranges, by key, sorted by bucket and physical offset.
+
+        Returns the results of the reducers.
+        """
 
     def numbers(self, function: Batches, count: int) -> list[str]:
-        """What a function says over the numbers below ``count``, a task each."""
+        """Return the results of a function over the numbers below ``count``, a task each."""
 
     def forget(self) -> None:
         """Drop the kept rows."""
 
 
 class SparkEngine:
-    """DataFrames only, so that it runs wherever DataFrames do. ``observer``: Spark counts along. ``own``: so is the session."""
+    """Runs on DataFrames only, so it works wherever DataFrames do. ``own``: the session was started by this process."""
 
-    def __init__(self, spark: SparkSession, observer: Observer | None = None, own: bool = False) -> None:
-        self.spark, self._observer, self.own = spark, observer, own
+    def __init__(self, spark: SparkSession, own: bool = False) -> None:
+        self.spark, self.own = spark, own
         self._frames: list[DataFrame] = []
         self.cores = session.cores(spark)
         self._partitions = 1
 
     def buckets(self, wanted: int) -> tuple[int, ...]:
         asked = int(self.spark.conf.get("spark.reindex.buckets", None) or 0)
-        self._partitions, count = session.plan_shuffle(
-            asked or max(self.cores, wanted), self.cores, session.asked_partitions(self.spark)
+        self._partitions, count = shuffle.plan_shuffle(
+            asked or max(self.cores, wanted), self.cores, shuffle.asked_partitions(self.spark)
         )
-        return session.bucket_keys(asked or count, self._partitions)
+        return shuffle.bucket_keys(asked or count, self._partitions)
 
     def over(self, function: Batches, count: int, ddl: str) -> DataFrame:
-        """What a function makes of the numbers below ``count``, a task each."""
+        """Return the rows that a function makes of the numbers below ``count``, a task each."""
         return self.spark.range(0, count, 1, count).mapInArrow(lambda batches: worker.run(function, batches), ddl)
 
     def scan(self, function: Batches, tasks: int) -> list[bytes]:
@@ -69,9 +69,7 @@ class SparkEngine:
         with contextlib.suppress(NotImplementedError):
             frame = frame.persist(StorageLevel.DISK_ONLY)
         self._frames.append(frame)
-        summaries = frame.filter(F.col("kind") == schemas.SUMMARY).select("data")
-        rows = self._observer.scan(summaries).collect() if self._observer else summaries.collect()
-        return [bytes(row.data) for row in rows]
+        return [bytes(row.data) for row in frame.filter(F.col("kind") == schemas.SUMMARY).select("data").collect()]
 
     def _rows(self, kind: int, left_out: list[int]) -> DataFrame:
         rows = self._frames[0].filter(F.col("kind") == kind)
@@ -90,15 +88,10 @@ class SparkEngine:
         if before is not None:
             rows = rows.mapInArrow(lambda batches: worker.run(before, batches), schemas.ROWS_DDL)
         rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "place")
-        words = rows.mapInArrow(lambda batches: worker.run(reducer, batches), schemas.RESULT_DDL)
-        return self._said(words, kind in (schemas.UNITS, schemas.BATCHES))
+        return _texts(rows.mapInArrow(lambda batches: worker.run(reducer, batches), schemas.RESULT_DDL))
 
     def numbers(self, function: Batches, count: int) -> list[str]:
-        return self._said(self.over(function, count, schemas.RESULT_DDL), True)
-
-    def _said(self, words: DataFrame, of_files: bool) -> list[str]:
-        rows = self._observer.write(words).collect() if self._observer and of_files else words.collect()
-        return [str(row.data) for row in rows]
+        return _texts(self.over(function, count, schemas.RESULT_DDL))
 
     def forget(self) -> None:
         for frame in self._frames:
@@ -106,16 +99,24 @@ class SparkEngine:
         self._frames = []
 
 
-class SparkEngines:
-    """Opens the engine of a run, and closes what it opened."""
+def _texts(results: DataFrame) -> list[str]:
+    return [str(row.data) for row in results.collect()]
 
-    def __init__(self, master: str, observer: Observer | None = None, delta: bool = False, hadoop_user: str = "") -> None:
-        self._master, self._observer, self._delta, self._hadoop_user = master, observer, delta, hadoop_user
+
+class SparkEngines:
+    """Opens the engine of a run, and stops the session if this process started it."""
+
+    def __init__(self, master: str, delta: bool = False, hadoop_user: str = "", spark: SparkSession | None = None) -> None:
+        """``spark``: the session to work in; it is not stopped."""
+        self._master, self._delta, self._hadoop_user, self._spark = master, delta, hadoop_user, spark
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[Engine]:
-        spark, own = session.get_session(self._master, self._delta, self._hadoop_user)
-        engine = SparkEngine(spark, self._observer, own)
+        if self._spark is not None:
+            spark, own = self._spark, False
+        else:
+            spark, own = session.get_session(self._master, self._delta, self._hadoop_user)
+        engine = SparkEngine(spark, own)
         try:
             with session.run_settings(spark):
                 try:

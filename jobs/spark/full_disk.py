@@ -1,4 +1,4 @@
-"""A disk that Spark itself fills: its words for that name no folder."""
+"""A disk that Spark itself fills: its error names no folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HOST: Final = re.compile(r"\((\S+) executor \S+\): java\.io\.IOException")
 
 @contextlib.contextmanager
 def named(spark: Any) -> Iterator[None]:
-    """Raise InputError with the folder, where Spark's own was full."""
+    """Raise InputError with the folder where Spark's own folder was full."""
     try:
         yield
     except Exception as error:
@@ -33,7 +33,7 @@ def named(spark: Any) -> Iterator[None]:
 
 
 def _where(spark: Any, text: str) -> str:
-    """The folder; of several the one with the least room. On a cluster, the host."""
+    """Returns the folder; of several the one with the least room. On a cluster, the host."""
     with contextlib.suppress(Exception):
         context = spark.sparkContext
         if not str(context.master).startswith("local"):

@@ -26,7 +26,7 @@ from rocketmq_reindex.storage_format.kernels import cache_folder
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.worker.daemon import FOLDER
 
-_NO_NEWS: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
+_USUAL_LINE: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
 """Spark's launcher asks for the module, so each JVM of Spark's says it first of all (``ModuleBootstrap``)."""
 _PATHS: Final = (
     "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "JAVA_HOME", "TMPDIR",
@@ -40,8 +40,8 @@ _CREDENTIALS: Final = (
 """files that a worker reads for a bucket or an HDFS; some libraries know ``~`` there"""
 
 
-class JvmWords(threading.Thread):
-    """Hands on what a JVM says on stderr, but for the line that is no news."""
+class JvmErrors(threading.Thread):
+    """Passes on what a JVM writes to stderr, without one line that every JVM of Spark writes."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         super().__init__(name="stderr-of-jvm", daemon=True)
@@ -51,7 +51,7 @@ class JvmWords(threading.Thread):
 
     def run(self) -> None:
         for line in self._pipe:
-            if line.strip() == _NO_NEWS:
+            if line.strip() == _USUAL_LINE:
                 continue
             self.first = self.first or line.decode(errors="replace").strip()
             try:
@@ -61,12 +61,12 @@ class JvmWords(threading.Thread):
                 continue
 
 
-_started: list[JvmWords] = []
+_started: list[JvmErrors] = []
 """at most one: of the JVM of this process"""
 
 
 def _spark_home() -> str:
-    """The Spark that pyspark came with, or "". pyspark itself looks at the parent of the working folder first."""
+    """Returns the Spark that pyspark came with, or "". pyspark itself looks at the parent of the working folder first."""
     package = os.path.dirname(os.path.abspath(pyspark.__file__))
     homes = [os.path.join(package, "spark-distribution"), package, os.path.dirname(os.path.dirname(package))]
     return next((home for home in homes if os.path.isfile(os.path.join(home, "bin", "spark-submit"))), "")
@@ -87,7 +87,7 @@ def absolute_paths() -> None:
 
 
 def _elsewhere(environment: Mapping[str, str]) -> dict[str, str]:
-    """Those variables with paths, as a process that works elsewhere must have them."""
+    """Returns the variables that hold paths, as a process in another folder must have them."""
     found = {name: os.path.abspath(environment[name]) for name in _PATHS if environment.get(name)}
     for name in _CREDENTIALS:
         if environment.get(name, "~")[:1] not in ("", "~"):
@@ -113,14 +113,14 @@ def launch(settings: Mapping[str, str]) -> None:
     for name, value in settings.items():
         conf.set(name, value)
     reading, writing = os.pipe()
-    words = JvmWords(os.fdopen(reading, "rb"))
-    words.start()
-    _started[:] = [words]
+    stderr = JvmErrors(os.fdopen(reading, "rb"))
+    stderr.start()
+    _started[:] = [stderr]
     try:
         gateway: Any = launch_gateway(conf, {"cwd": FOLDER, "stderr": writing})  # type: ignore[no-untyped-call]
     except Exception as error:
         os.close(writing)
-        words.join(1)
+        stderr.join(1)
         raise does_not_start(error) from error
     os.close(writing)
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)

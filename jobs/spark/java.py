@@ -73,7 +73,7 @@ def class_archive() -> Path | None:
 
 
 def java_option(text: str) -> str:
-    """One word of ``extraJavaOptions``, quoted as Spark's launcher reads them (``CommandBuilderUtils.parseOptionString``)."""
+    """Return one option of ``extraJavaOptions``, quoted for Spark's launcher (``CommandBuilderUtils.parseOptionString``)."""
     if not re.search(r"[\s\"'\\]", text):
         return text
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import struct
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import mmh3
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -20,9 +18,6 @@ from rocketmq_reindex.jobs.spark import gateway
 from rocketmq_reindex.jobs.spark.daemon import name_daemon
 from rocketmq_reindex.jobs.spark.java import choose_java, class_archive, delta_jars, java_option, settings_folder
 
-SHUFFLE_PARTITIONS_DEFAULT = 200
-TASKS_PER_CORE = 4
-"""of a stage: enough that cores end together, few since each costs 0.2 s by itself"""
 # The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
 # the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
 _LOCAL_JAVA = "-XX:TieredStopAtLevel=1"
@@ -44,7 +39,7 @@ _RUN_SETTINGS = {
 
 
 def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
-    """conf/spark-defaults.conf, beside the sources or in the wheel, for a session of our own."""
+    """Return the settings of a session of our own: conf/spark-defaults.conf, and what ``master`` asks for."""
     found: dict[str, str] = {}
     # Hadoop takes this property where the environment has no such variable.
     java = [f"-DHADOOP_USER_NAME={hadoop_user}"] if hadoop_user else []
@@ -73,19 +68,22 @@ def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
 
 
 def _is_there() -> bool:
-    """Whether somebody else's session is there."""
+    """Return whether somebody else's session is there."""
     # getActiveSession() knows only this thread's; a context of any thread means the same.
     return SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None
 
 
 def _with_delta() -> dict[str, str]:
-    """Delta Lake. Its jars once more: a cluster's executors need them, and a class path of the user's own comes before ours."""
+    """Return the settings for Delta Lake.
+
+    Its jars are named once more: a cluster's executors need them, and a class path of the user's own comes before ours.
+    """
     jars = delta_jars()
     return _DELTA | ({"spark.jars": ",".join(jars)} if jars else {})
 
 
 def _own(master: str, delta: bool = False, hadoop_user: str = "") -> dict[str, str]:
-    """All settings of a session of our own that spark-submit does not start. Delta Lake costs it a second: only where asked."""
+    """Return all settings of a session that this process starts. Delta Lake costs it a second: only where asked."""
     gateway.absolute_paths()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     choose_java()
@@ -96,7 +94,7 @@ def _own(master: str, delta: bool = False, hadoop_user: str = "") -> dict[str, s
 
 
 class _Start(threading.Thread):
-    """A session of our own that starts in the background: seconds in which Python has imports to do."""
+    """A session of our own that starts in the background. It takes seconds, in which Python has imports to do."""
 
     def __init__(self, own: Mapping[str, str]) -> None:
         super().__init__(name="start-session", daemon=True)
@@ -122,7 +120,7 @@ class _Start(threading.Thread):
         return self._spark
 
     def give_up(self) -> None:
-        """Stop what nobody asked for. A JVM killed in the middle of its start would leave its temporary folder."""
+        """Stop a session that nobody asked for. A JVM killed in the middle of its start would leave its temporary folder."""
         if self.is_alive():
             self._over.wait()
         if self._spark is not None:
@@ -135,7 +133,7 @@ _starts: list[_Start] = []
 
 @contextlib.contextmanager
 def starting(master: str, delta: bool = False, hadoop_user: str = "") -> Iterator[None]:
-    """The session that is to come starts meanwhile, where it is our own to start."""
+    """Start a session of our own in the background, unless there is one; ``get_session`` returns it."""
     if _is_there() or "PYSPARK_GATEWAY_PORT" in os.environ:
         yield
         return
@@ -157,7 +155,7 @@ def starting(master: str, delta: bool = False, hadoop_user: str = "") -> Iterato
 
 
 def _new(settings: Mapping[str, str], own: bool) -> SparkSession:
-    """``own``: in a JVM of our own; else in that of spark-submit."""
+    """Returns a new session. ``own``: in a JVM that this process starts; otherwise in that of spark-submit."""
     if own:
         gateway.launch(settings)
     builder = SparkSession.builder.appName("rocketmq-reindex")
@@ -173,7 +171,10 @@ def _new(settings: Mapping[str, str], own: bool) -> SparkSession:
 
 
 def get_session(master: str, delta: bool = False, hadoop_user: str = "") -> tuple[SparkSession, bool]:
-    """The session to work in, and whether it is our own to stop: then with Delta Lake, and as that user of an HDFS."""
+    """Return the session to work in, and whether this process started it and has to stop it.
+
+    ``delta`` and ``hadoop_user`` (of an HDFS) count for a session of our own. Raises InputError when none comes up.
+    """
     if _starts:
         spark = _starts[-1].session()
         # Not before: a signal while it starts has to find it, to be stopped.
@@ -197,7 +198,7 @@ def get_session(master: str, delta: bool = False, hadoop_user: str = "") -> tupl
 
 @contextlib.contextmanager
 def run_settings(spark: SparkSession, settings: Mapping[str, str] = _RUN_SETTINGS) -> Iterator[None]:
-    """Settings of the session, by default those that a run needs, put back afterwards."""
+    """Set these settings of the session, by default those that a run needs, and restore the old ones afterwards."""
     before = {name: spark.conf.get(name, None) for name in settings}
     try:
         for name, value in settings.items():
@@ -212,44 +213,14 @@ def run_settings(spark: SparkSession, settings: Mapping[str, str] = _RUN_SETTING
 
 
 def cores(spark: SparkSession) -> int:
-    """How many tasks run at once, as far as the session tells."""
+    """Return how many tasks run at once; 8 where the session does not tell."""
     try:
         return max(1, int(spark.sparkContext.defaultParallelism))
     except Exception:  # noqa: BLE001  a session without a SparkContext (Spark Connect, serverless) does not say
         return 8
 
 
-def asked_partitions(spark: SparkSession) -> int:
-    """The user's own number of shuffle partitions; 0 when there is none."""
-    asked = int(spark.conf.get("spark.sql.shuffle.partitions", str(SHUFFLE_PARTITIONS_DEFAULT)) or 0)
-    return 0 if asked == SHUFFLE_PARTITIONS_DEFAULT else asked
-
-
-def plan_shuffle(buckets: int, cores: int, asked: int) -> tuple[int, int]:
-    """(partitions, buckets) of a shuffle for at least so many buckets.
-
-    A bucket bounds what a task holds, a task costs time by itself: so few tasks that take many buckets one after another, and
-    equally many each. ``asked`` partitions are the user's own number, 0 for none.
-    """
-    partitions = asked or min(buckets, TASKS_PER_CORE * cores)
-    return partitions, buckets if partitions >= buckets else -(-buckets // partitions) * partitions
-
-
-def bucket_keys(buckets: int, partitions: int) -> tuple[int, ...]:
-    """For each bucket a number that ``repartition(partitions, key)`` sends to partition ``bucket % partitions``.
-
-    Spark's hash of an int is murmur3 (32 bits, seed 42), taken modulo the partitions.
-    """
-    found: dict[int, int] = {}
-    number = 0
-    while len(found) < min(buckets, partitions):
-        target = mmh3.hash(struct.pack("<i", number), 42) % partitions
-        if target < buckets:
-            found.setdefault(target, number)
-        number += 1
-    return tuple(found[bucket % partitions] for bucket in range(buckets))
-
-
 def stop(spark: Any) -> None:
+    """Stop a session, whatever state it is in."""
     with contextlib.suppress(Exception):
         spark.stop()

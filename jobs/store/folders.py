@@ -8,14 +8,14 @@ from rocketmq_reindex.udfs import files
 
 
 def reason(error: Exception) -> str:
-    """Why something could not be read, in a few words."""
+    """Return in a few words why something could not be read."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return escape(str(error))
 
 
 def entries(folder: str, notes: Notes) -> list[files.Entry] | None:
-    """What lies in a folder, by name; None where there is no such folder. What keeps it from being listed is a note."""
+    """Return the entries of a folder, by name; None where there is no such folder. Failures are added to ``notes``."""
     try:
         kind = files.look(folder).kind
         if kind == files.ABSENT:
@@ -30,5 +30,5 @@ def entries(folder: str, notes: Notes) -> list[files.Entry] | None:
 
 
 def entries_of(folder: str) -> list[files.Entry]:
-    """The entries of a folder, none where it is not there. Raises what keeps it from being listed."""
+    """Return the entries of a folder; none where it does not exist. Raises OSError and ValueError where it cannot be listed."""
     return files.listing(folder) if files.look(folder).kind == files.FOLDER else []

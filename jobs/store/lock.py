@@ -26,7 +26,7 @@ _FLOCK: Final = struct.Struct("qqihh" if sys.platform == "darwin" else "hhqqi4x"
 
 
 def holder(store: str) -> int | None:
-    """The process that holds the store as a running broker does, 0 where that is on another machine; None for nobody.
+    """Return the process that holds a store's lock, as a running broker does; 0 for one on another machine, None for nobody.
 
     It only asks (F_GETLK): a broker that starts at the same moment gets its lock, and no file is made. Raises OSError or
     InputError for a lock that cannot be looked at.
@@ -39,16 +39,16 @@ def holder(store: str) -> int | None:
     try:
         with files.naming(path):
             asked = (0, 1, 0, fcntl.F_WRLCK, 0) if sys.platform == "darwin" else (fcntl.F_WRLCK, 0, 0, 1, 0)
-            told = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, _FLOCK.pack(*asked)))
+            answer = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, _FLOCK.pack(*asked)))
     finally:
         os.close(handle)
-    kind, process = (told[3], told[2]) if sys.platform == "darwin" else (told[0], told[4])
+    kind, process = (answer[3], answer[2]) if sys.platform == "darwin" else (answer[0], answer[4])
     return None if kind == fcntl.F_UNLCK else max(0, process)
 
 
 @contextlib.contextmanager
 def store_locked(store: str, make: bool = True) -> Iterator[None]:
-    """Hold the store as a broker does (``DefaultMessageStore.start``: one byte of STORE/lock): none can start meanwhile.
+    """Lock the store as a broker does (``DefaultMessageStore.start``, 5.3: one byte of STORE/lock): none can start meanwhile.
 
     Raises InputError when one runs. Without ``make`` a store that no broker has ever opened is not marked.
     """

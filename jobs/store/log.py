@@ -1,4 +1,4 @@
-"""The commitlog of a store as it stands, whole or not: which segment holds an offset, and the message there."""
+"""The commitlog of a store, whole or not: which segment holds an offset, and the message there."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SegmentFile:
 
 
 def list_log(roots: Sequence[str], notes: Notes) -> list[SegmentFile]:
-    """The segments that lie in ``roots`` by their start; of what is none there is a note."""
+    """Return the segments in ``roots`` by their start. Other files are added to ``notes``."""
     found = []
     for root in roots:
         listed = entries(root, notes)
@@ -49,7 +49,7 @@ def list_log(roots: Sequence[str], notes: Notes) -> list[SegmentFile]:
 
 
 class StoreLog:
-    """Messages by their physical offset. Whatever cannot be read is a text that says why."""
+    """Messages by their physical offset. For a message that cannot be read there is a text that says why."""
 
     def __init__(self, roots: Sequence[str], notes: Notes) -> None:
         self.segments = list_log(roots, notes)
@@ -65,7 +65,7 @@ class StoreLog:
         return self.segments[-1].start + self.segments[-1].size if self.segments else 0
 
     def pages(self, segment: SegmentFile) -> Pages:
-        """Raises OSError, InputError."""
+        """Return an open segment, read in pages. Raises OSError and InputError."""
         found = self._open.get(segment.path)
         if found is None:
             if len(self._open) >= _OPEN_MAX:
@@ -73,24 +73,25 @@ class StoreLog:
             found = self._open[segment.path] = Pages(segment.path)
         return found
 
-    def segment_of(self, place: int) -> SegmentFile | str:
-        number = bisect_right(self._starts, place) - 1
+    def segment_of(self, phy_offset: int) -> SegmentFile | str:
+        """Return the segment that holds an absolute offset, or a text that says why there is none."""
+        number = bisect_right(self._starts, phy_offset) - 1
         if number < 0:
             return EXPIRED
         segment = self.segments[number]
-        if place >= segment.start + segment.size:
+        if phy_offset >= segment.start + segment.size:
             return BEYOND if number == len(self.segments) - 1 else HOLE
         return segment
 
-    def message(self, place: int) -> Message | str:
-        """The message at an absolute offset, or why there is none."""
-        segment = self.segment_of(place)
+    def message(self, phy_offset: int) -> Message | str:
+        """Return the message at an absolute offset, or a text that says why there is none."""
+        segment = self.segment_of(phy_offset)
         if isinstance(segment, str):
             return segment
         try:
             pages = self.pages(segment)
-            low = place - segment.start
-            found = read_message(lambda at, count: pages.read(low + at, count), place, pages.size - low)
+            low = phy_offset - segment.start
+            found = read_message(lambda at, count: pages.read(low + at, count), phy_offset, pages.size - low)
         except (OSError, InputError) as error:
             return f"cannot be read: {reason(error)}"
         if isinstance(found, Message):
@@ -100,7 +101,7 @@ class StoreLog:
         return r.REASONS.get(found, "is no record")
 
     def body(self, message: Message, most: int) -> bytes:
-        """The body as it is stored, at most so many bytes of it. Raises OSError, InputError."""
+        """Return at most ``most`` bytes of the body as it is stored. Raises OSError and InputError."""
         segment = self.segment_of(message.place)
         if isinstance(segment, str):
             raise InputError(f"offset {message.place}: {segment}")

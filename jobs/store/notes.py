@@ -1,35 +1,41 @@
-"""What could not be read, told on stderr while the rest is shown: each kind a few times, then how often."""
+"""Warnings about what could not be read, while the rest is shown: each kind a few times, then how often."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 EACH_MAX: Final = 5
 
 
-class Notes:
-    """One line a note; ``close`` tells how many of each kind were left out."""
+def _print(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr)
 
-    def __init__(self) -> None:
+
+class Notes:
+    """Gives a line for each note to ``warn``; ``close`` gives how many of each kind were left out."""
+
+    def __init__(self, warn: Callable[[str], None] = _print) -> None:
+        self._warn = warn
         self._count: Counter[str] = Counter()
         self._seen: set[str] = set()
         self.lost = False
         """something that could not be read might have held what was asked for"""
 
     def add(self, kind: str, text: str, lost: bool = True) -> None:
-        """``text`` is escaped, one line; the same text is told once."""
+        """Add one note. ``text`` is escaped and has one line; the same text is given once."""
         if text in self._seen:
             return
         self.lost = self.lost or lost
         self._count[kind] += 1
         if self._count[kind] <= EACH_MAX:
             self._seen.add(text)
-            print(f"warning: {text}", file=sys.stderr)
+            self._warn(text)
 
     def close(self) -> None:
         for kind, count in self._count.items():
             if count > EACH_MAX:
-                print(f"warning: {kind}: {count - EACH_MAX} more", file=sys.stderr)
+                self._warn(f"{kind}: {count - EACH_MAX} more")
         sys.stderr.flush()

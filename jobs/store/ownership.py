@@ -7,7 +7,7 @@ import os
 
 
 def give(place: str, store: str) -> None:
-    """A file, or a folder and all in it, to the owner and group of STORE/commitlog, or else of STORE.
+    """Give a file, or a folder and all in it, to the owner and group of STORE/commitlog, or else of STORE.
 
     Only root may; for anybody else what they write is theirs, as ever.
     """

@@ -1,4 +1,4 @@
-"""What the derived files of a store say of the sizes that they were made with, from a look at a bounded number of them."""
+"""The sizes that the derived files of a store were made with, as a bounded number of them show."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FileSizes:
 
 
 def queue_files(folder: str, topics: int = 0, queues: int = 0) -> Iterator[files.Entry]:
-    """The files of the queues below a folder: with ``topics`` of so many, evenly spread, and of each so many ``queues``."""
+    """Yield the files of the queues in a folder. ``topics`` and ``queues`` limit how many are looked at, evenly spread."""
     for topic in _spread(entries_of(folder), topics):
         ids = [entry for entry in entries_of(topic.path) if queue_id(entry.name) is not None]
         for queue in _spread(ids, queues):
@@ -52,12 +52,12 @@ def _spread(entries: list[files.Entry], most: int) -> list[files.Entry]:
 
 
 def index_files(store: str) -> list[files.Entry]:
-    """The IndexFiles of a store, by their names."""
+    """Return the IndexFiles of a store, by their names."""
     return [e for e in entries_of(files.join(store, "index")) if e.kind == files.FILE and is_index_file(e.name)]
 
 
 def index_sizes(found: list[files.Entry], look_into: bool = True) -> tuple[int, int] | None:
-    """(slots, items) that a few of these files, which have one size, say; None where they do not.
+    """Return (slots, items) as a few of these files, which have one size, show; None where they do not.
 
     Behind a URI a whole file is not read for it, unless ``look_into``.
     """
@@ -87,7 +87,7 @@ def _quick(entry: files.Entry) -> tuple[int, int] | None:
 
 
 def without_items(found: list[files.Entry]) -> bool:
-    """Whether none of these IndexFiles has an item, by their headers."""
+    """Return whether none of these IndexFiles has an item, by their headers."""
     for entry in found:
         with files.Reader(entry.path) as reader:
             header = IndexHeader.from_bytes(reader.read(0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0"))

@@ -40,18 +40,18 @@ _LACKING: Final = {
 _SMALL_QUERIES: Final = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Java made and compiled for a query that runs once, over a handful of rows, is a fifth of the JVM's time with tables."""
 _CALLING: Final = "An error occurred while calling "
-"""How py4j begins; what it was is the next line"""
+"""How a message of py4j begins; the cause is on the next line"""
 
 Result = TypeVar("Result")
 
 
 def small_queries(spark: SparkSession) -> dict[str, str]:
-    """Settings for many queries of few rows each, unless somebody has others."""
+    """Return settings for many queries of few rows each, unless the session has others."""
     return {name: value for name, value in _SMALL_QUERIES.items() if spark.conf.get(name, None) is None}
 
 
 def create_statement(table: Table, path: str) -> str:
-    """The table with all of its constraints in its first version: there is no moment without them."""
+    """Return the statement that makes a table with all of its constraints in its first version."""
     columns = ",\n  ".join(_column(column) for column in table.columns)
     clustered = f"\nCLUSTER BY ({', '.join(table.clustered)})" if table.clustered else ""
     properties = ",\n  ".join(f"'delta.constraints.{name}' = {_literal(check)}" for name, check in table.checks.items())
@@ -71,11 +71,11 @@ def _literal(text: str) -> str:
 
 
 def ensure(spark: SparkSession, table: Table, path: str) -> None:
-    """Make the table unless it is there. Raises InputError when what is there has other columns."""
+    """Make the table unless it is there. Raises InputError when a table there has other columns."""
     try:
         # CREATE IF NOT EXISTS would do, at three times the cost of a look.
         found = spark.read.format("delta").load(path).schema
-    except Exception:  # noqa: BLE001  whatever is wrong is told by what comes next
+    except Exception:  # noqa: BLE001  the next statement reports what is wrong
         _again(lambda: spark.sql(create_statement(table, path)))
         found = spark.read.format("delta").load(path).schema
     wanted = {column.name: column.sql.replace(" ", "").lower() for column in table.columns}
@@ -86,7 +86,7 @@ def ensure(spark: SparkSession, table: Table, path: str) -> None:
 
 
 def write(rows: DataFrame, path: str, build: str, run: str, step: int, *, replace: bool = False) -> None:
-    """Add the rows of one run of a build, or with ``replace`` put them in the place of all its rows.
+    """Add the rows of one run of a build, or with ``replace`` replace all rows of that build.
 
     Delta keeps (application, version) of what was committed, so that the same ``step`` of the same run is passed over. It keeps
     them for ever, also when the rows are deleted: no other run may have the name ``run``, its rows would be passed over, too.
@@ -99,7 +99,7 @@ def write(rows: DataFrame, path: str, build: str, run: str, step: int, *, replac
 
 
 def _again(call: Callable[[], Result], pauses: Sequence[float] = _PAUSES) -> Result:
-    """Another run may commit to the same table at the same time: Delta then refuses one of the two."""
+    """Call again after a conflict: when two runs commit to a table at the same time, Delta refuses one of them."""
     try:
         return call()
     except Exception as error:
@@ -114,12 +114,12 @@ def _is_conflict(error: Exception) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """One line for whatever Spark or Delta raised."""
+    """Return one line for whatever Spark or Delta raised."""
     text = str(error).strip()
-    for words, package in _LACKING.items():
-        if words in text:
+    for mark, package in _LACKING.items():
+        if mark in text:
             return f"this Spark session has no file system for it: start it with {package} (see docs/how-to/delta-tables.md)"
-    if any(word in text for word in _ABSENT):
+    if any(mark in text for mark in _ABSENT):
         return (
             "this Spark session has no Delta Lake: start it with Delta's package and the two settings "
             "(see docs/how-to/delta-tables.md), or leave out --tables"

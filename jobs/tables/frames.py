@@ -1,4 +1,4 @@
-"""The rows of one run as Spark's DataFrames: what the driver knows, and what executors read from the manifest or the log."""
+"""The rows of one run as DataFrames: what the driver knows, and what executors read from the manifest or the log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MESSAGE_BYTES: Final = 1 << 30
 
 @dataclass(frozen=True)
 class Built:
-    """What a build was made from: ``until`` as for the manifest."""
+    """What a build was made from. The log was read up to the offset ``until``, as in the manifest."""
 
     scan: Scan
     accepted: list[RangeSummary]
@@ -39,14 +39,14 @@ class Built:
 
 
 class Frames:
-    """Rows of the run that ``summary`` tells of, as far as it tells when they are asked for. ``settings`` name the build."""
+    """Makes the rows of a run from what ``summary`` holds at that moment. ``settings`` name the build."""
 
     def __init__(self, settings: BuildSettings, summary: Summary, engine: SparkEngine, log: Commitlog) -> None:
         self._settings, self._summary, self._engine, self._log = settings, summary, engine, log
         self._build = settings.build_id
 
     def of_run(self, summary: Summary, state: str, attempt: int, started: datetime, ended: datetime | None) -> DataFrame:
-        """The row in ``builds``."""
+        """Return the row in ``builds``."""
         return self._of(rows.build_row(self._settings, summary, self._log, state, attempt, started, ended)).coalesce(1)
 
     def segments(self, built: Built) -> DataFrame:
@@ -79,5 +79,5 @@ class Frames:
 
 
 def _known(spec: RangeSpec, summary: RangeSummary) -> RangeSpec:
-    """The range from its first record on, which the scan has found."""
+    """Returns the range from its first record on, which the scan has found."""
     return dataclasses.replace(spec, low=summary.first, known=True)

@@ -1,4 +1,4 @@
-"""What Spark's Hadoop must be told so that it reaches the tables as ``udfs.files`` reaches what lies beside them."""
+"""Settings with which Spark's Hadoop reaches the tables as ``udfs.files`` reaches the files beside them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROFILE: Final = "software.amazon.awssdk.auth.credentials.ProfileCredentialsPro
 
 
 def hadoop_settings(place: str) -> dict[str, str]:
-    """Settings of a session while it writes tables at ``place``. They may hold secrets: never show them.
+    """Return settings of a session for writing tables at ``place``. They may hold secrets: never show them.
 
     Keys in the environment are not among them: Spark takes these over by itself.
     """
@@ -52,7 +52,7 @@ def _s3a(uri: files.Uri) -> dict[str, str]:
 
 
 def hdfs_user(place: str) -> str:
-    """Who is to write tables in an HDFS, "" when the URI does not say. Raises InputError for what is no user's name.
+    """Return the user who writes tables in an HDFS; "" when the URI names none. Raises InputError for what is no user's name.
 
     Hadoop knows a user for the whole process: as its JVM starts, by HADOOP_USER_NAME.
     """

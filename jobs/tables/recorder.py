@@ -1,7 +1,7 @@
-"""``--tables``: what a run leaves in the Delta tables, from its start to its end.
+"""``--tables``: the rows that a run writes to the Delta tables, from its start to its end.
 
-The row in ``builds`` is written first and, with the outcome, last: rows of the other tables count once it says ``published``.
-A second run with the same ``--build-id`` (a scheduler's retry) puts its rows in the place of the first one's.
+The row in ``builds`` is written first and, with the outcome, last. Rows of other tables count once its state is ``published``.
+A second run with the same ``--build-id`` (a scheduler's retry) replaces the rows of the first one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
+from rocketmq_reindex.jobs.building.recording import Unrecorded
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
@@ -37,11 +38,13 @@ from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANT
 
 _STARTED, _ENDED = 0, 1
 _FEW_FILES: Final = 50_000
-"""Of more rows each costs more, without compiled code, than that code."""
+"""With more rows than this, compiled code saves more than it costs."""
 
 
-class Recorder:
-    """Writes the rows of one run. What cannot be written at its start is an InputError, at its end a warning."""
+class Recorder(Unrecorded):
+    """Writes the rows of one run. A failure at its start is an InputError, at its end a warning."""
+
+    has_rows = True
 
     def __init__(
         self, settings: BuildSettings, summary: Summary, reporter: Reporter, engine: SparkEngine, log: Commitlog
@@ -53,33 +56,40 @@ class Recorder:
         self._attempt, self._kept, self._looked = 1, False, not settings.build_id
         self._run = f"{self.settings.build_id}/{uuid.uuid4().hex}"
         self._started = _now()
-        self._begun: Future[None] = Future()
-        self.built: Built | None = None
-        """set by ``saw``, before anything is published"""
-        self.complete = False
-        """whether all rows of a published build were written"""
+        self._start_row: Future[None] = Future()
+        self._built: Built | None = None
+        """set by ``built_from``, before anything is published"""
 
     @property
     def _asked(self) -> list[Table]:
         return [BUILDS, SEGMENTS, FILES, QUARANTINE, *([MESSAGES] if self.settings.messages_table else [])]
 
+    @contextmanager
+    def recording(self, manifest: str, published: Callable[[], bool], complete: Callable[[], None]) -> Iterator[None]:
+        self._open()
+        try:
+            with ThreadPoolExecutor(1, thread_name_prefix="tables") as pool:
+                # The build goes on to fill the summary, while the row of the start is written.
+                self._start_row = pool.submit(self._write_start, copy.deepcopy(self._summary))
+                yield
+        except Exception as error:
+            if not published():
+                self._write_failure(error)
+                raise
+            # What went wrong after the rename takes nothing back.
+            self.write_published(manifest, complete)
+            raise
+        self.write_published(manifest, complete)
+
     # -- the start ----------------------------------------------------------------------------------------------------
 
-    def open(self) -> None:
+    def _open(self) -> None:
         """Make the tables that are not there. Raises InputError."""
         with self._refused(), self._reaching(), self._stage(len(self._asked)) as done:
             self._check_user()
             self._each(self._asked, lambda table: ensure(self._spark, table, self._path(table)), done)
 
-    @contextmanager
-    def beginning(self) -> Iterator[None]:
-        """The row of a run that has started, written beside the body. It is over when the body is."""
-        with ThreadPoolExecutor(1, thread_name_prefix="tables") as pool:
-            # The build goes on to fill the summary.
-            self._begun = pool.submit(self._begin, copy.deepcopy(self._summary))
-            yield
-
-    def _begin(self, summary: Summary) -> None:
+    def _write_start(self, summary: Summary) -> None:
         with self._refused(), self._reaching():
             self._look_back()
             if not self._kept:
@@ -87,17 +97,15 @@ class Recorder:
         self._reporter.line(f"tables: build {self.settings.build_id}, attempt {self._attempt}")
 
     def check(self) -> None:
-        """Raises InputError when it is known by now that the row of the start cannot be written."""
-        if self._begun.done():
-            self._begun.result()
+        if self._start_row.done():
+            self._start_row.result()
 
-    def begun(self) -> None:
-        """Wait for the row of the start. Raises InputError: then nothing may be published."""
+    def wait_started(self) -> None:
         with self._reporter.step("tables"):
-            self._begun.result()
+            self._start_row.result()
 
     def _look_back(self) -> None:
-        """Which attempt of its id this run is; what was published stays until this run publishes, too."""
+        """Find out which attempt of its id this run is. Rows of a published attempt stay until this run publishes, too."""
         if self._looked:
             return
         before = self._spark.read.format("delta").load(self._path(BUILDS)).where(f"build = '{self.settings.build_id}'")
@@ -118,12 +126,12 @@ class Recorder:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def saw(self, scan: Scan, accepted: list[RangeSummary], until: int) -> None:
-        """What the build is made from."""
-        self.built = Built(scan, accepted, until)
+    def built_from(self, scan: Scan, accepted: list[RangeSummary], until: int) -> None:
+        self._built = Built(scan, accepted, until)
 
-    def published(self, manifest: str) -> None:
-        """All rows of a build that has been published. What goes wrong is a warning: the build stays published."""
+    def write_published(self, manifest: str, complete: Callable[[], None]) -> None:
+        """Write all rows of a build that has been published. What goes wrong is a warning: the build stays published."""
+        written = False
         tables = [table for table in self._asked if table is not BUILDS]
         with (
             self._warned("the build is published, not all of its rows are in the tables"),
@@ -132,18 +140,19 @@ class Recorder:
         ):
             self._each(tables, lambda table: self._write(table, self._rows(table, manifest), _ENDED), done)
             self._write(BUILDS, self._row("published", _now(), self._summary), _ENDED)
-            self.complete = True
+            written = True
+        if written:
+            complete()
 
-    def failed(self, error: Exception) -> None:
-        """The row of a run that publishes nothing, and the damage it met, as far as can be."""
+    def _write_failure(self, error: Exception) -> None:
+        """Write the row of a run that publishes nothing, and the damage it met, as far as can be."""
         outcome = dataclasses.replace(self._summary)
         outcome.exit, outcome.error = failure(error, None, PLACE, UNPUBLISHED)
         with self._warned("this run's rows are not all in the tables"), self._reaching(), self._stage(2):
-            # Where the start could not: what an earlier run published must not be replaced.
+            # The start may have failed to look. What an earlier run published must not be replaced.
             self._look_back()
             if self._kept:
-                told = f"--tables: build {self.settings.build_id} was published before: this run is not recorded"
-                self._summary.warnings.append(told)
+                self._summary.warn(f"--tables: build {self.settings.build_id} was published before: this run is not recorded")
                 return
             self._write(QUARANTINE, self._frames.quarantine(), _ENDED)
             state = "refused" if isinstance(error, RefusedError) else "failed"
@@ -166,17 +175,17 @@ class Recorder:
             return self._frames.files(manifest)
         if table is QUARANTINE:
             return self._frames.quarantine()
-        assert self.built is not None
-        return self._frames.messages(self.built) if table is MESSAGES else self._frames.segments(self.built)
+        assert self._built is not None
+        return self._frames.messages(self._built) if table is MESSAGES else self._frames.segments(self._built)
 
     def _reaching(self) -> AbstractContextManager[None]:
-        """The session's Hadoop finds the tables' place meanwhile, and a session of our own is quick about small queries."""
+        """Set what the session's Hadoop needs to reach the tables, and make small queries quick in a session of our own."""
         few = not self.settings.messages_table and sum(self._summary.files.values()) <= _FEW_FILES
         quick = small_queries(self._spark) if self._own and few else {}
         return run_settings(self._spark, hadoop_settings(self.settings.tables) | quick)
 
     def _check_user(self) -> None:
-        """Raises InputError when Spark would write as somebody else than the URI says."""
+        """Raises InputError when Spark would write as another user than the URI names."""
         user = hdfs_user(self.settings.tables)
         if not user:
             return
@@ -191,7 +200,7 @@ class Recorder:
         return table_path(self.settings.tables, table.name)
 
     def _write(self, table: Table, frame: DataFrame, step: int) -> None:
-        # The row of a run that ends takes the place of the one it began with.
+        # The row of a run that ends replaces the one that it started with.
         again = self._attempt > 1 or (table is BUILDS and step == _ENDED)
         if table is QUARANTINE and not again and not self._summary.damage:
             return
@@ -199,7 +208,7 @@ class Recorder:
 
     @staticmethod
     def _each(tables: list[Table], call: Callable[[Table], None], done: Callable[[], None]) -> None:
-        """The same for several tables, side by side: a commit is mostly waiting. Raises what the first one raised."""
+        """Call a function for several tables side by side: a commit is mostly waiting. Raises what the first one raised."""
         with ThreadPoolExecutor(len(tables), thread_name_prefix="tables") as pool:
             for one in [pool.submit(call, table) for table in tables]:
                 one.result()

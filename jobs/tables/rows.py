@@ -1,4 +1,4 @@
-"""Rows that the driver makes of what it knows: one for the run, one for each segment, one for each damaged place."""
+"""Rows that the driver makes: one for the run, one for each segment, one for each damaged place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rocketmq_reindex.udfs.tables.schema import BUILDS, QUARANTINE, SEGMENTS
 
 
 def text(value: str) -> str:
-    """A path or a message as a column can hold it: names of files may be no text at all, and URIs may have secrets."""
+    """Return a path or a message as a column can hold it: file names may be no text at all, and URIs may have secrets."""
     return redacted(_legible(value))
 
 
@@ -32,7 +32,7 @@ def build_row(
     settings: BuildSettings, summary: Summary, log: Commitlog, state: str, attempt: int, started: datetime,
     ended: datetime | None,
 ) -> pa.Table:  # fmt: skip
-    """The run as the summary tells it now."""
+    """Return the row in ``builds``, with the figures that the summary has now."""
     over = ended is not None
     row = {
         "build": settings.build_id,
@@ -66,7 +66,7 @@ def segment_rows(
     build: str, log: Commitlog, summaries: Iterable[RangeSummary], accepted: Iterable[RangeSummary], until: int,
     damage: Iterable[Mapping[str, Any]],
 ) -> pa.Table:  # fmt: skip
-    """What the accepted ranges of each segment add up to; digests as in the manifest."""
+    """Return a row for each segment: the sums of its accepted ranges, and digests as in the manifest."""
     rows = []
     found = {segment.start: _Sum() for segment in log.segments}
     starts = sorted(found)
@@ -121,7 +121,7 @@ class _Sum:
 
 
 def quarantine_rows(build: str, log: Commitlog, damage: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Damaged places, whose first bytes are still to be read: so ``path`` is the whole one, with what it has of secrets."""
+    """Return a row for each damaged place. Its first bytes are read later, so ``path`` still has its secrets."""
     paths = {segment.name: _legible(segment.path) for segment in log.segments}
     rows = [
         {

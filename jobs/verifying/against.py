@@ -1,4 +1,4 @@
-"""``verify A --against B``: what differs between two stores, such as a master and its replica, or before and after."""
+"""``verify A --against B``: what differs between two stores, such as a master and its replica."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.spark.shuffle import task_count
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.verifying.build import of_build
 from rocketmq_reindex.jobs.verifying.mend import Mend
 from rocketmq_reindex.jobs.verifying.run import broker_notes
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings, at_its_place
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.sizes import take_sizes
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.verifying.work import work_folder
@@ -27,23 +28,25 @@ from rocketmq_reindex.udfs.stage import Stage
 from rocketmq_reindex.udfs.verify.against import BATCH_FOLDER, CompareIndex, CompareLogs, CompareQueues, Stretch, topics_of
 
 PIECE: Final = 256 << 20
-TASKS_PER_CORE: Final = 4
 
 
 class Against:
-    """State of one run; store A is the settings' own, B the one named by --against."""
+    """One run. Store A is the settings' own, B the one named by --against."""
 
     def __init__(
         self, settings: VerifySettings, reporter: Reporter, engines: Callable[[], AbstractContextManager[Engine]]
     ) -> None:
-        self.settings = dataclasses.replace(settings, build=at_its_place(settings.build))
+        self.settings = settings.located()
         self.reporter, self.engines = reporter, engines
-        self.a, self.b = self.settings.build.store, files.absolute(files.checked(settings.against))
-        self.summary = VerifySummary(store=redacted(settings.build.store), against=redacted(settings.against))
+        self.a, self.b = self.settings.store, files.absolute(files.checked(settings.against))
+        self.summary = VerifySummary(store=redacted(settings.store), against=redacted(settings.against))
         self.tally = Tally()
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
-        """``logs`` are what was listed just before, where it was. Raises ReindexError. Nothing is written to either store."""
+        """Compare the two stores; nothing is written to either.
+
+        ``logs`` are what ``VerifySettings.logs`` listed just before, if it was called. Raises ReindexError.
+        """
         logs = logs or self.settings.logs()
         self.summary.notes += broker_notes(self.settings)
         self.settings, notes = take_sizes(of_build(self.settings))
@@ -59,7 +62,7 @@ class Against:
             for log, store in zip(logs, (self.a, self.b), strict=True):
                 check_unchanged(log, (files.join(store, "commitlog"),))
         self._checkpoints()
-        self.summary.take(self.tally, Mend(self.settings.build))
+        self.summary.take(self.tally, Mend(self.settings.mending_build()))
 
     def _plan(self, stage: Stage, name: str, content: object) -> str:
         path = files.join(stage.plans, name)
@@ -75,13 +78,13 @@ class Against:
         if not stretches:
             summary.notes.append("the two logs have no offset in common")
             return
-        tasks = min(len(stretches), TASKS_PER_CORE * engine.cores)
+        tasks = task_count(len(stretches), engine.cores)
         plan = self._plan(stage, "stretches", [dataclasses.astuple(stretch) for stretch in stretches])
-        words = [json.loads(word) for word in engine.numbers(CompareLogs(plan, tasks), tasks)]
+        results = [json.loads(result) for result in engine.numbers(CompareLogs(plan, tasks), tasks)]
         ends = [log.segments[-1].data_end for log in logs]
-        if words:
-            first, count = min(word["first"] for word in words), sum(word["bytes"] for word in words)
-            filled = [any(word[store] for word in words) for store in ("a", "b")]
+        if results:
+            first, count = min(result["first"] for result in results), sum(result["bytes"] for result in results)
+            filled = [any(result[store] for result in results) for store in ("a", "b")]
             if all(filled):
                 text = f"from offset {first} on, {counted(count, 'byte')} in all"
                 self.tally.add("against-log-differs", count, "commitlog", first, text)
@@ -99,13 +102,13 @@ class Against:
             names = topics_of(*(files.join(store, folder) for store in (self.a, self.b)))
             if not names:
                 continue
-            tasks = min(len(names), TASKS_PER_CORE * engine.cores)
+            tasks = task_count(len(names), engine.cores)
             plan = self._plan(stage, f"topics-{folder}", names)
             comparer = CompareQueues(self.a, self.b, folder, plan, tasks, start)
-            for word in map(json.loads, engine.numbers(comparer, tasks)):
-                self.tally.merge(Tally.from_json(word["tally"]))
-                self.summary.files["consumequeue"] += word["files"]
-                self.summary.units += word["units"]
+            for result in map(json.loads, engine.numbers(comparer, tasks)):
+                self.tally.merge(Tally.from_json(result["tally"]))
+                self.summary.files["consumequeue"] += result["files"]
+                self.summary.units += result["units"]
 
     def _index(self, engine: Engine, stage: Stage, _: list[Commitlog]) -> None:
         """By name; where no name is in both, as a broker's own are named by its clock, in the order of names."""
@@ -122,12 +125,12 @@ class Against:
             self.tally.add("against-index-file", 1, f"index/{escape(name)}", 0, f"only in {'AB'[k]}")
         self.summary.files["index"] = len(pairs)
         if pairs:
-            comparer = CompareIndex(self.a, self.b, self._plan(stage, "pairs", pairs), self.settings.build.hash_slots)
-            for word in map(json.loads, engine.numbers(comparer, len(pairs))):
-                self.tally.merge(Tally.from_json(word["tally"]))
+            comparer = CompareIndex(self.a, self.b, self._plan(stage, "pairs", pairs), self.settings.hash_slots)
+            for result in map(json.loads, engine.numbers(comparer, len(pairs))):
+                self.tally.merge(Tally.from_json(result["tally"]))
 
     def _checkpoints(self) -> None:
-        """They say when each store was flushed: no difference, but worth a word."""
+        """Note where checkpoints differ. They say when each store was flushed, so that is no difference."""
         paths = [files.join(store, "checkpoint") for store in (self.a, self.b)]
         if all(files.look(path).kind == files.FILE for path in paths):
             one, other = (files.read_bytes(path)[:40] for path in paths)

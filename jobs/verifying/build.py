@@ -1,4 +1,4 @@
-"""A build that lies as builds do behind a URI: what its files are in a store, its manifest alone says."""
+"""A build behind a URI: only its manifest says which file of a store each of its files is."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from rocketmq_reindex.udfs import files
 
 
 def of_build(settings: VerifySettings) -> VerifySettings:
-    """Settings with the folder of the build that counts, where STORE is such an output or one of its builds; else as they are.
+    """Return settings with the folder of the build that counts, where STORE is such an output or one of its builds.
 
+    Other settings are returned as they are.
     Raises InputError for a manifest that is not as published, and where two stores are to be compared.
     """
-    for store in (settings.build.store, settings.against) if settings.against else ():
+    for store in (settings.store, settings.against) if settings.against else ():
         pointers.check_laid_out(store)
-    if not pointers.identity(settings.build.store):
+    if not pointers.identity(settings.store):
         return settings
-    found = find_build(settings.build.store)
-    sizes = {name: size for name, size in found.sizes.items() if name not in settings.given}
-    build = dataclasses.replace(settings.build, store=found.folder, **sizes)  # type: ignore[arg-type]  # names of BuildSettings
+    found = find_build(settings.store)
+    sizes = {name: size for name, size in found.sizes.items() if name not in settings.named}
     names = {files.base(file.at): files.base(file.path) for file in found.wanted if file.path.startswith("index/")}
-    return dataclasses.replace(settings, build=build, given=frozenset(SIZES), trimmed=True, index_names=names)
+    changes = {**sizes, "store": found.folder, "named": frozenset(SIZES), "trimmed": True, "index_names": names}
+    return dataclasses.replace(settings, **changes)  # type: ignore[arg-type]  # names of VerifySettings

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.spark.shuffle import task_count
 from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
-from rocketmq_reindex.jobs.verifying.summary import FILES_TOLD, LOST_TOLD, VerifySummary, lost_example
+from rocketmq_reindex.jobs.verifying.summary import FILES_LISTED, LOST_LISTED, VerifySummary, lost_example
 from rocketmq_reindex.storage_format.checks.checkpoint import IndexEnd
 from rocketmq_reindex.storage_format.checks.differences import EXAMPLES_MAX, Tally
 from rocketmq_reindex.storage_format.checks.index_neighbours import LogFacts, Neighbour, empty_headers, out_of_order
@@ -26,7 +27,6 @@ from rocketmq_reindex.udfs.verify.index import CheckIndex, IndexPlace
 from rocketmq_reindex.udfs.verify.items import CompareItems, IndexItems, Lost, Span
 
 FOLDER: Final = "index"
-TASKS_PER_CORE: Final = 4
 
 
 @dataclass
@@ -37,28 +37,28 @@ class IndexResult:
     lost: list[Lost] = field(default_factory=list)
     repeats: int = 0
 
-    def take(self, words: list[str]) -> None:
-        found = [json.loads(word) for word in words]
-        for word in found:
-            self.tally.merge(Tally.from_json(word["tally"]))
-            self.repeats += word["repeats"]
-        for stretch in sorted((Lost(*fields) for word in found for fields in word["lost"]), key=lambda lost: lost.first):
+    def take(self, results: list[str]) -> None:
+        found = [json.loads(result) for result in results]
+        for result in found:
+            self.tally.merge(Tally.from_json(result["tally"]))
+            self.repeats += result["repeats"]
+        for stretch in sorted((Lost(*fields) for result in found for fields in result["lost"]), key=lambda lost: lost.first):
             # One that ends where a task's part of the log ends may go on in the next one's.
             if self.lost and self.lost[-1].closes and stretch.opens:
                 self.lost[-1].join(stretch)
             else:
                 self.lost.append(stretch)
 
-    def tell(self, tally: Tally, summary: VerifySummary) -> None:
+    def add_to(self, tally: Tally, summary: VerifySummary) -> None:
         stretches = [{k: v for k, v in vars(lost).items() if k not in ("opens", "closes")} for lost in self.lost]
-        summary.lost_keys = stretches[:LOST_TOLD]
+        summary.lost_keys = stretches[:LOST_LISTED]
         if "index-item-missing" in self.tally.counts:
             self.tally.examples["index-item-missing"] = [lost_example(stretch) for stretch in stretches[:EXAMPLES_MAX]]
         tally.merge(self.tally)
         summary.items_there = summary.items - self.tally.counts.get("index-item-missing", 0)
         if self.repeats:
-            told = f"{counted(self.repeats, 'item')} {'is' if self.repeats == 1 else 'are'} there twice"
-            summary.notes.append(f"{told}: a broker dispatched its last record again at a start")
+            items = f"{counted(self.repeats, 'item')} {'is' if self.repeats == 1 else 'are'} there twice"
+            summary.notes.append(f"{items}: a broker dispatched its last record again at a start")
 
 
 @dataclass
@@ -67,23 +67,22 @@ class Index:
     settings: VerifySettings
     checked: list[dict[str, Any]] = field(default_factory=list)
 
-    def _places(self) -> list[IndexPlace]:
-        """The files that a broker loads, in the order of their names as strings (``IndexService.load``)."""
-        build, trimmed = self.settings.build, self.settings.trimmed
+    def _files(self) -> list[IndexPlace]:
+        """Returns the files that a broker loads, in the order of their names as strings (``IndexService.load``, 5.3)."""
         named = [(name, entry.path) for name, entry in self._entries() if entry.kind == files.FILE and is_index_file(name)]
-        sizes = build.hash_slots, build.index_items
-        return [IndexPlace(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
+        sizes = self.settings.hash_slots, self.settings.index_items
+        return [IndexPlace(k, name, path, *sizes, self.settings.trimmed) for k, (name, path) in enumerate(sorted(named))]
 
     def _entries(self) -> list[tuple[str, files.Entry]]:
-        """What lies in index/, by its name in a store. What the manifest of a build does not name, no fetch brings there."""
-        found, names = entries_of(files.join(self.settings.build.store, FOLDER)), self.settings.index_names
+        """Returns the entries of index/ by their names in a store. No fetch brings what a build's manifest does not name."""
+        found, names = entries_of(files.join(self.settings.store, FOLDER)), self.settings.index_names
         if self.settings.trimmed:
             return [(names[entry.name], entry) for entry in found if entry.name in names]
         return [(entry.name, entry) for entry in found]
 
     def check_files(self, log_start: int, summary: VerifySummary) -> Tally:
-        """Check each file by itself; ``checked`` then holds what is known of it."""
-        scan, places, tally = self.scan, self._places(), Tally()
+        """Check each file by itself, and keep the results in ``checked``. ``log_start`` is the log's first offset."""
+        scan, places, tally = self.scan, self._files(), Tally()
         for name, entry in self._entries():
             if entry.kind != files.FILE or not is_index_file(name):
                 text = "a folder" if entry.kind == files.FOLDER else "its name is no number"
@@ -92,29 +91,29 @@ class Index:
             plan = files.join(scan.stage.plans, "index-files")
             data = json.dumps([dataclasses.asdict(place) for place in places]).encode()
             files.write_bytes(scan.stage.temporary, plan, [data])
-            words = scan.engine.numbers(CheckIndex(scan.stage, plan, log_start), len(places))
-            self.checked = sorted((json.loads(word) for word in words), key=lambda word: int(word["number"]))
-        for word in self.checked:
-            tally.merge(Tally.from_json(word["tally"]))
+            results = scan.engine.numbers(CheckIndex(scan.stage, plan, log_start), len(places))
+            self.checked = sorted((json.loads(result) for result in results), key=lambda result: int(result["number"]))
+        for result in self.checked:
+            tally.merge(Tally.from_json(result["tally"]))
         for before, after in out_of_order(self._neighbours()):
             text = f"begins at offset {after.first}, {escape(before.name)} ends at {before.last}"
             tally.add("index-order", 1, f"index/{escape(after.name)}", 1, text)
         summary.files["index"] = len(places)
-        summary.sizes["index"] = sum(word["size"] for word in self.checked)
-        told = ("name", "size", "used", "sealed", "header", "slots_used", "longest_chain", "chains")
-        readable = [word for word in self.checked if word["readable"]]
-        summary.index_list = [{k: word[k] for k in told} for word in readable[:FILES_TOLD]]
+        summary.sizes["index"] = sum(result["size"] for result in self.checked)
+        fields = ("name", "size", "used", "sealed", "header", "slots_used", "longest_chain", "chains")
+        readable = [result for result in self.checked if result["readable"]]
+        summary.index_list = [{k: result[k] for k in fields} for result in readable[:FILES_LISTED]]
         return tally
 
     def _neighbours(self) -> list[Neighbour]:
         return [
-            Neighbour(word["name"], IndexHeader(**word["header"]), word["used"], word["first"], word["last"])
-            if word["readable"] else Neighbour(word["name"], None, 0)
-            for word in self.checked
+            Neighbour(result["name"], IndexHeader(**result["header"]), result["used"], result["first"], result["last"])
+            if result["readable"] else Neighbour(result["name"], None, 0)
+            for result in self.checked
         ]  # fmt: skip
 
-    def _judge_empty(self, accepted: list[RangeSummary], log_start: int, unread: bool, tally: Tally) -> None:
-        """Headers of files without items; ``tally`` is what the comparison of items found."""
+    def _check_empty(self, accepted: list[RangeSummary], log_start: int, unread: bool, tally: Tally) -> None:
+        """Check the headers of files without items; ``tally`` has what the comparison of items found."""
         neighbours = self._neighbours()
         whole = not unread and "index-item-missing" not in tally.counts and not any(out_of_order(neighbours))
         last, latest = max((s.last_dispatched for s in accepted), default=-1), max((s.time_max for s in accepted), default=0)
@@ -130,34 +129,34 @@ class Index:
         plan = files.join(scan.stage.plans, "index-items")
         fields = {"spans": [dataclasses.astuple(s) for s in spans], "files": [dataclasses.astuple(t) for t in tables]}
         files.write_bytes(scan.stage.temporary, plan, [json.dumps(fields).encode()])
-        tasks = max(1, min(len(spans), TASKS_PER_CORE * scan.engine.cores))
+        tasks = max(1, task_count(len(spans), scan.engine.cores))
         result.take(scan.engine.numbers(CompareItems(plan, tasks), tasks))
-        self._judge_empty(accepted, segments[0].start if segments else 0, bool(unread), result.tally)
+        self._check_empty(accepted, segments[0].start if segments else 0, bool(unread), result.tally)
         return result
 
     def _tables(self, log_start: int) -> list[IndexItems]:
-        """What the comparison needs of the files. A first file's first time comes of one that may have expired."""
+        """Returns what the comparison needs of the files. A first file inherits a time from one that may have expired."""
         inherited, tables = 0 if log_start == 0 else -1, []
-        places = {place.number: place for place in self._places()}
-        for word in self.checked:
-            if not word["readable"]:
+        places = {place.number: place for place in self._files()}
+        for result in self.checked:
+            if not result["readable"]:
                 inherited = -1
                 continue
-            header, place = word["header"], places[word["number"]]
-            if word["used"]:
+            header, place = result["header"], places[result["number"]]
+            if result["used"]:
                 tables.append(
                     IndexItems(
-                        word["name"], place.path, place.slots, word["used"], header["begin_time"], header["end_time"],
-                        inherited, word["low"], word["high"], word["chunks"],
+                        result["name"], place.path, place.slots, result["used"], header["begin_time"], header["end_time"],
+                        inherited, result["low"], result["high"], result["chunks"],
                     )
                 )  # fmt: skip
             inherited = max(0, header["end_time"])
         return tables
 
     def ends(self) -> list[IndexEnd]:
-        """What the checkpoint has to do with each file, in the order of the log: read from the headers alone."""
+        """Return the ends of the files, in the order of the log, which the checkpoint must match. Only headers are read."""
         found = []
-        for place in self._places():
+        for place in self._files():
             with files.Reader(place.path) as reader:
                 size = reader.size()
                 if size < HEADER_SIZE:
@@ -169,12 +168,12 @@ class Index:
             sealed = full and not any(last)
             items = max(0, header.index_count - 1)
             found.append(IndexEnd(place.name, header.end_time, items, full, sealed, header.end_place))
-        # By names, but for a file that was renamed: that is told, and costs no word more here.
+        # The names give the same order, but for a file that was renamed, which is a difference of its own.
         return sorted(found, key=lambda file: file.end_place)
 
 
 def _spans(accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]) -> list[Span]:
-    """The log cut where its ranges begin. What lies before, between and behind them has no items."""
+    """Returns the log in spans that begin with its ranges. What lies before, between and after the ranges has no items."""
     if not accepted:
         return [Span(segments[0].start if segments else 0, INT64_MAX, "", 0)] if not unread else []
     spans, starts = [], [segment.start for segment in segments]
@@ -184,7 +183,7 @@ def _spans(accepted: list[RangeSummary], segments: list[Segment], unread: tuple[
         lows[0] = starts[0]
     for number, summary in enumerate(ordered):
         high = lows[number + 1] if number + 1 < len(ordered) else INT64_MAX
-        # A sample says nothing of what follows its segment.
+        # A sample says nothing about what follows its segment.
         high = min([high, *(low for low, _ in unread if low >= summary.high)])
         spans.append(Span(lows[number], high, summary.block, summary.items))
     return spans

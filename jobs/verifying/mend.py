@@ -1,4 +1,4 @@
-"""The build that mends what a verify found: with the options that it needs, or none where it would lose something, and why."""
+"""The build that mends what a verify found, with its options. Where it would lose something, none is advised, and why."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -29,40 +30,48 @@ from rocketmq_reindex.udfs import files
 _SIXTH_FIELD = 40
 """of ``StoreCheckpoint``: logicsPhysicalOffset, since 5.5"""
 NO_BUILD = "no build is advised"
+_LOOK_FIRST: Final = "look first whether the disk that holds the segment is mounted, and its name right; if it is lost: "
+MISSING_SEGMENT: Final = "log-segment-missing"
+"""the kind of difference"""
 _TAG_MARK = "T"
 """``MessageConst.INDEX_TAG_TYPE``: since 5.4 a record's TAGS are indexed as ``topic#T#tags``"""
-_CARRIED = (*SIZES, "delay_levels", "broker_version", "segment_size", "crc", "max_fill")
+_CARRIED: Final = (*SIZES, "delay_levels", "broker_version", "segment_size", "crc", "max_fill")
 
 
 @dataclass
 class Mend:
-    """How to mend. ``reasons``: why a part is not to be built, by part; ``words``: more options of a build of queues.
-
-    ``damaged``: a build refuses the log unless told what to do; ``cut``: where a broker that starts cuts its log, or -1.
-    ``unclean``: there is a file ``abort``, and a checkpoint that is built alone then vouches for no more than the old one.
-    """
+    """How to mend what was found."""
 
     build: BuildSettings
     topics_config: str = ""
     reasons: dict[str, list[str]] = field(default_factory=dict)
-    words: list[str] = field(default_factory=list)
+    """why a part is not to be built, by part"""
+    options: list[str] = field(default_factory=list)
+    """more options of a build of queues"""
     damaged: bool = False
+    """a build refuses the log unless --on-damage says what to do"""
     cut: int = -1
+    """offset where a broker that starts cuts its log, or -1"""
     unclean: bool = False
+    """there is a file ``abort``: a checkpoint that is built alone then vouches for no more than the old one"""
 
-    def keep(self, parts: Iterable[str], reason: str) -> None:
-        """No build of these parts is advised."""
+    def leave_out(self, parts: Iterable[str], reason: str) -> None:
+        """Advise no build of these parts, for this reason."""
         for part in parts:
             self.reasons.setdefault(part, []).append(reason)
 
     def of_kind(self, kind: str) -> str:
-        """What mends one kind of difference: a command, other advice, or why there is none."""
-        parts, advice = self._parts(kind), KINDS[kind].advice
-        why = self._why(parts)
-        return f"{NO_BUILD}: {why[0]}" if why else self._command(parts) if parts else advice
+        """Return what mends one kind of difference: a command, other advice, or why there is none."""
+        parts = self._parts(kind)
+        if why := self._why(parts):
+            return f"{NO_BUILD}: {why[0]}"
+        if not parts:
+            return KINDS[kind].advice
+        # A build leaves out what a missing segment held, and the segment may only be out of reach.
+        return f"{_LOOK_FIRST if kind == MISSING_SEGMENT else ''}{self._command(parts)}"
 
     def of_all(self, kinds: Iterable[str]) -> tuple[str | None, list[str]]:
-        """The command that mends all kinds of which the build loses nothing, and why there is none for the others."""
+        """Return the command that mends all kinds of which the build loses nothing, and why there is none for the others."""
         wanted = [self._parts(kind) for kind in kinds]
         reasons = {reason for parts in wanted for reason in self._why(parts)}
         mended = {part for parts in wanted if not self._why(parts) for part in parts}
@@ -70,7 +79,7 @@ class Mend:
         return self._command(parts) if parts else None, sorted(reasons)
 
     def _parts(self, kind: str) -> tuple[str, ...]:
-        """What a build has to make anew."""
+        """The parts that a build has to make anew."""
         parts = KINDS[kind].mend
         return (QUEUES, INDEX, CHECKPOINT) if self.unclean and CHECKPOINT in parts else parts
 
@@ -79,49 +88,61 @@ class Mend:
 
     def _command(self, parts: tuple[str, ...]) -> str:
         build = self.build
-        words = ["rmq-reindex", "build", build.store, "--out", "DIR"]
-        words += [word for root in build.commitlogs for word in ("--commitlog", root)]
+        arguments = ["rmq-reindex", "build", build.store, "--out", "DIR"]
+        arguments += [argument for root in build.commitlogs for argument in ("--commitlog", root)]
         if set(parts) != set(build.only):
-            words += ["--only", ",".join(parts)]
+            arguments += ["--only", ",".join(parts)]
         usual = {name.name: name.default for name in dataclasses.fields(BuildSettings)}
         for name in _CARRIED:
             if getattr(build, name) != usual[name]:
-                words += [f"--{name.replace('_', '-')}", str(getattr(build, name))]
-        words += ["--lmq"] if build.lmq else []
-        words += ["--topics-config", self.topics_config or f"{build.store}/config/topics.json"] if build.batch_topics else []
-        words += self.words if QUEUES in parts else []
-        words += ["--on-damage", "salvage"] if self.damaged else []
-        words += ["--until-offset", str(self.cut)] if self.cut >= 0 else []
-        return shlex.join(map(redacted, words))
+                arguments += [f"--{name.replace('_', '-')}", str(getattr(build, name))]
+        arguments += ["--lmq"] if build.lmq else []
+        arguments += (
+            ["--topics-config", self.topics_config or f"{build.store}/config/topics.json"] if build.batch_topics else []
+        )
+        arguments += self.options if QUEUES in parts else []
+        arguments += ["--on-damage", "salvage"] if self.damaged else []
+        arguments += ["--until-offset", str(self.cut)] if self.cut >= 0 else []
+        return shlex.join(map(redacted, arguments))
 
 
 @dataclass
-class LogVerdict:
-    """What the log says that matters to a build: records that are inner batches, damage, and where a broker cuts it, or -1.
-
-    ``undecided``: what the operator has to look at first, as old records behind the log's end or a disk that is not mounted.
-    """
+class LogFindings:
+    """What the log holds that matters to the build that is advised."""
 
     inner_batches: int = 0
+    """records that are inner batches"""
     damaged: bool = False
     cut: int = -1
+    """offset where a broker that starts cuts the log, or -1"""
     undecided: str = ""
+    """what the operator has to look at first: old records behind the log's end, or a disk that is not mounted"""
 
 
-def advise(settings: VerifySettings, tally: Tally, log: LogVerdict, orders: dict[str, int], idle_queues: int) -> Mend:
-    """What a build of this store needs, and what it would lose. ``settings`` are those after ``take_sizes``."""
-    build = settings.build
+def advise(
+    settings: VerifySettings, tally: Tally, log: LogFindings, orders: dict[str, int], idle_queues: int, store: str
+) -> Mend:
+    """Return what a build of this store needs, and what it would lose.
+
+    ``settings`` are those after ``take_sizes``; ``store`` is what the advice calls the store.
+    """
     damaged = log.damaged or any(KINDS[kind].part == LOG and KINDS[kind].mend for kind in tally.counts)
-    mend = Mend(build, settings.topics_config, damaged=damaged, cut=log.cut, unclean="abort-file" in tally.counts)
+    mend = Mend(
+        settings.mending_build(store),
+        settings.topics_config,
+        damaged=damaged,
+        cut=log.cut,
+        unclean="abort-file" in tally.counts,
+    )
     if not tally.counts:
         return mend
     if log.undecided:
-        mend.keep((QUEUES, INDEX, CHECKPOINT), log.undecided)
+        mend.leave_out((QUEUES, INDEX, CHECKPOINT), log.undecided)
     for part in (QUEUES, INDEX):
         if part not in settings.only:
-            mend.keep((part,), f"{part} was not compared, so nothing tells what a build would lose: verify it, too")
+            mend.leave_out((part,), f"{part} was not compared, so nothing tells what a build would lose: verify it, too")
     if settings.sample < 1 and QUEUES in settings.only:
-        mend.keep((QUEUES,), "a sample does not tell what a build of consumequeue would lose: verify all of it")
+        mend.leave_out((QUEUES,), "a sample does not tell what a build of consumequeue would lose: verify all of it")
     signs = newer_broker(settings)
     with contextlib.closing(_Records(settings)) as records:
         if records.has_tag_items(tally):
@@ -129,31 +150,31 @@ def advise(settings: VerifySettings, tally: Tally, log: LogVerdict, orders: dict
         light = records.light_queue(tally)
     if signs:
         text = f"a broker of 5.4 or later wrote this store ({', '.join(signs)})"
-        mend.keep((INDEX, CHECKPOINT), f"{text}: a build drops the items of TAGS and the checkpoint's sixth field")
+        mend.leave_out((INDEX, CHECKPOINT), f"{text}: a build drops the items of TAGS and the checkpoint's sixth field")
     if not settings.sizes_known:
-        mend.keep((INDEX,), "no file says how many slots and items an IndexFile has: give --hash-slots and --index-items")
+        mend.leave_out((INDEX,), "no file says how many slots and items an IndexFile has: give --hash-slots and --index-items")
     if light:
-        mend.keep((QUEUES,), f"{light} is a light queue, which a build drops without --lmq: verify with --lmq")
-    batches = entries_of(files.join(build.store, "batchconsumequeue"))
-    if (log.inner_batches or batches) and not build.batch_topics:
-        mend.keep((QUEUES,), "there are batch queues, which a build drops without --topics-config: verify with it")
+        mend.leave_out((QUEUES,), f"{light} is a light queue, which a build drops without --lmq: verify with --lmq")
+    batches = entries_of(files.join(settings.store, "batchconsumequeue"))
+    if (log.inner_batches or batches) and not settings.batch_topics:
+        mend.leave_out((QUEUES,), "there are batch queues, which a build drops without --topics-config: verify with it")
     if idle_queues:
         text = f"queues that hold units of expired records alone: {idle_queues}: a build drops them"
-        mend.keep((QUEUES,), f"{text}, and a broker then numbers their messages from 0: keep their folders")
+        mend.leave_out((QUEUES,), f"{text}, and a broker then numbers their messages from 0: keep their folders")
     if anew := orders.get("made anew"):
         text = f"queues that were made anew, and are out of order since then: {anew}"
-        mend.keep((QUEUES,), f"{text}: a build puts their units elsewhere than the broker did")
+        mend.leave_out((QUEUES,), f"{text}: a build puts their units elsewhere than the broker did")
     if orders.get("broker") and orders.get("logical"):
         text = "some queues out of order stand as --queue-order logical puts them, others as broker does"
-        mend.keep((QUEUES,), f"{text}: a build moves the ones or the others")
+        mend.leave_out((QUEUES,), f"{text}: a build moves the ones or the others")
     elif orders.get("broker"):
-        mend.words += ["--queue-order", "broker"]
+        mend.options += ["--queue-order", "broker"]
     return mend
 
 
 def newer_broker(settings: VerifySettings) -> list[str]:
-    """What only a broker of 5.4 or later leaves in a store."""
-    store, signs = settings.build.store, list[str]()
+    """Return what only a broker of 5.4 or later leaves in a store."""
+    store, signs = settings.store, list[str]()
     if files.look(files.join(store, "rocksdbstore")).kind == files.FOLDER:
         signs.append("rocksdbstore/")
     path = files.join(store, "checkpoint")
@@ -166,10 +187,10 @@ def newer_broker(settings: VerifySettings) -> list[str]:
 
 
 class _Records:
-    """The records behind the first places of some differences: a few, which are read one by one."""
+    """The records behind the first examples of some differences: a few, which are read one by one."""
 
     def __init__(self, settings: VerifySettings) -> None:
-        self._build = settings.build
+        self._settings = settings
         self._log: StoreLog | None = None
 
     def close(self) -> None:
@@ -177,14 +198,14 @@ class _Records:
             self._log.close()
 
     def has_tag_items(self, tally: Tally) -> bool:
-        """Whether an item that no key explains has the hash of its record's TAGS."""
+        """Return whether an item that no key explains has the hash of its record's TAGS."""
         found = [*tally.examples.get("index-item-extra", ()), *tally.examples.get("index-item-hash", ())]
         return any(self._is_tag_item(example) for example in found)
 
     def _is_tag_item(self, example: Example) -> bool:
-        at = HEADER_SIZE + SLOT_SIZE * self._build.hash_slots + ITEM_SIZE * example.at
+        at = HEADER_SIZE + SLOT_SIZE * self._settings.hash_slots + ITEM_SIZE * example.at
         with contextlib.suppress(OSError, InputError, ValueError):
-            with files.Reader(files.join(self._build.store, *example.where.split("/"))) as reader:
+            with files.Reader(files.join(self._settings.store, *example.where.split("/"))) as reader:
                 (item,) = np.frombuffer(reader.read(at, ITEM_SIZE), ITEM)
             message = self._message(int(item["place"]))
             if message and message.tags:
@@ -192,8 +213,8 @@ class _Records:
         return False
 
     def light_queue(self, tally: Tally) -> str:
-        """The name of a queue whose units are of records that name it for a light queue; "" for none."""
-        if self._build.lmq:
+        """Return the name of a queue whose units are of records that name it as a light queue; "" for none."""
+        if self._settings.lmq:
             return ""
         for kind in ("queue-unit-extra", "queue-unit-other"):
             for example in tally.examples.get(kind, ()):
@@ -207,14 +228,14 @@ class _Records:
         with contextlib.suppress(OSError, InputError, ValueError):
             if start is None or folder != "consumequeue":
                 return ""
-            with files.Reader(files.join(self._build.store, *example.where.split("/"))) as reader:
+            with files.Reader(files.join(self._settings.store, *example.where.split("/"))) as reader:
                 (unit,) = np.frombuffer(reader.read(example.at * UNIT_SIZE - start, UNIT_SIZE), UNIT)
             message = self._message(int(unit["place"]))
             if message and topic in message.properties.get("INNER_MULTI_DISPATCH", "").split(","):
                 return escape(topic)
         return ""
 
-    def _message(self, place: int) -> Message | None:
-        self._log = self._log or StoreLog(self._build.roots, Notes())
-        found = self._log.message(place)
+    def _message(self, phy_offset: int) -> Message | None:
+        self._log = self._log or StoreLog(self._settings.roots, Notes())
+        found = self._log.message(phy_offset)
         return found if isinstance(found, Message) else None

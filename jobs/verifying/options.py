@@ -1,4 +1,4 @@
-"""The options of ``rmq-reindex verify``: those of a build that say what is expected, and its own."""
+"""The options of ``rmq-reindex verify``: those that it shares with a build, and its own."""
 
 from __future__ import annotations
 
@@ -6,24 +6,17 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.building.options import build_parser, merged
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import add_store_options, default, merged
 from rocketmq_reindex.jobs.command.options import command_parser
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings, parse_only
 from rocketmq_reindex.jobs.watching.options import add_watch_options
-from rocketmq_reindex.storage_format.errors import UsageError
 
-_OF_BUILD: Final = frozenset({
-    "commitlogs", "broker_conf", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "segment_size", "crc",
-    "lmq", "delay_levels", "broker_version", "topics_config", "max_fill", "range_size", "master", "json",
-    "snapshot",
-})  # fmt: skip
 _OWN: Final = ("only", "sample", "against", "report", "work")
 
 
 def verify_parser() -> argparse.ArgumentParser:
-    """``rmq-reindex verify ...``. Options left out are absent, so that --broker-conf can tell."""
+    """Return the parser of ``rmq-reindex verify``. Options left out are absent, so that --broker-conf can tell."""
     parser = command_parser(
         "rmq-reindex verify",
         "Compare a store's commitlog with its ConsumeQueue, IndexFiles and checkpoint, both ways.",
@@ -31,26 +24,30 @@ def verify_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("store", nargs="?", metavar="STORE", help="store folder, or what a build wrote, with --commitlog")
-    add("--only", type=parse_only, metavar="PARTS", help="any of consumequeue,index,checkpoint,log (all)")
-    add("--sample", type=float, metavar="FRACTION", help="read only this share of the segments, always the same ones (1)")
+    add("--only", type=parse_only, metavar="PARTS", help=f"compare these parts alone ({default('only', VerifySettings)})")
+    add(
+        "--sample",
+        type=float,
+        metavar="FRACTION",
+        help=f"read only this share of the segments, always the same ones ({default('sample', VerifySettings)})",
+    )
     add("--against", metavar="STORE", help="compare two stores with each other instead: logs, files by name")
     add("--report", metavar="FILE", help="also write the summary, as JSON, to FILE")
     add("--work", metavar="DIR", help="folder for what the run keeps for a while (a temporary one)")
-    for action in build_parser()._actions:
-        if action.dest in _OF_BUILD:
-            parser._add_action(action)
+    add_store_options(parser, lambda _: "taken from the files")
     add_watch_options(parser)
     return parser
 
 
 def parse_verify(arguments: Sequence[str]) -> VerifySettings:
-    """Settings from the words behind ``verify``. Raises UsageError."""
-    given = vars(verify_parser().parse_args(arguments))
+    """Return the settings that the arguments behind ``verify`` make. Raises UsageError and InputError."""
+    return verify_settings(vars(verify_parser().parse_args(arguments)))
+
+
+def verify_settings(given: dict[str, Any]) -> VerifySettings:
+    """Return the settings that options make, by the names of the parser. Raises UsageError and InputError."""
     own: dict[str, Any] = {name: given.pop(name) for name in _OWN if name in given}
     topics_config = given.get("topics_config", "")
     values = merged(given)
-    if not values["store"]:
-        raise UsageError("rmq-reindex verify: name a STORE: see --help")
-    named = frozenset(name for name in SIZES if name in values)
-    build = BuildSettings(**values, out=".", on_damage="salvage").check()
-    return VerifySettings(build, named, json=build.json, topics_config=topics_config, **own).check()
+    named = frozenset(SIZES) & values.keys()
+    return VerifySettings(**values, **own, named=named, topics_config=topics_config).check()

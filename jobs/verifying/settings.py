@@ -1,68 +1,86 @@
-"""Settings of a verify: those of the build whose result it expects, and its own."""
+"""Settings of a verify: those that it shares with a build, and its own."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.segments import Commitlog, list_segments
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.checks.differences import PARTS
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
 
 
-@dataclass(frozen=True)
-class VerifySettings:
-    """``build`` is what would be built; ``given`` the sizes that were named, the others are taken from the files.
+@dataclass(frozen=True, kw_only=True)
+class VerifySettings(StoreSettings):
+    """All that decides what a verify reads and compares. Sizes that are not ``named`` are taken from the store's files."""
 
-    ``index_names``: for a build that lies as behind a URI the name in a store of each IndexFile, by the one that it has there.
-    """
-
-    build: BuildSettings
-    given: frozenset[str] = frozenset()
     only: tuple[str, ...] = PARTS
     sample: float = 1.0
+    """the share of the segments that is read, above 0 and up to 1"""
     against: str = ""
+    """another store to compare with; "" to compare the store with its own log"""
     report: str = ""
+    """file that gets the summary as JSON"""
     work: str = ""
-    json: bool = False
-    trimmed: bool = False
-    """files may end with their last byte used"""
-    index_names: Mapping[str, str] = field(default_factory=dict)
+    """folder for what the run keeps for a while; "" for a temporary one"""
     topics_config: str = ""
-    """the file that the batch topics come from, if not STORE/config/topics.json"""
+    """the file that the batch topics come from, if it is not STORE/config/topics.json"""
+    trimmed: bool = False
+    """files may end with their last byte used, as those of a build behind a URI do"""
+    index_names: Mapping[str, str] = field(default_factory=dict)
+    """for such a build: the name that each IndexFile has in a store, by the name that it has there"""
     sizes_known: bool = True
-    """False where neither words nor files say how many slots and items an IndexFile has"""
+    """False where neither the options nor the files say how many slots and items an IndexFile has"""
 
     def check(self) -> VerifySettings:
-        """Raises UsageError for what cannot be, and InputError where something would be written into a store."""
+        """Return these settings with paths in their usual form.
+
+        Raises UsageError for values that no verify can have, and InputError where something would be written into a store.
+        """
+        shared = self.checked_places()
+        if not self.store:
+            raise UsageError("rmq-reindex verify: name a STORE: see --help")
         if not 0 < self.sample <= 1:
             raise UsageError(f"--sample {self.sample}: take a share above 0 and up to 1, such as 0.1")
-        if self.against and (self.sample < 1 or self.only != PARTS or self.build.commitlogs):
+        if self.against and (self.sample < 1 or self.only != PARTS or self.commitlogs):
             raise UsageError("--against: compares two whole stores: leave out --sample, --only and --commitlog")
-        if self.build.master and not self.build.master.startswith("local") and not self.work:
+        if self.master and not self.master.startswith("local") and not self.work:
             raise UsageError("--work: name a folder that all executors share: the run keeps index items there for a while")
+        checked = replace(self, **shared)
         for option, place in (("--report", self.report), ("--work", self.work)):
             if place:
-                check_apart(option, place, self.stores)
-        return self
+                check_apart(option, place, checked.stores)
+        return checked
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """all folders that are only read"""
-        return (*self.build.inputs, *([self.against] if self.against else []))
+        """All folders that are only read."""
+        return (*self.inputs, *([self.against] if self.against else []))
 
     def logs(self) -> list[Commitlog]:
-        """The log of the store and, with --against, of the other. Raises InputError for what is none."""
-        stores = [files.absolute(store) for store in (self.build.store, self.against) if store]
+        """List the log of the store and, with --against, of the other. Raises InputError for what is no log."""
+        stores = [files.absolute(store) for store in (self.store, self.against) if store]
         for store in stores:
             if files.look(store).kind != files.FOLDER:
                 raise InputError(f"{escape(store)}: is not a folder: name a store")
-        roots = [self.build.roots, *((files.join(store, "commitlog"),) for store in stores[1:])]
-        return [list_segments(root, self.build.segment_size) for root in roots]
+        roots = [self.roots, *((files.join(store, "commitlog"),) for store in stores[1:])]
+        return [list_segments(root, self.segment_size) for root in roots]
+
+    def located(self) -> VerifySettings:
+        """Return these settings with an absolute STORE: executors have working folders of their own."""
+        return replace(self, store=files.absolute(self.store))
+
+    def mending_build(self, store: str = "") -> BuildSettings:
+        """Return the build whose result this verify expects, and which it advises where something differs.
+
+        ``store`` is what the advice calls the store.
+        """
+        shared = {setting.name: getattr(self, setting.name) for setting in fields(StoreSettings)}
+        return BuildSettings(**(shared | {"store": store or self.store}), out="DIR", on_damage="salvage")
 
 
 def check_apart(option: str, place: str, stores: Iterable[str]) -> None:
@@ -72,14 +90,9 @@ def check_apart(option: str, place: str, stores: Iterable[str]) -> None:
             raise InputError(f"{option} {escape(place)}: lies inside {escape(store)}, where nothing is written")
 
 
-def at_its_place(build: BuildSettings) -> BuildSettings:
-    """With an absolute STORE: executors have working folders of their own."""
-    return dataclasses.replace(build, store=files.absolute(build.store))
-
-
 def parse_only(text: str) -> tuple[str, ...]:
-    """``index,log`` as parts, in their usual order. Raises UsageError."""
-    asked = [word.strip() for word in text.split(",") if word.strip()]
-    if not asked or any(word not in PARTS for word in asked):
+    """Return ``index,log`` as parts, in their usual order. Raises UsageError."""
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    if not asked or any(name not in PARTS for name in asked):
         raise UsageError(f"--only {text!a}: take one or more of {', '.join(PARTS)}, separated by commas")
     return tuple(part for part in PARTS if part in asked)

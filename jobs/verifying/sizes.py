@@ -1,4 +1,4 @@
-"""What the files of a store say of its settings, where nobody named them: sizes, batch topics, light queues."""
+"""What the files of a store say about settings that nobody named: sizes, batch topics, light queues."""
 
 from __future__ import annotations
 
@@ -19,55 +19,54 @@ from rocketmq_reindex.storage_format.queue.consume_queue import UNIT_SIZE
 from rocketmq_reindex.udfs import files
 
 FILES_ASKED: Final = 1000
-"""ConsumeQueue files whose size is asked for"""
+"""ConsumeQueue files whose size is looked at"""
 
 
 def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
-    """Settings with what the files of the store say, and a line on each that was taken from them. Raises InputError."""
-    build, notes = settings.build, list[str]()
+    """Return settings with what the files of the store say, and a line on each that was taken from them. Raises InputError."""
+    notes = list[str]()
     changes: dict[str, object] = {}
     for name, folder, unit in (
         ("cq_file_size", "consumequeue", UNIT_SIZE), ("batch_cq_file_size", "batchconsumequeue", BATCH_UNIT_SIZE)
     ):  # fmt: skip
-        entries = islice(queue_files(files.join(build.store, folder)), FILES_ASKED)
-        found = FileSizes(entries, unit).usual if name not in settings.given else 0
-        if found and found != getattr(build, name):
+        entries = islice(queue_files(files.join(settings.store, folder)), FILES_ASKED)
+        found = FileSizes(entries, unit).usual if name not in settings.named else 0
+        if found and found != getattr(settings, name):
             changes[name] = found
             notes.append(f"{folder}: files of {found} bytes, taken from the files")
     slots, items, known = _index_sizes(settings)
     changes |= {"hash_slots": slots, "index_items": items}
     if not known:
         notes.append("index: files without an item: their slots and items are not known")
-    elif (slots, items) != (build.hash_slots, build.index_items):
+    elif (slots, items) != (settings.hash_slots, settings.index_items):
         notes.append(f"index: {slots} slots and {items} items a file, taken from the files")
-    topics = files.join(build.store, "config", "topics.json")
-    if not build.batch_topics and build.broker_version != "4.9" and files.look(topics).kind == files.FILE:
+    topics = files.join(settings.store, "config", "topics.json")
+    if not settings.batch_topics and settings.broker_version != "4.9" and files.look(topics).kind == files.FILE:
         try:
             changes["batch_topics"] = read_batch_topics(topics)
         except UsageError:
             notes.append("config/topics.json cannot be read: batch queues are not known")
-    names = [entry.name for entry in entries_of(files.join(build.store, "consumequeue"))]
-    if not build.lmq and any(name.startswith(LMQ_PREFIX) for name in names):
+    names = [entry.name for entry in entries_of(files.join(settings.store, "consumequeue"))]
+    if not settings.lmq and any(name.startswith(LMQ_PREFIX) for name in names):
         changes["lmq"] = True
         notes.append("light message queues are there: compared as with --lmq")
-    build = dataclasses.replace(build, **changes)  # type: ignore[arg-type]
-    return dataclasses.replace(settings, build=build, sizes_known=known), notes
+    return dataclasses.replace(settings, **changes, sizes_known=known), notes  # type: ignore[arg-type]  # names of settings
 
 
 def _index_sizes(settings: VerifySettings) -> tuple[int, int, bool]:
-    """Slots and items of an IndexFile, what is not named comes from the files; and whether these say it."""
-    build, given = settings.build, settings.given
-    usual = build.hash_slots, build.index_items
+    """Returns slots and items of an IndexFile, and whether they are known. What is not named comes from the files."""
+    given = settings.named
+    usual = settings.hash_slots, settings.index_items
     if {"hash_slots", "index_items"} <= given or "index" not in settings.only:
         return *usual, True
-    found = index_files(build.store)
+    found = index_files(settings.store)
     if not found:
         return *usual, True
     size = Counter(entry.size for entry in found).most_common(1)[0][0]
     if "hash_slots" in given or "index_items" in given:
         if "hash_slots" in given:
-            return build.hash_slots, max(2, (size - HEADER_SIZE - SLOT_SIZE * build.hash_slots) // ITEM_SIZE), True
-        return max(1, (size - HEADER_SIZE - ITEM_SIZE * build.index_items) // SLOT_SIZE), build.index_items, True
+            return settings.hash_slots, max(2, (size - HEADER_SIZE - SLOT_SIZE * settings.hash_slots) // ITEM_SIZE), True
+        return max(1, (size - HEADER_SIZE - ITEM_SIZE * settings.index_items) // SLOT_SIZE), settings.index_items, True
     if size == file_size(*usual):
         return *usual, True
     guess = index_sizes([entry for entry in found if entry.size == size])
@@ -79,6 +78,6 @@ def _index_sizes(settings: VerifySettings) -> tuple[int, int, bool]:
 
 
 def _any_sizes(size: int) -> tuple[int, int] | None:
-    """Slots and items that a file of this size may have: while it holds no item, any do."""
+    """Returns slots and items that a file of this size may have: while it holds no item, any fit."""
     items, rest = divmod(size - HEADER_SIZE - SLOT_SIZE, ITEM_SIZE)
     return (1 + rest // SLOT_SIZE, items) if items >= 2 and rest % SLOT_SIZE == 0 else None

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.command.times import now
-from rocketmq_reindex.jobs.verifying.mend import NO_BUILD, Mend
+from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
 from rocketmq_reindex.storage_format.checks.differences import KINDS, Example, Tally
 from rocketmq_reindex.storage_format.plurals import counted
 
-QUEUES_TOLD: Final = 1000
-FILES_TOLD: Final = 1000
-LOST_TOLD: Final = 1000
-DAMAGE_TOLD: Final = 10_000
+QUEUES_LISTED: Final = 1000
+FILES_LISTED: Final = 1000
+LOST_LISTED: Final = 1000
+DAMAGE_LISTED: Final = 10_000
 """Entries of each list; sums are of all."""
 LINES_OF_KIND: Final = 3
 QUEUE_LINES: Final = 20
@@ -67,7 +67,7 @@ class VerifySummary:
     index_list: list[dict[str, Any]] = field(default_factory=list)
     checkpoint: dict[str, int] | None = None
     mend: str | None = None
-    """the build that mends all of it, but for what ``not_mended`` tells"""
+    """the build that mends all of it, except what ``not_mended`` names"""
     not_mended: list[str] = field(default_factory=list)
     """why no build is advised for some of it: it would lose something"""
     idle_queues: int = 0
@@ -82,7 +82,7 @@ class VerifySummary:
         self.notes.append(text)
 
     def events(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """(event, text, entry) of each kind of difference, and of each note."""
+        """Yield (event, text, entry) for each kind of difference and for each note."""
         for finding in self.findings:
             first = finding["examples"][0]["where"] if finding["examples"] else None
             entry = {"kind": finding["kind"], "part": finding["part"], "count": finding["count"], "first": first}
@@ -91,11 +91,11 @@ class VerifySummary:
             yield "note", note, {}
 
     def counts(self) -> dict[str, int]:
-        """How many differences and damaged places there are."""
+        """Return how many differences and damaged places there are."""
         return {"differences": sum(finding["count"] for finding in self.findings), "damaged_places": len(self.damage)}
 
     def take(self, tally: Tally, mend: Mend) -> None:
-        """The findings of a tally, by part and kind, and what mends them."""
+        """Take over the findings of a tally, by part and kind, and what mends them."""
         for kind, (part, text, _, _) in KINDS.items():
             if kind not in tally.counts:
                 continue
@@ -106,7 +106,7 @@ class VerifySummary:
         self.exit = 4 if tally.counts else 0
 
     def to_text(self) -> str:
-        """What a person reads."""
+        """Return the summary as text for people."""
         lines = [*self._head(), *self._queues()]
         for finding in self.findings:
             lines += ["", f"{finding['kind']:<22}{finding['count']:>12,}   {finding['text']}"]
@@ -120,13 +120,15 @@ class VerifySummary:
         if not self.findings:
             return "\n".join([*lines, "clean    no differences"])
         lines += ["", f"differs  {counted(len(self.findings), 'kind')} of differences"]
+        if self.mend and any(finding["kind"] == MISSING_SEGMENT for finding in self.findings):
+            lines.append("mend     look first for the missing segment: its disk may not be mounted; if it is lost:")
         if self.mend:
             lines.append(f"mend     {self.mend}")
         lines += [f"mend     {NO_BUILD}: {reason}" for reason in self.not_mended]
         return "\n".join(lines)
 
     def _queues(self) -> list[str]:
-        """A line for each queue that differs, the first ones."""
+        """Returns a line for each of the first queues that differ."""
         bad = [entry for entry in self.queue_list if entry["differences"]]
         if not bad:
             return []
@@ -162,14 +164,14 @@ class VerifySummary:
 
 
 def _of_queue(entry: dict[str, Any]) -> str:
-    """What a queue lacks: its folder, or units of some kinds of difference."""
+    """Returns what a queue lacks: its folder, or units by kind of difference."""
     if entry["units"] and not entry["files"]:
         return f"queue has no {'file' if entry['folder'] else 'folder'}"
     return ", ".join(f"{kind} {count:,}" for kind, count in sorted(entry["kinds"].items()))
 
 
 def moment(milliseconds: int) -> str:
-    """A store time as people write it."""
+    """Return a store time (ms since 1970) in ISO format."""
     try:
         time = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(milliseconds=milliseconds)
         return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -178,7 +180,7 @@ def moment(milliseconds: int) -> str:
 
 
 def lost_example(stretch: dict[str, int]) -> Example:
-    """Missing items, as a place in the log."""
+    """Return a stretch of the log whose keys are not in the index as an example of a difference."""
     text = (
         f"{counted(stretch['keys'], 'key')} of {counted(stretch['records'], 'record')}, "
         f"stored {moment(stretch['time_min'])} to {moment(stretch['time_max'])}, "

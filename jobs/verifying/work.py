@@ -1,4 +1,4 @@
-"""Where a verify keeps what its stages hand on to each other."""
+"""The folder for what the stages of a verify hand on to each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rocketmq_reindex.udfs.stage import Stage
 
 @contextlib.contextmanager
 def work_folder(place: str) -> Iterator[Stage]:
-    """A folder of this run alone, for what the stages hand on; it is removed whatever happens."""
+    """Make a folder for this run alone; it is removed whatever happens. Raises InputError where none can be made."""
     place = files.checked(place)
     if files.is_remote(place):
         folder = files.join(place, f"rmq-reindex-verify-{uuid.uuid4().hex}")
@@ -35,7 +35,7 @@ def work_folder(place: str) -> Iterator[Stage]:
 
 
 def _is_local() -> bool:
-    """Whether the session's executors are on this machine, as far as it tells."""
+    """Whether the session's executors are on this machine, as far as it says."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context

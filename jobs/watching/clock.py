@@ -1,4 +1,4 @@
-"""When the command began, so that what it says of its time is what a clock on the wall says."""
+"""When the command began, so that its times are those of a clock on the wall."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def command() -> Iterator[None]:
         _marks.clear()
 
 
-def begun() -> float:
-    """When the command began, in seconds of ``time.monotonic``: now, for one that is called as a function."""
+def command_begin() -> float:
+    """When the command began, in seconds of ``time.monotonic``. For one that is called as a function that is now."""
     return _marks.pop() if _marks else time.monotonic()

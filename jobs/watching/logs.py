@@ -1,4 +1,4 @@
-"""What a run has to say as one JSON object a line on stderr, through Spark's own structured logger (``PySparkLogger``)."""
+"""Messages of a run as one JSON object a line on stderr, through Spark's own structured logger (``PySparkLogger``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class JsonLog(Shown):
 
     def __init__(self, **always: Value) -> None:
         self._always = always
-        # Not registered: it has no parent that would tell all of it again, and stderr is the one of now.
+        # Not registered: it has no parent that would print all of it again, and stderr is the one of now.
         self._logger = PySparkLogger(NAME)
         self._logger.setLevel(logging.INFO)
 
@@ -30,13 +30,13 @@ class JsonLog(Shown):
     def line(self, text: str) -> None:
         self.event("progress", text, {})
 
-    def begun(self, stage: Stage) -> None:
+    def stage_started(self, stage: Stage) -> None:
         known: dict[str, Value] = {"stage": stage.name}
         if stage.probe is not None:
             known |= {"total": stage.total, "things": stage.things, "total_bytes": stage.total_bytes}
         self.event("stage-begun", f"{stage.name}: begun", known)
 
-    def ended(self, stage: Stage, failed: bool) -> None:
+    def stage_ended(self, stage: Stage, failed: bool) -> None:
         seconds = round(stage.seconds, 3)
         event, text = ("stage-failed", "failed") if failed else ("stage-ended", "done")
         context: dict[str, Value] = {"stage": stage.name, "seconds": seconds, **stage.counts}

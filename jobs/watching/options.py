@@ -15,15 +15,25 @@ _CHOICES: Final = {"progress": PROGRESS, "log_format": LOG_FORMATS, "metrics": (
 
 
 def add_watch_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of how a run is watched."""
     group = parser.add_argument_group("watching a run", "also as RMQ_REINDEX_PROGRESS, _LOG_FORMAT, _METRICS, _STORE_NAME")
     add = group.add_argument
-    add("--progress", choices=PROGRESS, help="on stderr: lines, a bar on a terminal; or JSON for schedulers (lines)")
-    add("--log-format", choices=LOG_FORMATS, help="of messages on stderr; json takes the place of progress lines, too (text)")
+    add(
+        "--progress",
+        choices=PROGRESS,
+        help="how progress is shown on stderr: lines (a bar on a terminal), or JSON for schedulers (lines)",
+    )
+    add(
+        "--log-format",
+        choices=LOG_FORMATS,
+        help="format of messages on stderr; json replaces the lines of progress, too (text)",
+    )
     add("--metrics", metavar="FILE", help="write figures of this run to FILE, as Prometheus' node_exporter collects them")
-    add("--store-name", metavar="NAME", help="what the store is called in logs and metrics (STORE)")
+    add("--store-name", metavar="NAME", help="name of the store in logs and metrics (STORE)")
 
 
 def variable(name: str) -> str:
+    """The variable of the environment that stands for an option."""
     return f"RMQ_REINDEX_{name.upper()}"
 
 
@@ -37,7 +47,7 @@ def watch_environment() -> dict[str, str]:
 
 
 def wants_json_log(arguments: Sequence[str]) -> bool:
-    """Whether the words ask for it: also those that no parser takes, since their error is to be logged as well."""
+    """Whether the words ask for a JSON log. Words that no parser takes count as well, since their error is logged, too."""
     asked = os.environ.get(variable("log_format"))
     for word, after in zip(arguments, [*arguments, ""][1:], strict=True):
         name, equals, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""The stages of a run: told to whoever shows them, with how far each is."""
+"""The stages of a run, and how far each is, for whoever shows them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Probe = Callable[[], tuple[int, int]]
 
 
 class Stage:
-    """One stage of a run: ``total`` things of ``total_bytes`` bytes. Without a probe nobody can tell how far it is."""
+    """One stage of a run: ``total`` things of ``total_bytes`` bytes. Without a probe its progress is not known."""
 
     def __init__(
         self, reporter: Reporter, name: str, things: str = "", total: int = 0, total_bytes: int = 0, probe: Probe | None = None
@@ -49,7 +49,7 @@ class Stage:
     def __enter__(self) -> Stage:
         self._begin = time.monotonic()
         for shown in self._reporter.shown:
-            shown.begun(self)
+            shown.stage_started(self)
         if self.probe is not None:
             self._thread.start()
         return self
@@ -59,9 +59,8 @@ class Stage:
         if self.probe is not None:
             self._thread.join()
         self._reporter.seconds[self.kind] += self.seconds
-        self._reporter.counts[self.kind].update(self.counts)
         for shown in self._reporter.shown:
-            shown.ended(self, kind is not None)
+            shown.stage_ended(self, kind is not None)
 
     def _watch(self) -> None:
         assert self.probe is not None
@@ -74,11 +73,14 @@ class Stage:
             # What tasks leave that are tried again, or take over, may be counted as well; and it is removed.
             things, size = min(max(things, found), self.total), min(max(size, found_size), self.total_bytes)
             for shown in self._reporter.shown:
-                shown.moved(self, things, size)
+                shown.stage_moved(self, things, size)
 
 
 class Shown:
-    """One way to show stages: of this it shows what it likes. ``moved`` comes every INTERVAL, from the stage's own thread."""
+    """One way to show stages: a subclass shows what it likes of them.
+
+    ``stage_moved`` comes every INTERVAL seconds, from the stage's own thread.
+    """
 
     def open(self) -> None:
         """Before the first stage."""
@@ -89,30 +91,29 @@ class Shown:
     def line(self, text: str) -> None:
         """One line of plain text."""
 
-    def begun(self, stage: Stage) -> None:
+    def stage_started(self, stage: Stage) -> None:
         """A stage begins."""
 
-    def moved(self, stage: Stage, things: int, size: int) -> None:
+    def stage_moved(self, stage: Stage, things: int, size: int) -> None:
         """So much of it is done."""
 
-    def ended(self, stage: Stage, failed: bool) -> None:
-        """It is over."""
+    def stage_ended(self, stage: Stage, failed: bool) -> None:
+        """A stage ends."""
 
 
 class Reporter:
-    """Shows one stage after another, and keeps their seconds and counts."""
+    """Shows one stage after another, and keeps their seconds."""
 
     def __init__(self, shown: Sequence[Shown]) -> None:
         self.shown = shown
         self.seconds: defaultdict[str, float] = defaultdict(float)
         """by stage, its rounds together"""
-        self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self.begun = time.monotonic()
+        self.begin = time.monotonic()
         """when the command began"""
 
     def elapsed(self) -> float:
         """Seconds since the command began."""
-        return time.monotonic() - self.begun
+        return time.monotonic() - self.begin
 
     def __enter__(self) -> Reporter:
         for shown in self.shown:

@@ -16,33 +16,33 @@ class JsonLines(Shown):
     def __init__(self) -> None:
         self._last: dict[Stage, tuple[float, int, int]] = {}
 
-    def begun(self, stage: Stage) -> None:
+    def stage_started(self, stage: Stage) -> None:
         if stage.probe is not None:
-            self._tell(stage, "running", 0, 0)
+            self._print(stage, "running", 0, 0)
 
-    def moved(self, stage: Stage, things: int, size: int) -> None:
+    def stage_moved(self, stage: Stage, things: int, size: int) -> None:
         if stage.seconds - self._last[stage][0] >= LINE_INTERVAL:
-            self._tell(stage, "running", things, size)
+            self._print(stage, "running", things, size)
         else:
             self._last[stage] = (self._last[stage][0], things, size)
 
-    def ended(self, stage: Stage, failed: bool) -> None:
+    def stage_ended(self, stage: Stage, failed: bool) -> None:
         if stage.probe is None:
             return
         _, things, size = self._last.pop(stage)
         if failed:
-            self._tell(stage, "failed", things, size)
+            self._print(stage, "failed", things, size)
         else:
-            self._tell(stage, "done", stage.total, stage.total_bytes)
+            self._print(stage, "done", stage.total, stage.total_bytes)
         del self._last[stage]
 
-    def _tell(self, stage: Stage, state: str, things: int, size: int) -> None:
+    def _print(self, stage: Stage, state: str, things: int, size: int) -> None:
         seconds, eta = stage.seconds, stage.left(things, size)
         self._last[stage] = (seconds, things, size)
-        told = {
+        line = {
             "stage": stage.name, "state": state, "done": things, "total": stage.total, "things": stage.things, "bytes": size,
             "total_bytes": stage.total_bytes, "seconds": round(seconds, 1), "eta": eta if eta is None else round(eta, 1),
         }  # fmt: skip
         # One write: another stage's line must not come between this one and its end.
-        sys.stderr.write(json.dumps(told) + "\n")
+        sys.stderr.write(json.dumps(line) + "\n")
         sys.stderr.flush()

@@ -43,15 +43,15 @@ class Bar(Shown):
     def line(self, text: str) -> None:
         self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def begun(self, stage: Stage) -> None:
+    def stage_started(self, stage: Stage) -> None:
         if stage.probe is not None:
             done = f"0/{stage.total} {stage.things}"
             self._tasks[stage] = self._bar.add_task(stage.name, total=stage.total_bytes or 1, done=done)
 
-    def moved(self, stage: Stage, things: int, size: int) -> None:
+    def stage_moved(self, stage: Stage, things: int, size: int) -> None:
         self._bar.update(self._tasks[stage], completed=size, done=f"{things}/{stage.total} {stage.things}")
 
-    def ended(self, stage: Stage, failed: bool) -> None:
+    def stage_ended(self, stage: Stage, failed: bool) -> None:
         if stage in self._tasks:
             done = "failed" if failed else f"{stage.total}/{stage.total} {stage.things}"
             completed = None if failed else (stage.total_bytes or 1)
@@ -67,19 +67,19 @@ class Lines(Shown):
     def line(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    def begun(self, stage: Stage) -> None:
+    def stage_started(self, stage: Stage) -> None:
         if stage.probe is not None:
             size = f", {stage.total_bytes:,} bytes" if stage.total_bytes else ""
             one = stage.things if " " in stage.things else stage.things.removesuffix("s")
             self.line(f"{stage.name}: {counted(stage.total, one, stage.things)}{size}")
             self._last[stage] = 0.0
 
-    def moved(self, stage: Stage, things: int, size: int) -> None:
+    def stage_moved(self, stage: Stage, things: int, size: int) -> None:
         if stage.seconds - self._last[stage] >= LINE_INTERVAL:
             self._last[stage] = stage.seconds
             self.line(_plain(stage, things, size))
 
-    def ended(self, stage: Stage, failed: bool) -> None:
+    def stage_ended(self, stage: Stage, failed: bool) -> None:
         if stage.probe is not None:
             self.line(f"{stage.name}: {'failed' if failed else 'done'} after {stage.seconds:.1f} s")
 
@@ -89,5 +89,5 @@ def _plain(stage: Stage, things: int, size: int) -> str:
     if not stage.total_bytes:
         return text
     left = stage.left(things, size)
-    told = f", {left:.0f} s left" if left is not None else ""
-    return f"{text}, {size:,} bytes, {size / stage.seconds / 1e6:.0f} MB/s{told}"
+    rest = f", {left:.0f} s left" if left is not None else ""
+    return f"{text}, {size:,} bytes, {size / stage.seconds / 1e6:.0f} MB/s{rest}"

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rocketmq_reindex.jobs.building import planning
-from rocketmq_reindex.jobs.spark.session import bucket_keys, plan_shuffle
+from rocketmq_reindex.jobs.spark.shuffle import bucket_keys, plan_shuffle
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.tools.local_engine import local_build

@@ -25,7 +25,7 @@ def test_the_zip_is_the_tree() -> None:
         code = {name: archive.read(name) for name in archive.namelist() if name.endswith(".py")}
         conf = {name.rpartition("/")[2] for name in archive.namelist() if name.startswith(f"{PACKAGE}/conf/")}
     assert code == here
-    assert {"spark-defaults.conf", "log4j2.properties", "defaults.json"} <= conf
+    assert {"spark-defaults.conf", "log4j2.properties"} <= conf
     (wheel,) = DIST.glob("*.whl")
     assert wheel.read_bytes() == (DIST / "rocketmq_reindex.zip").read_bytes()
     assert (DIST / "rmq_reindex.py").read_bytes() == (ROOT / "jobs" / "cli.py").read_bytes()

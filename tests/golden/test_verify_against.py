@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.report import make_page
+from rocketmq_reindex.jobs.reporting.make import make_page
 from rocketmq_reindex.jobs.verifying.against import Against
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
@@ -25,7 +24,7 @@ Stores = Callable[[str], GoldenStore]
 
 
 def against(a: Path, b: Path) -> VerifySummary:
-    settings = VerifySettings(BuildSettings(str(a), "."), against=str(b)).check()
+    settings = VerifySettings(str(a), against=str(b)).check()
     job = Against(settings, QuietReporter(), single(LocalEngine()))
     job.run()
     return job.summary

@@ -187,3 +187,17 @@ def test_what_was_not_compared(tmp_path: Path) -> None:
     assert "--only index,checkpoint " in (summary.mend or "")
     assert "--on-damage salvage" in (summary.mend or "")
     assert summary.not_mended == ["a sample does not tell what a build of consumequeue would lose: verify all of it"]
+
+
+def test_a_missing_segment_may_only_be_out_of_reach(tmp_path: Path) -> None:
+    """A build with salvage leaves its records out: the advice is to look for the segment first."""
+    store = built(written(tmp_path / "store", *(Message(topic="T", body=bytes(200)) for _ in range(60))))
+    assert len(spoil.segment_paths(store)) > 3
+    spoil.remove_segment(store, 1)
+    summary = local_verify(store, **SMALL)
+    (finding,) = (found for found in summary.findings if found["kind"] == "log-segment-missing")
+    assert finding["mend"].startswith("look first whether the disk that holds the segment is mounted")
+    assert finding["mend"].endswith("--on-damage salvage")
+    first, command = [line for line in summary.to_text().splitlines() if line.startswith("mend ")]
+    assert "its disk may not be mounted" in first
+    assert command.endswith("--on-damage salvage")

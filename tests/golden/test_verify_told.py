@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.building.options import read_batch_topics
-from rocketmq_reindex.jobs.report import make_page
+from rocketmq_reindex.jobs.reporting.make import make_page
 from tests.golden.stores import GoldenStore
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.spoil_queues import Queue
@@ -104,7 +104,7 @@ def test_queues_that_differ_are_told_before_large_ones(
     retry = store / "consumequeue" / "%RETRY%group-3"
     shutil.rmtree(retry)
     monkeypatch.setattr("rocketmq_reindex.udfs.verify.queues.QUEUES_TOLD", 5)
-    monkeypatch.setattr("rocketmq_reindex.jobs.verifying.queues.QUEUES_TOLD", 5)
+    monkeypatch.setattr("rocketmq_reindex.jobs.verifying.queues.QUEUES_LISTED", 5)
     monkeypatch.setattr("rocketmq_reindex.jobs.verifying.summary.QUEUE_LINES", 3)
     summary = local_verify(store)
     told = [(entry["topic"], entry["differences"] > 0) for entry in summary.queue_list]

@@ -30,6 +30,7 @@ from rocketmq_reindex.jobs.run import Build
 from rocketmq_reindex.jobs.spark.engine import SparkEngine, SparkEngines
 from rocketmq_reindex.jobs.spark.session import run_settings
 from rocketmq_reindex.jobs.tables.delta import ensure, small_queries, write
+from rocketmq_reindex.jobs.tables.recorder import Recorder
 from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError
@@ -220,8 +221,8 @@ def test_twice_adds_nothing(recorded: tuple[Build, Path, Path]) -> None:
     """The same call again, as by a driver that was not told of its success, commits nothing."""
     job, out, place = recorded
     at = versions(place)
-    assert job.recorder is not None
-    job.recorder.published(str(out / "reindex.json"))
+    assert isinstance(job.recorder, Recorder)
+    job.recorder.write_published(str(out / "reindex.json"), lambda: None)
     assert job.summary.warnings == []
     assert versions(place) == at
 
@@ -290,9 +291,8 @@ def test_a_start_that_cannot_be_recorded(golden_store: Stores, delta: SparkSessi
     settings = words(store, out, place, build_id="c")
 
     def wait(job: Build) -> None:
-        assert job.recorder
         with contextlib.suppress(InputError):
-            job.recorder.begun()
+            job.recorder.wait_started()
 
     job = job_with(settings, delta, wait)
     with pytest.raises(InputError, match=r"--tables .*: nothing was published") as caught:
@@ -386,7 +386,7 @@ class Spoiler(Shown):
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def begun(self, stage: Stage) -> None:
+    def stage_started(self, stage: Stage) -> None:
         if stage.name == "publish":
             self._path.mkdir(parents=True)
 

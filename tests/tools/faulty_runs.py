@@ -12,14 +12,13 @@ from unittest import mock
 
 from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.spark import engine, session
-from rocketmq_reindex.jobs.spark.observing import Observer
 from tests.tools.faulty_files import Fault, faulty
 from tests.tools.local_engine import Engines, LocalEngine, single
 
 SIZES = ("--cq-file-size", "400", "--hash-slots", "50", "--index-items", "60")
 
 
-def _no_spark(_master: str, _observer: Observer | None = None, **_delta: bool) -> Engines:
+def _no_spark(_master: str, **_more: object) -> Engines:
     """In the place of ``SparkEngines``; Delta tables are nothing for an engine without Spark."""
     return single(LocalEngine())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.spark.engine import Engine
 from rocketmq_reindex.jobs.verifying.run import Verify
@@ -20,9 +19,9 @@ OWN = ("only", "sample", "work", "against")
 def local_verify(store: Path | str, engine: Engine | None = None, **settings: Any) -> VerifySummary:
     """The summary holds the exit status and the error, as the command line would say."""
     own = {name: settings.pop(name) for name in OWN if name in settings}
-    build = BuildSettings(store=str(store), out=".", on_damage="salvage", **settings).check()
-    given = frozenset(name for name in SIZES if name in settings)
-    job = Verify(VerifySettings(build, given, **own).check(), QuietReporter(), single(engine or LocalEngine()))
+    named = frozenset(SIZES) & settings.keys()
+    wanted = VerifySettings(str(store), named=named, **settings, **own)
+    job = Verify(wanted.check(), QuietReporter(), single(engine or LocalEngine()))
     try:
         job.run()
     except ReindexError as error:

@@ -56,5 +56,5 @@ def test_words_of_the_tasks_are_understood(tables: str) -> None:
         settings = parse_settings(found["build"][1:])
         assert (settings.store, settings.out, settings.overwrite) == ("/s", "/o", True)
     verify = parse_verify(found["verify"][1:])
-    assert (verify.build.store, verify.build.commitlogs, verify.sample, verify.work) == ("/o", ("/s/commitlog",), 0.5, "/o/..")
+    assert (verify.store, verify.commitlogs, verify.sample, verify.work) == ("/o", ("/s/commitlog",), 0.5, "/o/..")
     assert found["publish"][1:] == ["/o", "--to=/b", "--json"]

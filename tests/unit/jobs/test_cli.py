@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import re
@@ -9,11 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.building.options import parse_settings
+from rocketmq_reindex.jobs.building.options import build_parser, parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.publishing.layout import SIZES
+from rocketmq_reindex.jobs.store.settings import StoreSettings
+from rocketmq_reindex.jobs.verifying.options import verify_parser
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.record.layout import INT64_MAX
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
@@ -144,3 +150,19 @@ def test_a_dry_run_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[st
     printed = capsys.readouterr()
     assert json.loads(printed.out)["bytes"] == segments << 14
     assert "would read" in printed.err
+
+
+@pytest.mark.parametrize(("parser", "settings"), [(build_parser(), BuildSettings), (verify_parser(), VerifySettings)])
+def test_help_shows_the_defaults_of_the_settings(parser: argparse.ArgumentParser, settings: type[StoreSettings]) -> None:
+    """The settings are the one place where defaults stand; verify takes sizes from the files."""
+    wanted = {setting.name: setting.default for setting in dataclasses.fields(settings)}
+    shown = 0
+    for action in parser._actions:
+        value = wanted.get(action.dest)
+        if action.nargs == 0 or not value or value in (dataclasses.MISSING, INT64_MAX):
+            continue
+        text = "taken from the files" if settings is VerifySettings and action.dest in SIZES else value
+        text = ",".join(text) if isinstance(text, tuple) else str(text)
+        assert (action.help or "").endswith(f"({text})"), action.dest
+        shown += 1
+    assert shown > 8

@@ -131,18 +131,16 @@ def test_inspect_on_a_terminal(
         assert row[columns[3] :].startswith("2023-")
 
 
-def test_only_the_body_gives_way(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_body_gives_way() -> None:
     rows = [{"offset": number, "id": "x" * 20, "body": "words " * 6} for number in (5, 600)]
     for width, lines in ((80, 4), (50, 4), (40, 7), (10, 7)):
-        monkeypatch.setattr(table, "terminal_width", lambda width=width: width)
-        table.many(rows, elastic="body")
-        shown = capsys.readouterr().out.splitlines()
+        shown = table.row_lines(rows, "body", width)
         assert len(shown) == lines, width
         assert width <= 30 or max(map(len, shown)) <= width
         assert sum("x" * 20 in line.split() for line in shown) == 2
         assert ("..." in shown[2]) == (width != 80)
 
 
-def test_wide_letters_stand_in_their_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    table.many([{"topic": "主题", "n": 5}, {"topic": "e\u0301", "n": 12}, {"topic": "abcdef", "n": 7}])
-    assert capsys.readouterr().out.splitlines() == ["topic    n", "------  --", "主题     5", "e\u0301       12", "abcdef   7"]
+def test_wide_letters_stand_in_their_columns() -> None:
+    shown = table.row_lines([{"topic": "主题", "n": 5}, {"topic": "e\u0301", "n": 12}, {"topic": "abcdef", "n": 7}])
+    assert shown == ["topic    n", "------  --", "主题     5", "e\u0301       12", "abcdef   7"]

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.report import make_page
 from rocketmq_reindex.jobs.reporting import times as report_times
+from rocketmq_reindex.jobs.reporting.make import make_page
 from rocketmq_reindex.jobs.reporting.model import of_build
 from tests.tools import spoil
 from tests.tools.encode import EPOCH

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.report import make_page
+from rocketmq_reindex.jobs.reporting.make import make_page
 from rocketmq_reindex.jobs.reporting.model import of_build, of_verify
 from rocketmq_reindex.jobs.reporting.page import render
 from tests.tools.encode import EPOCH, Message

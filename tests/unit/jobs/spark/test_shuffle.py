@@ -8,7 +8,7 @@ from collections import Counter
 import mmh3
 import pytest
 
-from rocketmq_reindex.jobs.spark.session import bucket_keys, plan_shuffle
+from rocketmq_reindex.jobs.spark.shuffle import bucket_keys, plan_shuffle
 from rocketmq_reindex.udfs import schemas
 
 

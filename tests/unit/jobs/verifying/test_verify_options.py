@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.verifying.log import sampled
 from rocketmq_reindex.jobs.verifying.options import parse_verify, verify_parser
-from rocketmq_reindex.jobs.verifying.run import sampled
 from rocketmq_reindex.jobs.verifying.sizes import take_sizes
 from rocketmq_reindex.jobs.verifying.work import work_folder
 from rocketmq_reindex.storage_format.errors import InputError
@@ -50,10 +50,10 @@ def test_a_broker_conf(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text(f"storePathRootDir={tmp_path}\nmappedFileSizeConsumeQueue=4000\nmaxHashSlotNum=7\nmaxIndexNum=9\n")
     settings = parse_verify(["--broker-conf", str(conf)])
-    assert settings.build.store == str(tmp_path)
-    assert settings.given == {"cq_file_size", "hash_slots", "index_items"}
+    assert settings.store == str(tmp_path)
+    assert settings.named == {"cq_file_size", "hash_slots", "index_items"}
     settings = parse_verify([str(tmp_path / "other"), "--broker-conf", str(conf), "--hash-slots", "8"])
-    assert (settings.build.store, settings.build.hash_slots) == (str(tmp_path / "other"), 8)
+    assert (settings.store, settings.hash_slots) == (str(tmp_path / "other"), 8)
 
 
 def test_options_of_a_build_mean_the_same() -> None:
@@ -68,10 +68,10 @@ def test_sizes_that_the_files_say(tmp_path: Path) -> None:
         (folder / f"{start:020d}").write_bytes(bytes(size))
     (tmp_path / "consumequeue" / "%LMQ%x" / "0").mkdir(parents=True)
     settings, notes = take_sizes(parse_verify([str(tmp_path)]))
-    assert (settings.build.cq_file_size, settings.build.lmq) == (400, True)
+    assert (settings.cq_file_size, settings.lmq) == (400, True)
     assert len(notes) == 2
     settings, notes = take_sizes(parse_verify([str(tmp_path), "--cq-file-size", "380", "--lmq"]))
-    assert (settings.build.cq_file_size, notes) == (380, [])
+    assert (settings.cq_file_size, notes) == (380, [])
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / "20260101000000000").write_bytes(bytes(1440))
     settings, notes = take_sizes(parse_verify([str(tmp_path)]))
@@ -81,9 +81,9 @@ def test_sizes_that_the_files_say(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="give --hash-slots"):
         take_sizes(parse_verify([str(tmp_path)]))
     settings, _ = take_sizes(parse_verify([str(tmp_path), "--hash-slots", "50"]))
-    assert settings.build.index_items == 60
+    assert settings.index_items == 60
     settings, _ = take_sizes(parse_verify([str(tmp_path), "--index-items", "60"]))
-    assert settings.build.hash_slots == 50
+    assert settings.hash_slots == 50
 
 
 def test_a_sample_is_spread_and_has_the_last_segment() -> None:

@@ -33,7 +33,7 @@ def slow_to_stop() -> Iterator[Engine]:
 def watch() -> Watch:
     with clock.command():
         clock._marks[0] -= IMPORTS
-        return Watch("build", [])
+        return Watch("build")
 
 
 def test_a_build(watch: Watch, golden_store: Stores, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -42,7 +42,7 @@ def test_a_build(watch: Watch, golden_store: Stores, tmp_path_factory: pytest.Te
     settings = BuildSettings(str(golden.path), str(out), **golden.sizes()).check()  # type: ignore[arg-type]
     job = Build(settings, watch.reporter(), slow_to_stop)
     job.run()
-    watch.over(job.summary)
+    watch.stop_clock(job.summary)
     seconds = job.summary.seconds
     assert set(seconds) == {"session", "build", "total"}
     assert seconds["session"] >= IMPORTS
@@ -53,10 +53,10 @@ def test_a_build(watch: Watch, golden_store: Stores, tmp_path_factory: pytest.Te
 
 def test_a_verify(watch: Watch, golden_store: Stores) -> None:
     store = golden_store("trimmed-head").path
-    settings = VerifySettings(BuildSettings(str(store), ".").check(), frozenset()).check()
+    settings = VerifySettings(str(store)).check()
     job = Verify(settings, watch.reporter(), slow_to_stop)
     job.run()
-    watch.over(job.summary)
+    watch.stop_clock(job.summary)
     seconds, beside = job.summary.seconds, job.summary.beside
     assert seconds["session"] >= IMPORTS
     assert seconds["session"] + seconds["verify"] + 0.2 <= seconds["total"]
@@ -70,4 +70,4 @@ def test_a_verify(watch: Watch, golden_store: Stores) -> None:
 
 def test_a_command_that_is_called_begins_when_it_is_called() -> None:
     before = time.monotonic()
-    assert before <= clock.begun() <= time.monotonic()
+    assert before <= clock.command_begin() <= time.monotonic()

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,11 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.run import Build
-from rocketmq_reindex.jobs.spark.observing import Observer
 from rocketmq_reindex.jobs.verifying.mend import Mend
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching import progress, progress_json
+from rocketmq_reindex.jobs.watching.options import wants_json_log
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.jobs.watching.progress_json import JsonLines
 from rocketmq_reindex.storage_format.checks.differences import Tally
@@ -58,12 +58,12 @@ def samples(path: Path) -> dict[tuple[str, str], float]:
 
 def watched(settings: BuildSettings, *words: str) -> Summary:
     """A build in this process, watched as the command line has it watched."""
-    watch = Watch("build", words)
-    watch.begun(settings, (*settings.inputs, settings.out))
+    watch = Watch("build", json_log=wants_json_log(words))
+    watch.start(settings, (*settings.inputs, settings.out))
     with watch.reporter() as reporter:
         job = Build(settings, reporter, single(LocalEngine()))
         job.run()
-    watch.ended(job.summary, lines=True, published=job.published)
+    watch.end(job.summary, lines=True, published=job.published)
     return job.summary
 
 
@@ -256,13 +256,13 @@ def test_very_many_warnings_are_not_all_logged() -> None:
 
 def test_a_verify_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.prom"
-    watch, summary, tally = Watch("verify", ["--log-format", "json"]), VerifySummary(), Tally()
+    watch, summary, tally = Watch("verify", json_log=True), VerifySummary(), Tally()
     tally.add("queue-unit-missing", 7, "consumequeue/T/0/0", 3, "gone")
     settings = BuildSettings("/s", ".", metrics=str(path))
-    watch.begun(settings, ())
+    watch.start(settings, ())
     summary.take(tally, Mend(settings))
     summary.warn("a sample")
-    watch.ended(summary)
+    watch.end(summary)
     lines = objects(capsys.readouterr().err)
     assert [(line["level"], line["context"]["event"]) for line in lines] == [
         ("INFO", "run-begun"), ("WARNING", "difference"), ("INFO", "note"), ("INFO", "run-ended"),
@@ -272,21 +272,11 @@ def test_a_verify_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (samples(path)["exit_status", ""], samples(path)["differences", ""]) == (4, 7)
 
 
-def test_counts_that_spark_does_not_give_are_a_warning() -> None:
-    observer = Observer()
-    observer.take("scan", {"ranges": 1, "bytes": 7, "records": 2, "units": None, "items": 0, "damaged": 0})
-    told = defaultdict(Counter, {"scan": Counter(ranges=1, bytes=4), "scan again": Counter(bytes=3, records=2)})
-    assert observer.differences(told) == []
-    observer.take("write", None)
-    (text,) = observer.differences(told)
-    assert text.startswith("Spark told nothing of 1 of its jobs")
-
-
 def test_what_nobody_asks_for_is_not_imported() -> None:
     code = (
         "import sys; from rocketmq_reindex.jobs.cli import main; status = main(['build', '/none', '--out', '/o']);"
         "absent = ('rocketmq_reindex.jobs.watching.logs', 'rocketmq_reindex.jobs.watching.metrics',"
-        " 'rocketmq_reindex.jobs.spark.observing', 'pyspark', 'prometheus_client');"
+        " 'pyspark', 'prometheus_client');"
         "print(status, [name for name in sys.modules if name in absent])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=900)

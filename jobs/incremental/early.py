@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from rocketmq_reindex.jobs.building.inputs import Inputs
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.incremental import last_build
 from rocketmq_reindex.jobs.incremental.scan_place import store_of
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.storage_format.errors import ReindexError
-from rocketmq_reindex.udfs.scan.segments import Commitlog
 
 
-def needs_spark(settings: BuildSettings, log: Commitlog) -> bool:
-    """False also where it cannot be told yet: an incremental run looks more closely, behind the lock of DIR."""
+def needs_spark(settings: BuildSettings, inputs: Inputs) -> bool:
+    """Return whether Spark is needed for certain. An incremental run looks more closely once it holds the lock of DIR."""
     if settings.dry_run:
         return False
     if not settings.incremental:
         return True
     try:
-        target = output.check_places(list(settings.inputs), settings.out, settings.overwrite)
-        standing = output.standing(target)
-        return standing is None or last_build.is_new(store_of(settings, target), standing.digest, log)
+        standing = output.standing(inputs.target)
+        return standing is None or last_build.is_new(store_of(settings, inputs.target), standing.digest, inputs.log)
     except (ReindexError, OSError):
-        # The run itself comes across it, and tells.
+        # The run itself meets the same error, and reports it.
         return False

@@ -1,4 +1,4 @@
-"""Whether the folders of a build hold its files and nothing else; told by counting, since there may be a million."""
+"""Whether the folders of a build hold its files and nothing else. Entries are counted: there may be a million."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from rocketmq_reindex.udfs import files
 _FOLDERS: Final = ("batchconsumequeue", "consumequeue", "index")
 
 
-def differ(target: str, paths: Iterable[str], only: Iterable[str]) -> bool:
-    """Whether more or less lies in the folders of ``target`` than files at ``paths``, which are sorted, and what they lie in.
+def has_other_files(target: str, paths: Iterable[str], only: Iterable[str]) -> bool:
+    """Return whether the folders of ``target`` hold more or less than the files at ``paths`` and the folders around these.
 
-    Each path is known to be there. A part of ``only`` has its folder without any file as well.
+    ``paths`` are sorted, and each is known to be there. A part of ``only`` has its folder even without any file.
     """
     found = {folder: files.count_below(files.join(target, folder)) for folder in _FOLDERS}
     return found != {folder: 0 if folder in only else -1 for folder in _FOLDERS} | _counts(paths)
 
 
 def _counts(paths: Iterable[str]) -> dict[str, int]:
-    """Files and folders by the folder that all of them lie in."""
+    """Return the number of files and folders below each top folder."""
     counts: Counter[str] = Counter()
     before: list[str] = []
     for path in paths:

@@ -1,0 +1,1 @@
+"""The Python API: ``build``, ``verify``, ``query``, ``inspect``, ``report`` and ``fetch`` as functions."""

@@ -1,0 +1,45 @@
+"""``fetch`` of the Python API."""
+
+from __future__ import annotations
+
+from rocketmq_reindex.jobs.api.ending import result_of
+from rocketmq_reindex.jobs.api.keywords import PathLike, Size, given
+from rocketmq_reindex.jobs.api.results import FetchResult
+from rocketmq_reindex.jobs.api.run_fetch import run_fetch
+from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.fetching.options import build_parser, fetch_settings
+
+
+def fetch(
+    build: PathLike, *, to: PathLike, topics: bool = False, threads: Size | None = None, dry_run: bool = False
+) -> FetchResult:
+    """Lay a build out in a broker's store, as ``rmq-reindex fetch`` does: check every file, then swap the parts in.
+
+    No broker may run on the store. The store's own parts are kept as ``PART.previous``. Nothing is printed. A fetch that was
+    interrupted is finished by calling this again.
+
+    Args:
+        build: Folder or URI that was ``out`` of a build, or one build below it.
+        to: The broker's store (``storePathRootDir``). Its ``commitlog`` is never touched.
+        topics: Put in ``config/topics.json`` also where the store has one of its own.
+        threads: Number of files fetched at once. Default: 8.
+        dry_run: Do nothing. The ``text`` of the result says what would be fetched and swapped.
+
+    Returns:
+        What was fetched and swapped. Its ``exit_status`` is 0.
+
+    Raises:
+        UsageError: Keywords that cannot be (exit status 2).
+        InputError: A store, or a build, that cannot be used (exit status 1). The store is as it was.
+        ReindexError: Any other failure (exit status 1).
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> rr.fetch("rebuilt", to="store", dry_run=True).files
+        26
+        >>> done = rr.fetch("rebuilt", to="store")
+        >>> done.swapped
+        ['consumequeue', 'index', 'checkpoint']
+    """
+    keywords = dict(locals())
+    return result_of(FetchResult, run_fetch(lambda: fetch_settings(given(build_parser(), keywords)), Interrupts(install=False)))

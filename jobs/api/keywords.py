@@ -1,0 +1,93 @@
+"""Keyword arguments as the parser of a command reads its options: one list of options, choices, types and defaults for both."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rocketmq_reindex.storage_format.errors import UsageError
+
+PathLike = str | os.PathLike[str]
+Paths = PathLike | Sequence[PathLike]
+Size = int | str
+Time = int | str | dt.datetime
+
+NOT_OPTIONS: Final = frozenset({"help", "json"})
+"""options without a keyword: ``help()`` shows a function's docstring, and ``to_dict()`` gives what --json prints"""
+NOT_KEYWORDS: Final = frozenset({"spark"})
+"""keywords without an option"""
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+
+
+def keyword_of(action: argparse.Action) -> str:
+    """The keyword of an option: ``--on-damage`` is ``on_damage``."""
+    names = [name for name in action.option_strings if name.startswith("--")]
+    return names[0].removeprefix("--").replace("-", "_") if names else action.dest
+
+
+def options_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """The options of a parser by their keywords."""
+    found = {keyword_of(action): action for action in parser._actions}
+    return {keyword: action for keyword, action in found.items() if keyword not in NOT_OPTIONS}
+
+
+def keywords_in(parser: argparse.ArgumentParser, text: str) -> dict[str, Any]:
+    """The keywords that options stand for, in a text as on the command line. Raises UsageError."""
+    for action in parser._actions:
+        action.required = False
+    try:
+        found = vars(parser.parse_args(shlex.split(text)))
+    except ValueError as error:
+        parser.error(str(error))
+    named = {keyword: found.get(action.dest) for keyword, action in options_of(parser).items()}
+    return {keyword: value for keyword, value in named.items() if value is not None and value is not False}
+
+
+def given(parser: argparse.ArgumentParser, keywords: Mapping[str, object]) -> dict[str, Any]:
+    """The options that keywords stand for, by the names of the parser and with its types. Raises UsageError.
+
+    A keyword that is None, and a switch that is False, is left out, as an option is.
+    """
+    options = options_of(parser)
+    found = {action.dest: action.default for action in parser._actions if action.default is not argparse.SUPPRESS}
+    for keyword, value in keywords.items():
+        switched = keyword == "progress" and isinstance(value, bool)
+        if value is None or keyword in NOT_KEYWORDS or switched:
+            continue
+        action = options[keyword]
+        try:
+            if action.nargs == 0:
+                found |= {action.dest: True} if value else {}
+            elif isinstance(action, argparse._AppendAction) or action.nargs == "+":
+                values = [value] if isinstance(value, str | os.PathLike) else list(value)  # type: ignore[call-overload]
+                found[action.dest] = [_read(parser, action, each) for each in values]
+            else:
+                found[action.dest] = _read(parser, action, value)
+        except argparse.ArgumentError as error:
+            parser.error(str(error))
+    return found
+
+
+def _read(parser: argparse.ArgumentParser, action: argparse.Action, value: object) -> Any:
+    """One value, as the parser reads the option's text."""
+    read = parser._get_value(action, _text(parser, action, value))
+    parser._check_value(action, read)
+    return read
+
+
+def _text(parser: argparse.ArgumentParser, action: argparse.Action, value: object) -> str:
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    if isinstance(value, dt.datetime):
+        if value.tzinfo is None:
+            raise UsageError(f"{parser.prog}: {keyword_of(action)}: {value.isoformat()} has no time zone: give one")
+        return str((value - _EPOCH) // dt.timedelta(milliseconds=1))
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise argparse.ArgumentError(action, f"invalid value: {value!r}")
+    return str(value)

@@ -1,0 +1,127 @@
+"""The results of ``query`` and ``inspect``: messages, and what a file holds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rocketmq_reindex.jobs.api.results import Result
+from rocketmq_reindex.storage_format.names import printable
+from rocketmq_reindex.storage_format.plurals import counted
+
+
+@dataclass(frozen=True, repr=False)
+class FoundMessage:
+    """One message of a store, as ``org.apache.rocketmq.common.message.MessageExt`` of RocketMQ 5.3.3 has it.
+
+    ``fields`` has everything, by the names that RocketMQ's tools use: ``message["storeHost"]``.
+    """
+
+    fields: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fields[name]
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+        return str(self.fields["topic"])
+
+    @property
+    def queue_id(self) -> int:
+        """The number of the queue."""
+        return int(self.fields["queueId"])
+
+    @property
+    def queue_offset(self) -> int:
+        """The offset in the queue, as the record says."""
+        return int(self.fields["queueOffset"])
+
+    @property
+    def phy_offset(self) -> int:
+        """The offset of the record in the commitlog, in bytes."""
+        return int(self.fields["physicalOffset"])
+
+    @property
+    def store_timestamp(self) -> int:
+        """When the broker stored the message: milliseconds since 1970."""
+        return int(self.fields["storeTimestamp"])
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys."""
+        return list(self.fields["keys"])
+
+    @property
+    def tags(self) -> str | None:
+        """The tags."""
+        found = self.fields["tags"]
+        return None if found is None else str(found)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties of the message."""
+        return dict(self.fields["properties"])
+
+    @property
+    def body(self) -> Any:
+        """The body as ``body=`` asked for it: a text, a hex text, or a JSON value. None with ``body="none"``."""
+        return self.fields.get("body")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that ``rmq-reindex query --json`` prints of the message."""
+        return copy.deepcopy(dict(self.fields))
+
+    def __repr__(self) -> str:
+        queue = f"{printable(self.topic)}/{self.queue_id}/{self.queue_offset}"
+        return f"<FoundMessage {queue} phy_offset={self.phy_offset}>"
+
+
+@dataclass(frozen=True, repr=False)
+class QueryResult(Result):
+    """The messages that were found. A result can be iterated, counted and indexed as a tuple of messages."""
+
+    messages: tuple[FoundMessage, ...]
+    warnings: tuple[str, ...]
+    """what could not be read, and what else is odd"""
+
+    def __iter__(self) -> Iterator[FoundMessage]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __getitem__(self, number: int) -> FoundMessage:
+        return self.messages[number]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The messages as ``rmq-reindex query --json`` prints them, a line each, and the warnings."""
+        return {"messages": [message.to_dict() for message in self.messages], "warnings": list(self.warnings)}
+
+    def _facts(self) -> dict[str, str]:
+        return {"found": counted(len(self.messages), "message"), "warnings": str(len(self.warnings))}
+
+
+@dataclass(frozen=True, repr=False)
+class InspectResult(Result):
+    """What one file of a store holds. ``summary`` has the fields of its kind: ``result["units"]``."""
+
+    file: str
+    kind: str
+    """``segment``, ``consumequeue``, ``batchconsumequeue``, ``index`` or ``checkpoint``"""
+    summary: Mapping[str, Any]
+    records: Iterable[dict[str, Any]]
+    """with ``records=True`` every record, unit or item, one at a time and again for each iteration; else empty"""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.summary[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that ``rmq-reindex inspect --json`` prints of the file. It has no records."""
+        return {"file": self.file, "kind": self.kind, **copy.deepcopy(dict(self.summary))}
+
+    def _facts(self) -> dict[str, str]:
+        plain = {name: str(value) for name, value in self.summary.items() if isinstance(value, int | str)}
+        return {"file": self.file, "kind": self.kind, **dict(list(plain.items())[:6])}

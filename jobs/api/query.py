@@ -1,0 +1,95 @@
+"""``query`` of the Python API."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rocketmq_reindex.jobs.api.failing import failures_as_errors
+from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, Time, given
+from rocketmq_reindex.jobs.api.messages import FoundMessage, QueryResult
+from rocketmq_reindex.jobs.querying.options import build_parser, question
+from rocketmq_reindex.storage_format.errors import InputError
+
+
+def query(
+    store: PathLike | None = None,
+    *,
+    topic: str | None = None,
+    key: str | None = None,
+    queue: Size | None = None,
+    offset: Size | None = None,
+    time: Time | None = None,
+    id: str | None = None,  # noqa: A002  the option's name
+    physical: Size | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
+    max: Size | None = None,  # noqa: A002  the option's name
+    body: Literal["text", "json", "hex", "none"] | None = None,
+    body_max: Size | None = None,
+    scan: bool = False,
+    commitlog: Paths | None = None,
+    hash_slots: Size | None = None,
+    index_items: Size | None = None,
+    broker_conf: PathLike | None = None,
+) -> QueryResult:
+    """Find messages in a store, whole or broken, without a broker and without Spark, as ``rmq-reindex query`` does.
+
+    Ask by one of ``key``, ``queue``, ``id`` and ``physical``. Times are a ``datetime`` with its zone, milliseconds since 1970,
+    or an ISO text with its zone. All messages that are found are kept in memory: use ``max`` where there are many.
+
+    Args:
+        store: Folder or URI of the store, with ``commitlog``, ``index`` and ``consumequeue`` in it.
+        topic: Topic of the messages. ``key`` and ``queue`` need it.
+        key: All messages of the topic with this key or unique key, by the IndexFiles.
+        queue: Messages of this queue of the topic. Goes with ``offset`` or ``time``.
+        offset: Messages from this queue offset on.
+        time: Messages of the queue that were stored at this time or later.
+        id: The message of this id: the broker's offset id, or the client's unique id.
+        physical: The message at this offset of the commitlog, in bytes.
+        begin: With ``key``: only messages stored at this time or later.
+        end: With ``key``: only messages stored at this time or earlier.
+        max: Number of messages at most; with ``key`` the newest ones. Default: all, and one of a queue.
+        body: How bodies are given; what is no text is given as hex. Default: ``text``.
+        body_max: Number of bytes of a body to read and unpack at most. Default: 4194304.
+        scan: Read the whole log instead of the IndexFiles or the files of a queue.
+        commitlog: One or more folders of segments, instead of ``store/commitlog``.
+        hash_slots: Number of slots of an IndexFile. Default: taken from the files.
+        index_items: Number of items of an IndexFile. Default: taken from the files.
+        broker_conf: A ``broker.conf``, for sizes and folders. Keywords win.
+
+    Returns:
+        The messages, none where the store has none, and warnings about what could not be read.
+
+    Raises:
+        UsageError: The keywords do not make one question (exit status 2).
+        InputError: The store cannot be read, or nothing was found and some of it could not be read (exit status 1). In the
+            latter case ``result`` has the warnings.
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> found = rr.query("store", physical=0)
+        >>> len(found), found[0].phy_offset
+        (1, 0)
+        >>> [message.queue_offset for message in rr.query("store", topic="TopicA", queue=1, offset=3, max=2)]
+        [3, 4]
+    """
+    keywords = dict(locals())
+    warnings: list[str] = []
+    with failures_as_errors("STORE"):
+        from rocketmq_reindex.jobs.querying.answer import answer
+        from rocketmq_reindex.jobs.querying.fields import row_of
+        from rocketmq_reindex.jobs.querying.search import Search
+        from rocketmq_reindex.jobs.querying.show import rows_text
+        from rocketmq_reindex.jobs.store.notes import Notes
+
+        asked, notes = question(given(build_parser(), keywords)), Notes(warnings.append)
+        with Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan) as search:
+            rows = [row_of(found, search.log, asked, notes) for found in answer(asked, search)]
+        notes.close()
+    lost = notes.lost and not rows
+    result = QueryResult(1 if lost else 0, rows_text(rows), tuple(map(FoundMessage, rows)), tuple(warnings))
+    if lost:
+        error = InputError(f"nothing found, and some of the store could not be read: {warnings[0]}")
+        error.result = result
+        raise error
+    return result

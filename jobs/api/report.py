@@ -1,0 +1,47 @@
+"""``report`` of the Python API."""
+
+from __future__ import annotations
+
+from rocketmq_reindex.jobs.api.failing import failures_as_errors
+from rocketmq_reindex.jobs.api.keywords import PathLike, given
+from rocketmq_reindex.jobs.api.results import ReportResult
+from rocketmq_reindex.jobs.reporting.options import build_parser, report_settings
+from rocketmq_reindex.storage_format.names import escape
+
+
+def report(
+    source: PathLike, *, out: PathLike | None = None, store: PathLike | None = None, summary: PathLike | None = None
+) -> ReportResult:
+    """Write one HTML page about a build or a verify, as ``rmq-reindex report`` does. The page is complete in itself.
+
+    This needs matplotlib: install ``rocketmq-reindex[report]``.
+
+    Args:
+        source: What a build wrote, or the file of ``verify(report=...)``.
+        out: File for the page; replaced if it is there. Default: ``report.html``.
+        store: Folder around ``commitlog``: the page then shows when messages were stored, by topic. Default: the folder of the
+            build, or the store that was verified.
+        summary: File with what ``rmq-reindex build --json`` printed: the page then shows when it ran, and seconds by stage.
+
+    Returns:
+        The file, and its size in bytes.
+
+    Raises:
+        InputError: The source is neither of both, or matplotlib is not installed (exit status 1).
+        ReindexError: Any other failure (exit status 1).
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> rr.report("rebuilt", out="page.html", store="store").out
+        'page.html'
+    """
+    keywords = dict(locals())
+    with failures_as_errors("input or output"):
+        from rocketmq_reindex.jobs.publishing.whole_file import write_whole
+        from rocketmq_reindex.jobs.reporting.make import make_page
+
+        settings = report_settings(given(build_parser(), keywords))
+        page = make_page(settings.source, settings.store, settings.summary)
+        write_whole(settings.out, page)
+    size = len(page.encode())
+    return ReportResult(0, f"wrote    {escape(settings.out)}, {size:,} bytes", settings.out, size)

@@ -1,0 +1,204 @@
+"""What the functions of the Python API return: frozen dataclasses, with the keys that ``--json`` prints."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import html
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from rocketmq_reindex.storage_format.plurals import counted
+
+R = TypeVar("R", bound="Result")
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """What all results share. ``str()`` of a result is the text that the command prints."""
+
+    exit_status: int
+    """what the command's exit status would be"""
+    text: str = field(compare=False)
+    """what the command prints for people"""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that the command prints with ``--json``, as plain dicts, lists, numbers and texts."""
+        names = [each.name for each in dataclasses.fields(self) if each.name not in ("text", "exit_status")]
+        found = {"exit": self.exit_status} | {name: copy.deepcopy(getattr(self, name)) for name in names}
+        return {name: found[name] for name in self._order(names)}
+
+    def _order(self, names: list[str]) -> list[str]:
+        return ["exit", *names]
+
+    def _facts(self) -> dict[str, str]:
+        """What a short form shows, by label."""
+        return {}
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}: {value}" for name, value in self._facts().items())
+        return f"<{type(self).__name__} exit_status={self.exit_status}{', ' if facts else ''}{facts}>"
+
+    def _repr_html_(self) -> str:
+        """A short table, for notebooks."""
+        facts = {"exit status": str(self.exit_status), **self._facts()}
+        rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in facts.items())
+        return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
+
+
+def made(kind: type[R], summary: Any, lines: list[str]) -> R:
+    """A result from the summary of a run, whose fields have the same names."""
+    names = {each.name for each in dataclasses.fields(kind)} - {"exit_status", "text"}
+    found = {name: copy.deepcopy(getattr(summary, name)) for name in names}
+    return kind(exit_status=summary.exit, text="\n".join(lines), **found)
+
+
+@dataclass(frozen=True, repr=False)
+class BuildResult(Result):
+    """What a build did. With ``dry_run`` the plan is the result's ``text``.
+
+    ``exit_status`` is 0, or 3 where damaged parts of the log are missing from the result. ``bytes`` and ``records`` were read;
+    ``units`` of ConsumeQueues and ``items`` of IndexFiles were written.
+    """
+
+    version: str
+    """of rocketmq-reindex"""
+    started: str
+    """when the run began: ISO, UTC"""
+    seconds: dict[str, float]
+    """``session`` until Spark was up, ``build`` until the result was published, and ``total``"""
+    bytes: int
+    records: int
+    units: int
+    items: int
+    files: dict[str, int]
+    """number of files by kind: ``consumequeue``, ``index``"""
+    damage: list[dict[str, Any]]
+    """damaged places of the log: ``segment``, ``offset`` and ``length`` in bytes, ``reason``"""
+    decisions: list[dict[str, Any]]
+    """what was done to the order of queues: ``kind``, ``topic``, ``queue``, ``offset``, ``count``"""
+    warnings: list[str]
+    error: str | None
+    incremental: dict[str, Any] | None
+    """of an incremental build: what was read and what was kept"""
+
+    def to_dict(self) -> dict[str, Any]:
+        found = super().to_dict()
+        if self.incremental is None:
+            del found["incremental"]
+        return found
+
+    def _order(self, names: list[str]) -> list[str]:
+        return ["version", "started", "exit", *names[2:]]
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            "read": f"{counted(self.bytes, 'byte')}, {counted(self.records, 'record')}",
+            "wrote": f"{counted(self.units, 'unit')}, {counted(self.items, 'item')}",
+            "damage": str(len(self.damage)),
+            "warnings": str(len(self.warnings)),
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class VerifyResult(Result):
+    """What a verify found. ``exit_status`` is 0 where the store is what its commitlog says, and 4 where it differs.
+
+    ``units`` and ``items`` are those that the log gives, ``units_there`` and ``items_there`` those that the store has. Each of
+    ``findings`` is one kind of difference: ``kind``, ``part``, ``text``, ``count``, ``mend`` and the first ``examples``.
+    """
+
+    version: str
+    command: str
+    started: str
+    """when the run began: ISO, UTC"""
+    store: str
+    against: str | None
+    """the other store, where two were compared"""
+    sample: float
+    """share of the segments that were read"""
+    seconds: dict[str, float]
+    beside: dict[str, float]
+    """seconds of what ran beside others within a stage"""
+    segments: int
+    segments_read: int
+    bytes: int
+    records: int
+    units: int
+    units_there: int
+    items: int
+    items_there: int
+    queues: int
+    queues_differing: int
+    files: dict[str, int]
+    """number of files by kind: ``consumequeue``, ``index``"""
+    sizes: dict[str, int]
+    """bytes of the log and of the files derived from it"""
+    settings: dict[str, Any]
+    orders: dict[str, int]
+    """number of queues by the order that fits"""
+    findings: list[dict[str, Any]]
+    damage: list[dict[str, Any]]
+    """damaged places of the log"""
+    lost_keys: list[dict[str, Any]]
+    """stretches of the log whose keys are not in the index"""
+    queue_list: list[dict[str, Any]]
+    index_list: list[dict[str, Any]]
+    checkpoint: dict[str, int] | None
+    mend: str | None
+    """the command of a build that mends all differences but those of ``not_mended``"""
+    not_mended: list[str]
+    """why no build is advised for some of the differences"""
+    idle_queues: int
+    """number of queues that hold units of expired records alone"""
+    notes: list[str]
+    error: str | None
+
+    def _order(self, names: list[str]) -> list[str]:
+        return ["version", "command", "started", "exit", *names[3:]]
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            "compared": f"{counted(self.units, 'unit')}, {counted(self.items, 'item')}",
+            "differences": ", ".join(f"{each['kind']} {each['count']}" for each in self.findings) or "none",
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class FetchResult(Result):
+    """What a fetch did. ``bytes`` were read, ``size`` is what they take in a store. With ``dry_run`` see ``text``."""
+
+    build: str
+    to: str
+    files: int
+    bytes: int
+    size: int
+    swapped: list[str]
+    """parts of the build that are now in the store"""
+    previous: dict[str, str]
+    """where the store's own parts are kept, by part"""
+    finished_earlier: str | None
+    """the build of an earlier fetch that was cut short, and was finished first"""
+    notes: list[str]
+    seconds: float
+    error: str | None
+
+    def _order(self, names: list[str]) -> list[str]:
+        return [*names[:-1], "exit", "error"]
+
+    def _facts(self) -> dict[str, str]:
+        return {"files": f"{self.files:,}", "bytes": f"{self.bytes:,}", "swapped": ", ".join(self.swapped) or "nothing"}
+
+
+@dataclass(frozen=True, repr=False)
+class ReportResult(Result):
+    """The page that was written."""
+
+    out: str
+    bytes: int
+
+    def _facts(self) -> dict[str, str]:
+        return {"page": self.out, "bytes": f"{self.bytes:,}"}

@@ -1,0 +1,70 @@
+"""One run of build, as the command line and the Python API share it. A failure is part of what it returns."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rocketmq_reindex.jobs.api.ended import Ended
+from rocketmq_reindex.jobs.building.inputs import look_at
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
+from rocketmq_reindex.jobs.incremental.early import needs_spark
+from rocketmq_reindex.jobs.tables.hadoop import hdfs_user
+from rocketmq_reindex.jobs.watch import Watch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketmq_reindex.jobs.building.settings import BuildSettings
+    from rocketmq_reindex.jobs.run import Build
+
+
+def run_build(
+    settings_of: Callable[[], BuildSettings], watch: Watch, interrupts: Interrupts, spark: SparkSession | None = None
+) -> Ended[Summary]:
+    """Build. ``settings_of`` may raise UsageError. ``spark``: the session to work in, instead of one that is looked for."""
+    summary, lines = Summary(), list[str]()
+    job: Build | None = None
+    raised: BaseException | None = None
+    try:
+        settings = settings_of()
+        with interrupts:
+            watch.start(settings, (*settings.inputs, settings.out))
+            # What is refused without a look into the log is refused before a JVM is started.
+            inputs = look_at(settings)
+            from rocketmq_reindex.jobs.spark.kernels import NOTE, kept
+            from rocketmq_reindex.jobs.spark.session import starting
+
+            delta, user = bool(settings.tables), hdfs_user(settings.tables)
+            start = spark is None and needs_spark(settings, inputs)
+            with kept() as compiled_once, starting(settings.master, delta, user) if start else contextlib.nullcontext():
+                # numba alone takes a second, and the session starts meanwhile.
+                from rocketmq_reindex.jobs.run import Build
+                from rocketmq_reindex.jobs.spark.daemon import daemon_ahead
+                from rocketmq_reindex.jobs.spark.engine import SparkEngines
+
+                with daemon_ahead(), watch.reporter() as reporter:
+                    engines = SparkEngines(settings.master, delta=delta, hadoop_user=user, spark=spark)
+                    job = Build(settings, reporter, engines)
+                    job.summary.started = summary.started
+                    summary = job.summary
+                    job.run(inputs)
+                    if compiled_once and not settings.dry_run:
+                        # This is no part of the result, so it is not in the manifest.
+                        summary.warn(NOTE)
+        watch.stop_clock(summary)
+        lines += [] if settings.dry_run else [summary.to_text()]
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
+        watch.stop_clock(summary)
+        raised = error
+        summary.exit, summary.error = outcome(error, interrupts, PLACE, UNPUBLISHED)
+    with interrupts.ignored():
+        published = job is not None and job.published
+        if published and summary.error:
+            # What went wrong after the rename takes nothing back.
+            summary.warnings.append(f"published all the same: {summary.error.removesuffix(UNPUBLISHED)}")
+            summary.exit, summary.error = 3 if summary.lost else 0, None
+        watch.end(summary, lines=True, published=published)
+    return Ended(summary, raised, [*job.plan, *lines] if job else lines)

@@ -1,0 +1,60 @@
+"""One run of verify, as the command line and the Python API share it. A failure is part of what it returns."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rocketmq_reindex.jobs.api.ended import Ended
+from rocketmq_reindex.jobs.command.failures import Interrupts, outcome
+from rocketmq_reindex.jobs.publishing.whole_file import write_whole
+from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.watch import Watch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+
+
+def run_verify(
+    settings_of: Callable[[], VerifySettings], watch: Watch, interrupts: Interrupts, spark: SparkSession | None = None
+) -> Ended[VerifySummary]:
+    """Verify. ``settings_of`` may raise UsageError and InputError. ``spark`` as for ``run_build``."""
+    summary, lines = VerifySummary(), list[str]()
+    raised: BaseException | None = None
+    try:
+        settings = settings_of()
+        with interrupts:
+            watch.start(settings, settings.stores)
+            # A wrong path is refused before a JVM is started.
+            logs = settings.logs()
+            from rocketmq_reindex.jobs.spark.kernels import NOTE, kept
+            from rocketmq_reindex.jobs.spark.session import starting
+
+            with kept() as compiled_once, starting(settings.master) if spark is None else contextlib.nullcontext():
+                from rocketmq_reindex.jobs.spark.daemon import daemon_ahead
+                from rocketmq_reindex.jobs.spark.engine import SparkEngines
+                from rocketmq_reindex.jobs.verifying.against import Against
+                from rocketmq_reindex.jobs.verifying.run import Verify
+
+                with daemon_ahead(), watch.reporter() as reporter:
+                    engines = SparkEngines(settings.master, spark=spark)
+                    job = Against(settings, reporter, engines) if settings.against else Verify(settings, reporter, engines)
+                    job.summary.started = summary.started
+                    summary = job.summary
+                    job.run(logs)
+                    if compiled_once:
+                        summary.warn(NOTE)
+                watch.stop_clock(summary)
+                if settings.report:
+                    write_whole(settings.report, summary.to_json() + "\n")
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
+        watch.stop_clock(summary)
+        raised = error
+        summary.exit, summary.error = outcome(error, interrupts, "input")
+    watch.end(summary)
+    if not summary.error:
+        lines.append(summary.to_text())
+    return Ended(summary, raised, lines)

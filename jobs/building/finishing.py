@@ -1,0 +1,57 @@
+"""The last files of a build: names of IndexFiles, the checkpoint, the manifest."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from rocketmq_reindex.jobs.building import manifest, writing
+from rocketmq_reindex.jobs.building.planning import make_checkpoint
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.unclean_stop import vouched
+from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.stage import Stage
+
+_CHECKPOINT_USED = 40
+"""bytes of the checkpoint that hold its fields"""
+
+
+def finish(
+    scan: Scan, settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan],
+    written: writing.Written, until: int, more: list[dict[str, Any]], summary: Summary,
+) -> tuple[list[dict[str, Any]], list[str]]:  # fmt: skip
+    """Write them into the tree of the stage; ``until`` is the offset up to which the log was read.
+
+    Returns the driver's own entries of the manifest, ``more`` among them, and files with the other entries.
+    """
+    stage = scan.stage
+    for part in ("consumequeue", "index"):
+        if part in settings.only:
+            files.make_folder(files.join(stage.tree, part))
+    entries = [*more, *writing.name_index_files(stage, written)]
+    fields = None
+    if "checkpoint" in settings.only:
+        fields, entry = _write_checkpoint(stage, settings, log, accepted, plans, summary)
+        entries.append(entry)
+    summaries = scan.summaries.values()
+    parts = manifest.write(stage, settings, log, summary, summaries, fields, written.parts, entries, until)
+    return entries, parts
+
+
+def _write_checkpoint(
+    stage: Stage, settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan],
+    summary: Summary,
+) -> tuple[dict[str, int], dict[str, Any]]:  # fmt: skip
+    """Returns the fields of the checkpoint, and its entry of the manifest."""
+    checkpoint = vouched(settings, make_checkpoint(settings, log, accepted, plans), summary.warnings)
+    data = checkpoint.to_bytes()
+    files.write_bytes(stage.temporary, files.join(stage.tree, "checkpoint"), [data])
+    digest = new_digest([data[:_CHECKPOINT_USED]]).digest().hex()
+    entry = {"path": "checkpoint", "size": len(data), "used": _CHECKPOINT_USED, "digest": digest}
+    return dataclasses.asdict(checkpoint), entry

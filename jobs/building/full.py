@@ -1,0 +1,94 @@
+"""The steps of a build that depend on where it starts: a full build starts from the log alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rocketmq_reindex.jobs.building import writing
+from rocketmq_reindex.jobs.building.decisions import Order
+from rocketmq_reindex.jobs.building.estimate import check_free
+from rocketmq_reindex.jobs.building.planning import scan_settings
+from rocketmq_reindex.jobs.building.scan_memory import ScanMemory
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.writing import Written
+from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.jobs.watching.progress import Probe
+from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, plan_index_files
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.stage import Stage
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a build made, before it is published."""
+
+    accepted: list[RangeSummary]
+    """the ranges that it was built from"""
+    order: Order
+    written: Written
+    entries: list[dict[str, Any]]
+    """the entries of the manifest that the driver made: IndexFiles, checkpoint, topics"""
+    parts: list[str]
+    """files with the other entries, sorted by path"""
+
+
+class FullBuild:
+    """Reads all of the log and writes every file. A build that goes on from an earlier one overrides these steps."""
+
+    memory: ScanMemory | None = None
+    """what is known of ranges that were scanned before"""
+
+    def __init__(self, settings: BuildSettings, log: Commitlog) -> None:
+        self.settings, self.log = settings, log
+
+    def nothing_new(self, summary: Summary) -> bool:
+        """Return whether DIR holds this build already; ``summary`` then says what it holds. DIR's lock is held."""
+        _ = summary
+        return False
+
+    def check_room(
+        self, stage: Stage, accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None,
+        extra_units: int = 0,
+    ) -> None:  # fmt: skip
+        """Raises InputError when the output cannot fit, as far as a sample tells, or the counts of ``accepted`` ranges."""
+        check_free(self.settings, scan_settings(self.settings), self.log, stage, accepted, plans, extra_units)
+
+    def staged(self, stage: Stage) -> None:
+        """The staging folder is there; nothing has been scanned yet. Raises InputError when the run cannot go on."""
+
+    def plan_index(self, accepted: list[RangeSummary]) -> list[IndexFilePlan]:
+        """Return which items each IndexFile holds."""
+        return plan_index_files(accepted, self.settings.index_items)
+
+    def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> Written:
+        """Write ConsumeQueue files and IndexFiles into the staging folder."""
+        return writing.write_both(scan, self.settings, accepted, order, plans)
+
+    def save(self, stage: Stage, result: Result, summary: Summary, has_rows: bool) -> bool:
+        """Keep what a later run needs. Return whether DIR holds this build already, so that nothing is published.
+
+        ``has_rows``: rows of the build go into the Delta tables once it is published.
+        """
+        _ = stage, result, summary, has_rows
+        return False
+
+    def published(self, stage: Stage) -> None:
+        """The build has been published."""
+
+    def rows_written(self) -> None:
+        """All rows of the published build are in the Delta tables."""
+
+
+def to_write(scan: Scan, settings: BuildSettings, plans: list[IndexFilePlan]) -> tuple[int, int, Probe]:
+    """Return how many buckets and IndexFiles are to be written, 0 bytes, and a probe that says how many there are."""
+    buckets = len(set(scan.task.keys)) if "consumequeue" in settings.only else 0
+    total = buckets + (len(plans) if "index" in settings.only else 0)
+
+    def probe() -> tuple[int, int]:
+        return len(files.names(scan.stage.parts)) + len(files.names(scan.stage.made)), 0
+
+    return total, 0, probe

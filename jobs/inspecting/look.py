@@ -1,0 +1,55 @@
+"""One file of a store: its kind, and what it holds."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rocketmq_reindex.jobs.inspecting.inspected import Inspected
+from rocketmq_reindex.jobs.inspecting.kinds import QUEUE, kind_of
+from rocketmq_reindex.jobs.inspecting.options import Inspection
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape, redacted
+from rocketmq_reindex.udfs import files
+
+
+class Look(NamedTuple):
+    """A file that was inspected; ``file`` is its path without a password."""
+
+    file: str
+    kind: str
+    found: Inspected
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What ``--json`` prints of the file."""
+        return {"file": self.file, "kind": self.kind, **self.found.summary}
+
+
+def look(path: str, asked: Inspection) -> Look:
+    """Inspect one file. Raises InputError and UnreadableError for a file that is none of a store, and OSError."""
+    path = files.checked(path)
+    entry = files.look(path)
+    if entry.kind != files.FILE:
+        what = "is not there" if entry.kind == files.ABSENT else "is no file"
+        raise InputError(f"{escape(path)}: {what}: give files of a store")
+    kind = asked.kind or kind_of(path)
+    return Look(redacted(path), kind, _inspect(kind, path, asked))
+
+
+def _inspect(kind: str, path: str, asked: Inspection) -> Inspected:
+    """Modules that compile are imported for their own kind alone."""
+    if kind == "segment":
+        from rocketmq_reindex.jobs.inspecting.segment import segment
+
+        return segment(path, asked.segment_size, asked.first_offset)
+    if kind == "index":
+        from rocketmq_reindex.jobs.inspecting.index import index
+
+        return index(path, asked.sizes)
+    if kind == "checkpoint":
+        from rocketmq_reindex.jobs.inspecting.checkpoint import checkpoint
+
+        return checkpoint(path)
+    from rocketmq_reindex.jobs.inspecting.queue import batch_queue, queue
+
+    return (queue if kind == QUEUE else batch_queue)(path, asked.first_offset)

@@ -1,0 +1,95 @@
+"""Bodies of messages: read, unpacked, and as text, JSON or hex."""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rocketmq_reindex.jobs.store.folders import reason
+from rocketmq_reindex.jobs.store.log import StoreLog
+from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import printable
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.message import Message
+
+_LOW31: Final = 0x7FFFFFFF
+
+
+@dataclass(frozen=True)
+class Body:
+    """``data`` is unpacked. ``whole``: nothing was left out; ``crc`` is None where it was not checked."""
+
+    data: bytes
+    whole: bool
+    crc: bool | None
+    fault: str = ""
+
+
+def read_body(message: Message, log: StoreLog, most: int, notes: Notes) -> Body:
+    """The first ``most`` bytes of a body, unpacked; of a broken one what there is."""
+    try:
+        raw = log.body(message, most)
+    except (OSError, InputError) as error:
+        notes.add("unreadable body", f"offset {message.place}: its body: {reason(error)}")
+        return Body(b"", False, None, reason(error))
+    cut = len(raw) < message.body_size
+    crc = None if cut else zlib.crc32(raw) & _LOW31 == message.body_crc
+    if crc is False:
+        notes.add("wrong CRC", f"offset {message.place}: {r.REASONS[r.BAD_BODY_CRC]}", lost=False)
+    if message.compression is None or not raw:
+        return Body(raw, not cut, crc)
+    from rocketmq_reindex.udfs.messages.unpack_body import unpack
+
+    data, more, fault = unpack(raw, message.compression, most)
+    if cut:
+        return Body(data, False, crc)
+    if fault:
+        notes.add("body that does not unpack", f"offset {message.place}: {fault}", lost=False)
+    return Body(data, not more and not fault, crc, fault)
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(text)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def body_value(data: bytes, how: str) -> tuple[str, Any]:
+    """(format, value): as asked for, or the next that is possible of JSON, text and hex."""
+    if how == "json":
+        try:
+            return "json", json.loads(data.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
+        except (ValueError, RecursionError):
+            how = "text"
+    if how == "text":
+        try:
+            return "text", data.decode("utf-8")
+        except UnicodeDecodeError:
+            pass
+    return "hex", data.hex()
+
+
+def to_json(value: Any) -> str:
+    """One line of plain ASCII."""
+    try:
+        return json.dumps(value, separators=(", ", ": ")).replace("\x7f", "\\u007f")
+    except RecursionError:
+        return json.dumps(value | {"bodyFormat": "none", "body": None})
+
+
+def preview(row: dict[str, Any], most: int) -> str:
+    """The beginning of a body, to look at."""
+    body = row["body"]
+    text = body if isinstance(body, str) else to_json(body)
+    text = f"0x{text}" if row["bodyFormat"] == "hex" and text else text
+    more = len(text) > most or row["bodyTruncated"]
+    return printable(text[:most]) + ("..." if more else "")

@@ -1,0 +1,49 @@
+"""How many tasks a stage has, and how the rows of a shuffle are spread over them."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import mmh3
+from pyspark.sql import SparkSession
+
+SHUFFLE_PARTITIONS_DEFAULT: Final = 200
+TASKS_PER_CORE: Final = 4
+"""of a stage: enough that all cores end at about the same time, and few, since each task costs 0.2 s by itself"""
+
+
+def task_count(things: int, cores: int) -> int:
+    """Return how many tasks share so many things; 0 for nothing."""
+    return min(things, TASKS_PER_CORE * cores)
+
+
+def asked_partitions(spark: SparkSession) -> int:
+    """Return the user's own number of shuffle partitions; 0 when there is none."""
+    asked = int(spark.conf.get("spark.sql.shuffle.partitions", str(SHUFFLE_PARTITIONS_DEFAULT)) or 0)
+    return 0 if asked == SHUFFLE_PARTITIONS_DEFAULT else asked
+
+
+def plan_shuffle(buckets: int, cores: int, asked: int) -> tuple[int, int]:
+    """Return (partitions, buckets) of a shuffle for at least so many buckets.
+
+    A bucket bounds what a task holds, and a task costs time by itself. So there are few tasks, each of which takes equally many
+    buckets one after another. ``asked`` is the user's own number of partitions, 0 for none.
+    """
+    partitions = asked or min(buckets, TASKS_PER_CORE * cores)
+    return partitions, buckets if partitions >= buckets else -(-buckets // partitions) * partitions
+
+
+def bucket_keys(buckets: int, partitions: int) -> tuple[int, ...]:
+    """Return for each bucket a number that ``repartition(partitions, key)`` sends to partition ``bucket % partitions``.
+
+    Spark's hash of an int is murmur3 (32 bits, seed 42), taken modulo the partitions.
+    """
+    found: dict[int, int] = {}
+    number = 0
+    while len(found) < min(buckets, partitions):
+        target = mmh3.hash(struct.pack("<i", number), 42) % partitions
+        if target < buckets:
+            found.setdefault(target, number)
+        number += 1
+    return tuple(found[bucket % partitions] for bucket in range(buckets))

@@ -1,0 +1,151 @@
+"""Settings that every command on a whole store shares: where the log lies, how it is read, what its files look like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.index.header import file_size
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.sql.option_words import CRC_MODES as CRC_MODES
+from rocketmq_reindex.udfs.sql.option_words import DELAY_LEVELS as DELAY_LEVELS
+from rocketmq_reindex.udfs.sql.option_words import delay_levels
+
+INT32_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSettings:
+    """Settings that build and verify share. Sizes are in bytes; defaults are those of ``MessageStoreConfig`` (5.3).
+
+    The defaults stand here and in the subclasses, and nowhere else; the parsers show them in ``--help``.
+    """
+
+    store: str = field(kw_only=False)
+    """folder or URI of the store; its segments are in STORE/commitlog"""
+    commitlogs: tuple[str, ...] = ()
+    """folders of segments, in the place of STORE/commitlog"""
+    cq_file_size: int = 6_000_000
+    """``mappedFileSizeConsumeQueue``: 300,000 units of 20 bytes"""
+    batch_cq_file_size: int = 13_800_000
+    """``mapperFileSizeBatchConsumeQueue``: 300,000 units of 46 bytes"""
+    hash_slots: int = 5_000_000
+    """``maxHashSlotNum``"""
+    index_items: int = 20_000_000
+    """``maxIndexNum``; a file holds one item less"""
+    segment_size: int = 0
+    """``mappedFileSizeCommitLog``; 0: taken from the files"""
+    crc: str = "body"
+    """which checksums are verified; a broker's recovery verifies that of the body"""
+    lmq: bool = False
+    """``enableLmq`` and ``enableMultiDispatch``: light message queues are derived as well"""
+    delay_levels: str = DELAY_LEVELS
+    """``messageDelayLevel``"""
+    broker_version: str = "5.3"
+    """5.3 or 4.9, where the two write different bytes"""
+    batch_topics: tuple[str, ...] = ()
+    """topics whose queues are batch ConsumeQueues, from --topics-config"""
+    max_fill: int = 100_000
+    """missing queue offsets that are filled at most, all queues together: more of them are wrong offsets, not gaps"""
+    range_size: int = 0
+    """bytes of a segment that one task takes at most; 0: a few ranges for each core"""
+    snapshot: bool = False
+    """the log no longer changes, whoever holds the store's lock"""
+    protected: tuple[str, ...] = ()
+    """more folders that nothing may be written to"""
+    master: str = ""
+    """URL of the Spark master when there is no session yet; "" stands for local[*]"""
+    json: bool = False
+    """the summary goes to stdout as one JSON object"""
+    progress: str = "lines"
+    log_format: str = "text"
+    metrics: str = ""
+    """file that gets the figures of the run"""
+    store_name: str = ""
+    """what the store is called in logs and metrics"""
+    named: frozenset[str] = field(default=frozenset(), compare=False)
+    """the sizes (``publishing.layout.SIZES``) that the user named; the others are defaults"""
+
+    @property
+    def store_folder(self) -> str:
+        """STORE, or else the folder around the first --commitlog; "" where neither is known."""
+        around = [files.parent(root) for root in self.roots if files.base(root) == "commitlog"]
+        return files.absolute(self.store) if self.store else next(iter(around), "")
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders of segments, absolute: executors have working folders of their own."""
+        given = self.commitlogs or (files.join(self.store, "commitlog"),)
+        return tuple(files.absolute(root) for root in given)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """All folders that are only read: whatever is written has to lie apart from them."""
+        stores = [files.parent(root) for root in self.roots if files.base(root) == "commitlog"]
+        return tuple(place for place in (self.store, *self.roots, *stores, *self.protected) if place)
+
+    @property
+    def delays(self) -> tuple[int, ...]:
+        """The delay levels in milliseconds."""
+        return parse_delay_levels(self.delay_levels)
+
+    def is_named(self, size: str) -> bool:
+        """Return whether a size differs from its default, or was named by the user all the same."""
+        return size in self.named or getattr(self, size) != default_of(StoreSettings, size)
+
+    def checked_places(self) -> dict[str, Any]:
+        """Check the settings that build and verify share, and return ``store`` and ``commitlogs`` in their usual form.
+
+        Raises UsageError.
+        """
+        if self.cq_file_size < UNIT_SIZE or self.cq_file_size % UNIT_SIZE or self.cq_file_size > INT32_MAX:
+            raise UsageError(f"--cq-file-size {self.cq_file_size}: take a multiple of {UNIT_SIZE} (one unit) below 2 GiB")
+        if self.batch_cq_file_size < BATCH_UNIT_SIZE or self.batch_cq_file_size % BATCH_UNIT_SIZE:
+            raise UsageError(
+                f"--batch-cq-file-size {self.batch_cq_file_size}: take a multiple of {BATCH_UNIT_SIZE} (one batch unit)"
+            )
+        if self.batch_cq_file_size > INT32_MAX:
+            raise UsageError(f"--batch-cq-file-size {self.batch_cq_file_size}: a file has at most 2 GiB")
+        if self.batch_topics and self.broker_version == "4.9":
+            raise UsageError(
+                "--topics-config: has batch topics (queue.type=BatchCQ), which RocketMQ 4.9 does not know: leave it out"
+            )
+        if self.hash_slots < 1 or self.index_items < 2 or file_size(self.hash_slots, self.index_items) > INT32_MAX:
+            raise UsageError(
+                f"--hash-slots {self.hash_slots} --index-items {self.index_items}: "
+                "take at least 1 slot and 2 items, and at most 2 GiB a file"
+            )
+        if self.segment_size > INT32_MAX:
+            raise UsageError(f"--segment-size {self.segment_size}: a segment has at most 2 GiB")
+        for name, value in (("segment-size", self.segment_size), ("range-size", self.range_size)):
+            if value < 0:
+                raise UsageError(f"--{name} {value}: take a number of bytes above 0")
+        if self.max_fill < 0:
+            raise UsageError(f"--max-fill {self.max_fill}: take a number from 0 on")
+        parse_delay_levels(self.delay_levels)
+        store, *commitlogs = checked_paths(self.store, *self.commitlogs)
+        return {"store": store, "commitlogs": tuple(commitlogs)}
+
+
+def default_of(settings: type[StoreSettings], name: str) -> Any:
+    """Return the default of one setting, such as ``cq_file_size``."""
+    return next(setting.default for setting in fields(settings) if setting.name == name)
+
+
+def checked_paths(*places: str) -> list[str]:
+    """Return paths and URIs in their usual form. Raises UsageError for a URI that cannot be one."""
+    try:
+        return [files.checked(place) for place in places]
+    except InputError as error:
+        raise UsageError(str(error)) from None
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """Return ``1s 5s ... 2h`` as milliseconds. Raises UsageError."""
+    try:
+        levels = delay_levels(text)
+    except ValueError as error:
+        raise UsageError(f"--delay-levels: {error}") from None
+    return tuple(levels)
