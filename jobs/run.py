@@ -190,7 +190,7 @@ class Build:
                 written = taken.all
             else:
                 written = writing.write_both(scan, settings, accepted, order, plans)
-            shown.count(units=written.units, items=sum(word["items"] for word in written.index))
+            shown.count(units=written.units, items=sum(result.items for result in written.index))
         summary.units = written.units
         summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX
@@ -229,7 +229,7 @@ class Build:
 
     def _finish(
         self, stage: Stage, log: Commitlog, scan: Scan, accepted: list[RangeSummary], plans: list[IndexFilePlan],
-        written: writing.Written, until: int, more: list[dict[str, Any]],
+        written: writing.WrittenFiles, until: int, more: list[dict[str, Any]],
     ) -> tuple[list[dict[str, Any]], list[str]]:  # fmt: skip
         """Returns the driver's own entries of the manifest, and the parts of the others."""
         settings = self.settings

@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild
 from rocketmq_reindex.jobs.publishing.parts import joined
 from rocketmq_reindex.jobs.publishing.standing import StandingFiles
-from rocketmq_reindex.jobs.spark.session import TASKS_PER_CORE
+from rocketmq_reindex.jobs.spark.tasks import tasks_for
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.incremental.stored_rows import Keys, Touched, Wanted, among, pack_keys, queue_keys, unpack_keys
@@ -70,7 +70,7 @@ def keys_of(names: Iterable[tuple[bytes, int]]) -> Keys:
 
 def touched_by(scan: Scan, ranges: list[StoredRange]) -> Touched:
     """What has units of these ranges."""
-    tasks = min(len(ranges), TASKS_PER_CORE * scan.engine.cores)
+    tasks = tasks_for(len(ranges), scan.engine.cores)
     if not tasks:
         return Touched.union([])
     function = TouchedFiles(scan.stage, write_ranges(scan.stage, ranges), tasks, scan.task.units_per_file)
@@ -79,8 +79,8 @@ def touched_by(scan: Scan, ranges: list[StoredRange]) -> Touched:
 
 def odd_lines(order: Order) -> Iterator[bytes]:
     """Queues out of order as the store keeps them (``jobs.incremental.last_build``)."""
-    for word in order.odd.words() if order.odd else ():
-        yield json.dumps([word["topic"], word["queue"], word["batch"], word["digest"]]).encode()
+    for queue in order.odd.queues() if order.odd else ():
+        yield json.dumps([queue.topic, queue.queue, queue.batch, queue.digest]).encode()
 
 
 def _moved(before: Iterator[bytes], now: Iterator[bytes], touched: Touched) -> Iterator[Keys]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import compress
@@ -32,7 +31,7 @@ from rocketmq_reindex.jobs.incremental.scan_place import store_of
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.publishing.output import MANIFEST
 from rocketmq_reindex.jobs.publishing.parts import entries, joined
-from rocketmq_reindex.jobs.spark.session import TASKS_PER_CORE
+from rocketmq_reindex.jobs.spark.tasks import tasks_for
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError
@@ -41,10 +40,12 @@ from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.scan.range_scan import ScanSettings
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.carry import Carry
-from rocketmq_reindex.udfs.incremental.scan_store import file_digest
 from rocketmq_reindex.udfs.incremental.write_again import LoadRows, stored_range, write_ranges
 from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.write.index import IndexFileResult
+from rocketmq_reindex.udfs.write.queue_files import FilesResult
 
 _TOLD: Final = ("bytes", "records", "units", "items", "files", "damage", "decisions", "warnings", "about", "exit")
 """of the summary: what a run that finds nothing new says again"""
@@ -54,7 +55,7 @@ _TOLD: Final = ("bytes", "records", "units", "items", "files", "damage", "decisi
 class Written:
     """What an incremental build wrote, and took over: as the writers' own, and for the store."""
 
-    all: writing.Written
+    all: writing.WrittenFiles
     fingerprints: list[str] = field(default_factory=list)
     """of the IndexFiles"""
 
@@ -140,19 +141,18 @@ class Increment:
             parts += carrying.carried_parts(stage, self.store, last, wanted, settings.cq_file_size)
             order = dataclasses.replace(order, opened=carrying.opened_again(order, wanted))
         if some and "consumequeue" in settings.only and ranges:
-            tasks = min(len(ranges), TASKS_PER_CORE * scan.engine.cores)
+            tasks = tasks_for(len(ranges), scan.engine.cores)
             plan = write_ranges(stage, list(ranges.values()))
             scan.engine.scan(LoadRows(plan, tasks, scan.task.keys, scan.task.units_per_file, where), tasks)
         anew = [plan for plan in plans if plan.number not in carried]
         written = writing.write_both(scan, settings, accepted, order, anew, queues=some)
-        for text in scan.engine.numbers(Carry(stage, self.before.folder, tuple(parts)), len(parts)) if parts else ():
-            word = json.loads(text)
-            self.kept += word["files"]
-            if word["part"] not in index:
-                written.parts.append(word["part"])
-                written.queue_files += word["files"]
-                written.units += word["units"]
-        written.index = sorted([*written.index, *carried.values()], key=lambda word: int(word["number"]))
+        kept = scan.engine.numbers(Carry(stage, self.before.folder, tuple(parts)), len(parts)) if parts else []
+        for result in FilesResult.read(kept):
+            self.kept += result.files
+            if result.part not in index:
+                written.add(result)
+        written.index += [IndexFileResult.of_kept(fields) for fields in carried.values()]
+        written.index.sort(key=lambda result: result.number)
         return Written(written, prints)
 
     def _carried_index(self, stage: Stage, plans: list[IndexFilePlan], prints: list[str]) -> dict[int, dict[str, Any]]:
@@ -186,7 +186,7 @@ class Increment:
         built = self.before.files_of(self.before.folder if stands else stage.tree, count)
         own = [entry | {"modified": time} for entry, time in zip(own, built.times(own), strict=True)]
         paths = [entry for entry in own if entry["path"].startswith("index/")]
-        names = [[found, entry["path"], word | entry] for found, entry, word in zip(
+        names = [[found, entry["path"], vars(result) | entry] for found, entry, result in zip(
             written.fingerprints, paths, written.all.index, strict=True)] if paths else []  # fmt: skip
         build = LastBuild(
             digest=digest,

@@ -18,7 +18,8 @@ from typing import Any, Final
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.index.plan import Begun
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, file_digest, sealed, unsealed
+from rocketmq_reindex.udfs.files.digests import file_digest
+from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, sealed, unsealed
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 
 FORMAT: Final = 2

@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.incremental.scan_store import file_digest
+from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.stage import Stage
 
 _RENAME_EXCHANGE = 2

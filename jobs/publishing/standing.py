@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.publishing.layout import CONFIG
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.incremental.scan_store import file_digest
+from rocketmq_reindex.udfs.files.digests import file_digest
 
 CHECKPOINT: Final = "checkpoint"
 LISTED_AT_ONCE: Final = 50_000

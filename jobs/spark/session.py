@@ -19,10 +19,9 @@ from pyspark.sql import SparkSession
 from rocketmq_reindex.jobs.spark import gateway
 from rocketmq_reindex.jobs.spark.daemon import name_daemon
 from rocketmq_reindex.jobs.spark.java import choose_java, class_archive, delta_jars, java_option, settings_folder
+from rocketmq_reindex.jobs.spark.tasks import TASKS_PER_CORE
 
 SHUFFLE_PARTITIONS_DEFAULT = 200
-TASKS_PER_CORE = 4
-"""of a stage: enough that cores end together, few since each costs 0.2 s by itself"""
 # The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
 # the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
 _LOCAL_JAVA = "-XX:TieredStopAtLevel=1"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final
 
 from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.spark.tasks import tasks_for
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.verifying.build import of_build
 from rocketmq_reindex.jobs.verifying.mend import Mend
@@ -22,12 +22,20 @@ from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.names import escape, redacted
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.stage import Stage
-from rocketmq_reindex.udfs.verify.against import BATCH_FOLDER, CompareIndex, CompareLogs, CompareQueues, Stretch, topics_of
+from rocketmq_reindex.udfs.verify.against import (
+    BATCH_FOLDER,
+    AgainstResult,
+    CompareIndex,
+    CompareLogs,
+    CompareQueues,
+    LogDifference,
+    Stretch,
+    topics_of,
+)
 
 PIECE: Final = 256 << 20
-TASKS_PER_CORE: Final = 4
 
 
 class Against:
@@ -61,11 +69,6 @@ class Against:
         self._checkpoints()
         self.summary.take(self.tally, Mend(self.settings.build))
 
-    def _plan(self, stage: Stage, name: str, content: object) -> str:
-        path = files.join(stage.plans, name)
-        files.write_bytes(stage.temporary, path, [json.dumps(content).encode()])
-        return path
-
     def _logs(self, engine: Engine, stage: Stage, logs: list[Commitlog]) -> None:
         stretches = overlap(*logs)
         summary = self.summary
@@ -75,13 +78,13 @@ class Against:
         if not stretches:
             summary.notes.append("the two logs have no offset in common")
             return
-        tasks = min(len(stretches), TASKS_PER_CORE * engine.cores)
-        plan = self._plan(stage, "stretches", [dataclasses.astuple(stretch) for stretch in stretches])
-        words = [json.loads(word) for word in engine.numbers(CompareLogs(plan, tasks), tasks)]
+        tasks = tasks_for(len(stretches), engine.cores)
+        plan = plans.write_plan(stage, "stretches", stretches)
+        differences = LogDifference.read(engine.numbers(CompareLogs(plan, tasks), tasks))
         ends = [log.segments[-1].data_end for log in logs]
-        if words:
-            first, count = min(word["first"] for word in words), sum(word["bytes"] for word in words)
-            filled = [any(word[store] for word in words) for store in ("a", "b")]
+        if differences:
+            first, count = min(one.first for one in differences), sum(one.bytes for one in differences)
+            filled = any(one.a for one in differences), any(one.b for one in differences)
             if all(filled):
                 text = f"from offset {first} on, {counted(count, 'byte')} in all"
                 self.tally.add("against-log-differs", count, "commitlog", first, text)
@@ -99,13 +102,13 @@ class Against:
             names = topics_of(*(files.join(store, folder) for store in (self.a, self.b)))
             if not names:
                 continue
-            tasks = min(len(names), TASKS_PER_CORE * engine.cores)
-            plan = self._plan(stage, f"topics-{folder}", names)
+            tasks = tasks_for(len(names), engine.cores)
+            plan = plans.write_plan(stage, f"topics-{folder}", names)
             comparer = CompareQueues(self.a, self.b, folder, plan, tasks, start)
-            for word in map(json.loads, engine.numbers(comparer, tasks)):
-                self.tally.merge(Tally.from_json(word["tally"]))
-                self.summary.files["consumequeue"] += word["files"]
-                self.summary.units += word["units"]
+            for found in AgainstResult.read(engine.numbers(comparer, tasks)):
+                self.tally.merge(found.tally)
+                self.summary.files["consumequeue"] += found.files
+                self.summary.units += found.units
 
     def _index(self, engine: Engine, stage: Stage, _: list[Commitlog]) -> None:
         """By name; where no name is in both, as a broker's own are named by its clock, in the order of names."""
@@ -122,9 +125,9 @@ class Against:
             self.tally.add("against-index-file", 1, f"index/{escape(name)}", 0, f"only in {'AB'[k]}")
         self.summary.files["index"] = len(pairs)
         if pairs:
-            comparer = CompareIndex(self.a, self.b, self._plan(stage, "pairs", pairs), self.settings.build.hash_slots)
-            for word in map(json.loads, engine.numbers(comparer, len(pairs))):
-                self.tally.merge(Tally.from_json(word["tally"]))
+            comparer = CompareIndex(self.a, self.b, plans.write_plan(stage, "pairs", pairs), self.settings.build.hash_slots)
+            for found in AgainstResult.read(engine.numbers(comparer, len(pairs))):
+                self.tally.merge(found.tally)
 
     def _checkpoints(self) -> None:
         """They say when each store was flushed: no difference, but worth a word."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.spark.tasks import tasks_for
 from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import FILES_TOLD, LOST_TOLD, VerifySummary, lost_example
@@ -21,12 +20,12 @@ from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.scan.chain import Segment
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.walk.state import INT64_MAX
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.verify.index import CheckIndex, IndexPlace
-from rocketmq_reindex.udfs.verify.items import CompareItems, IndexItems, Lost, Span
+from rocketmq_reindex.udfs import files, plans
+from rocketmq_reindex.udfs.verify.index import CheckIndex, IndexFileCheck, ListedIndexFile
+from rocketmq_reindex.udfs.verify.index_items import IndexItems, Span
+from rocketmq_reindex.udfs.verify.items import CompareItems, ItemsResult, Lost
 
 FOLDER: Final = "index"
-TASKS_PER_CORE: Final = 4
 
 
 @dataclass
@@ -37,13 +36,12 @@ class IndexResult:
     lost: list[Lost] = field(default_factory=list)
     repeats: int = 0
 
-    def take(self, words: list[str]) -> None:
-        found = [json.loads(word) for word in words]
-        for word in found:
-            self.tally.merge(Tally.from_json(word["tally"]))
-            self.repeats += word["repeats"]
-        for stretch in sorted((Lost(*fields) for word in found for fields in word["lost"]), key=lambda lost: lost.first):
-            # One that ends where a task's part of the log ends may go on in the next one's.
+    def take(self, results: list[ItemsResult]) -> None:
+        for result in results:
+            self.tally.merge(result.tally)
+            self.repeats += result.repeats
+        for stretch in sorted((lost for result in results for lost in result.lost), key=lambda lost: lost.first):
+            # A stretch that ends where a task's share of the log ends may go on in the next share.
             if self.lost and self.lost[-1].closes and stretch.opens:
                 self.lost[-1].join(stretch)
             else:
@@ -65,14 +63,14 @@ class IndexResult:
 class Index:
     scan: Scan
     settings: VerifySettings
-    checked: list[dict[str, Any]] = field(default_factory=list)
+    checked: list[IndexFileCheck] = field(default_factory=list)
 
-    def _places(self) -> list[IndexPlace]:
+    def _listed(self) -> list[ListedIndexFile]:
         """The files that a broker loads, in the order of their names as strings (``IndexService.load``)."""
         build, trimmed = self.settings.build, self.settings.trimmed
         named = [(name, entry.path) for name, entry in self._entries() if entry.kind == files.FILE and is_index_file(name)]
         sizes = build.hash_slots, build.index_items
-        return [IndexPlace(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
+        return [ListedIndexFile(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
 
     def _entries(self) -> list[tuple[str, files.Entry]]:
         """What lies in index/, by its name in a store. What the manifest of a build does not name, no fetch brings there."""
@@ -83,34 +81,32 @@ class Index:
 
     def check_files(self, log_start: int, summary: VerifySummary) -> Tally:
         """Check each file by itself; ``checked`` then holds what is known of it."""
-        scan, places, tally = self.scan, self._places(), Tally()
+        scan, listed, tally = self.scan, self._listed(), Tally()
         for name, entry in self._entries():
             if entry.kind != files.FILE or not is_index_file(name):
                 text = "a folder" if entry.kind == files.FOLDER else "its name is no number"
                 tally.add("index-file-name", 1, f"index/{escape(name)}", 0, text)
-        if places:
-            plan = files.join(scan.stage.plans, "index-files")
-            data = json.dumps([dataclasses.asdict(place) for place in places]).encode()
-            files.write_bytes(scan.stage.temporary, plan, [data])
-            words = scan.engine.numbers(CheckIndex(scan.stage, plan, log_start), len(places))
-            self.checked = sorted((json.loads(word) for word in words), key=lambda word: int(word["number"]))
-        for word in self.checked:
-            tally.merge(Tally.from_json(word["tally"]))
+        if listed:
+            plan = plans.write_plan(scan.stage, "index-files", listed)
+            found = IndexFileCheck.read(scan.engine.numbers(CheckIndex(scan.stage, plan, log_start), len(listed)))
+            self.checked = sorted(found, key=lambda check: check.number)
+        for check in self.checked:
+            tally.merge(check.tally)
         for before, after in out_of_order(self._neighbours()):
             text = f"begins at offset {after.first}, {escape(before.name)} ends at {before.last}"
             tally.add("index-order", 1, f"index/{escape(after.name)}", 1, text)
-        summary.files["index"] = len(places)
-        summary.sizes["index"] = sum(word["size"] for word in self.checked)
-        told = ("name", "size", "used", "sealed", "header", "slots_used", "longest_chain", "chains")
-        readable = [word for word in self.checked if word["readable"]]
-        summary.index_list = [{k: word[k] for k in told} for word in readable[:FILES_TOLD]]
+        summary.files["index"] = len(listed)
+        summary.sizes["index"] = sum(check.size for check in self.checked)
+        shown = ("name", "size", "used", "sealed", "header", "slots_used", "longest_chain", "chains")
+        readable = [check for check in self.checked if check.readable]
+        summary.index_list = [{name: getattr(check, name) for name in shown} for check in readable[:FILES_TOLD]]
         return tally
 
     def _neighbours(self) -> list[Neighbour]:
         return [
-            Neighbour(word["name"], IndexHeader(**word["header"]), word["used"], word["first"], word["last"])
-            if word["readable"] else Neighbour(word["name"], None, 0)
-            for word in self.checked
+            Neighbour(check.name, IndexHeader(**check.header), check.used, check.first, check.last)
+            if check.readable else Neighbour(check.name, None, 0)
+            for check in self.checked
         ]  # fmt: skip
 
     def _judge_empty(self, accepted: list[RangeSummary], log_start: int, unread: bool, tally: Tally) -> None:
@@ -127,28 +123,26 @@ class Index:
         scan, result = self.scan, IndexResult()
         spans = _spans(accepted, segments, unread)
         tables = self._tables(segments[0].start if segments else 0)
-        plan = files.join(scan.stage.plans, "index-items")
-        fields = {"spans": [dataclasses.astuple(s) for s in spans], "files": [dataclasses.astuple(t) for t in tables]}
-        files.write_bytes(scan.stage.temporary, plan, [json.dumps(fields).encode()])
-        tasks = max(1, min(len(spans), TASKS_PER_CORE * scan.engine.cores))
-        result.take(scan.engine.numbers(CompareItems(plan, tasks), tasks))
+        plan = plans.write_plan(scan.stage, "index-items", [spans, tables])
+        tasks = max(1, tasks_for(len(spans), scan.engine.cores))
+        result.take(ItemsResult.read(scan.engine.numbers(CompareItems(plan, tasks), tasks)))
         self._judge_empty(accepted, segments[0].start if segments else 0, bool(unread), result.tally)
         return result
 
     def _tables(self, log_start: int) -> list[IndexItems]:
         """What the comparison needs of the files. A first file's first time comes of one that may have expired."""
         inherited, tables = 0 if log_start == 0 else -1, []
-        places = {place.number: place for place in self._places()}
-        for word in self.checked:
-            if not word["readable"]:
+        listed = {file.number: file for file in self._listed()}
+        for check in self.checked:
+            if not check.readable:
                 inherited = -1
                 continue
-            header, place = word["header"], places[word["number"]]
-            if word["used"]:
+            header, file = check.header, listed[check.number]
+            if check.used:
                 tables.append(
                     IndexItems(
-                        word["name"], place.path, place.slots, word["used"], header["begin_time"], header["end_time"],
-                        inherited, word["low"], word["high"], word["chunks"],
+                        check.name, file.path, file.slots, check.used, header["begin_time"], header["end_time"],
+                        inherited, check.low, check.high, check.chunks,
                     )
                 )  # fmt: skip
             inherited = max(0, header["end_time"])
@@ -157,18 +151,18 @@ class Index:
     def ends(self) -> list[IndexEnd]:
         """What the checkpoint has to do with each file, in the order of the log: read from the headers alone."""
         found = []
-        for place in self._places():
-            with files.Reader(place.path) as reader:
+        for listed in self._listed():
+            with files.Reader(listed.path) as reader:
                 size = reader.size()
                 if size < HEADER_SIZE:
                     continue
                 header = IndexHeader.from_bytes(reader.read(0, HEADER_SIZE))
-                at = HEADER_SIZE + SLOT_SIZE * place.slots + ITEM_SIZE * (place.items - 1)
+                at = HEADER_SIZE + SLOT_SIZE * listed.slots + ITEM_SIZE * (listed.items - 1)
                 last = reader.read(at, ITEM_SIZE) if at + ITEM_SIZE <= size else b""
-            full = header.index_count >= place.items
+            full = header.index_count >= listed.items
             sealed = full and not any(last)
             items = max(0, header.index_count - 1)
-            found.append(IndexEnd(place.name, header.end_time, items, full, sealed, header.end_place))
+            found.append(IndexEnd(listed.name, header.end_time, items, full, sealed, header.end_place))
         # By names, but for a file that was renamed: that is told, and costs no word more here.
         return sorted(found, key=lambda file: file.end_place)
 

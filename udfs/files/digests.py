@@ -1,0 +1,63 @@
+"""Digests of files and of stretches of files, taken while a scan reads them or afterwards."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.udfs.files.reading import Reader
+
+_READ_BYTES: Final = 16 << 20
+Bytes = npt.NDArray[np.uint8]
+
+
+class ReadDigest:
+    """The digest of what a scan reads, from offset ``low`` on: without gaps, each byte once."""
+
+    def __init__(self, low: int) -> None:
+        self._at = self._far = low
+        self._hasher = new_digest()
+
+    def __call__(self, at: int, data: Bytes) -> None:
+        """Take in bytes (uint8) that were read at offset ``at``."""
+        end = at + len(data)
+        if at > self._at:
+            # The scan read ahead, to the end of what may be a record: the bytes before it follow, or ``finish`` reads them.
+            self._far = max(self._far, end)
+        elif end > self._at:
+            self._hasher.update(data[self._at - at :].data)
+            self._at = end
+
+    def finish(self, reader: Reader, start: int) -> tuple[int, str]:
+        """The offset behind the last byte that was read, and the digest of all bytes from ``low`` to there.
+
+        ``reader`` reads the segment, which begins at offset ``start``.
+        """
+        _feed(reader, start, self._at, self._far, self)
+        return self._at, self._hasher.digest().hex()
+
+
+def _feed(reader: Reader, start: int, low: int, high: int, digest: ReadDigest) -> None:
+    for at in range(low, high, _READ_BYTES):
+        count = min(_READ_BYTES, high - at)
+        data = reader.view(at - start, count)
+        if data is None:
+            data = np.empty(count, np.uint8)
+            reader.read_into(at - start, data)
+        digest(at, data)
+
+
+def digest_of(reader: Reader, start: int, low: int, high: int) -> str:
+    """The digest of the offsets [low, high) of the segment that begins at offset ``start``, in hex."""
+    digest = ReadDigest(low)
+    _feed(reader, start, low, high, digest)
+    return digest.finish(reader, start)[1]
+
+
+def file_digest(path: str, used: int | None = None) -> str:
+    """The digest of a file, or of its first ``used`` bytes, in hex."""
+    with Reader(path) as reader:
+        return digest_of(reader, 0, 0, reader.size() if used is None else used)
