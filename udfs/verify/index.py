@@ -114,13 +114,12 @@ class CheckIndex:
         tally, shown = Tally(), f"index/{escape(file.name)}"
         with files.Reader(file.path) as reader:
             size = reader.size()
-            data = reader.view(0, size)
             wanted = file_size(file.slots, file.items)
             if file.trimmed and size < wanted:
                 data = np.zeros(wanted, np.uint8)
                 reader.read_into(0, data[:size])
-            elif data is None:
-                data = np.frombuffer(reader.read(0, size), np.uint8)
+            else:
+                data = reader.whole()
         try:
             view = open_index(data, file.slots, file.items)
         except UnreadableError:
