@@ -155,7 +155,7 @@ class Build:
         recorder.check()
         with self.reporter.stage("write", "buckets and IndexFiles", *to_write(scan, settings, plans)) as shown:
             written = steps.write(scan, accepted, order, plans)
-            shown.count(units=written.units, items=sum(found["items"] for found in written.index))
+            shown.count(units=written.units, items=sum(result.items for result in written.index))
         summary.units = written.units
         summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX

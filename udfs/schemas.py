@@ -1,46 +1,72 @@
-"""Columns of the rows that pass between stages: few, packed, never one per message."""
+"""The rows that pass between tasks through Spark's shuffle: few, packed, never one for each message."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from operator import itemgetter
-from typing import Final
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 SUMMARY, UNITS, RUNS, TOPICS, BATCHES, BATCH_RUNS = range(6)
+"""The kinds of rows. A SUMMARY goes to the driver; all others are shuffled (``storage_format.queue.cells`` packs data)."""
+
+
+class Row(NamedTuple):
+    """One row of ``ROWS``; the fields have the names and the order of its columns.
+
+    ``kind`` is one of the kinds above, ``bucket`` says which task takes the row, ``key`` is a number that Spark's hash sends to
+    that task's partition, ``range_number`` is the range of the log that the row comes from (-1: none), and ``data`` is a cell
+    or, in a SUMMARY, JSON. The rows of a bucket arrive in ascending order of ``sort_key``.
+    """
+
+    kind: int
+    bucket: int
+    key: int
+    range_number: int
+    data: bytes
+    sort_key: int = 0
+
+
+class Cell(NamedTuple):
+    """What a reducing task needs of a row."""
+
+    bucket: int
+    sort_key: int
+    data: bytes
+
 
 ROWS: Final = pa.schema(
     [
         ("kind", pa.int32()),
         ("bucket", pa.int32()),
         ("key", pa.int32()),
-        ("range", pa.int32()),
+        ("range_number", pa.int32()),
         ("data", pa.binary()),
-        ("place", pa.int64()),
+        ("sort_key", pa.int64()),
     ]
 )
-"""``bucket`` says which task takes a cell, ``key`` is a number that Spark's hash sends to that task's partition. Cells of a
-bucket come in the order of ``place``, where that matters."""
-ROWS_DDL: Final = "kind int, bucket int, key int, range int, data binary, place bigint"
+ROWS_DDL: Final = "kind int, bucket int, key int, range_number int, data binary, sort_key bigint"
 
 RESULT: Final = pa.schema([("data", pa.string())])
 RESULT_DDL: Final = "data string"
+"""What a task hands to the driver, if not in a SUMMARY row (``udfs.results``)."""
 _BATCH_BYTES: Final = 4 << 20
 
-Row = tuple[int, int, int, int, bytes, int]
-Cell = tuple[int, int, bytes]
-"""(bucket, place, data) of a row"""
+
+def summary(range_number: int, data: bytes) -> Row:
+    """A row for the driver: ``data`` is JSON about the range ``range_number`` (-1: about no range)."""
+    return Row(SUMMARY, 0, 0, range_number, data)
 
 
 def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    """Rows as record batches of a few MiB at most."""
+    """Rows as record batches of ``ROWS``; a batch ends once its cells have 4 MiB."""
     held: list[Row] = []
     size = 0
     for row in rows:
         held.append(row)
-        size += len(row[4])
+        size += len(row.data)
         if size >= _BATCH_BYTES:
             yield _batch(held)
             held, size = [], 0
@@ -55,16 +81,17 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
     )
 
 
+def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    """The rows of one batch of ``ROWS``; the inverse of ``batches``."""
+    return map(Row._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
 def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[Iterator[Cell]]:
-    """The cells of each bucket, one bucket after another, as the rows come: no more than a batch of them is held."""
-    return (cells for _, cells in groupby(_cells(batches), key=itemgetter(0)))
+    """The cells of one bucket after another, in the order of the rows. At most one batch is held in memory."""
+    return (cells for _, cells in groupby(_cells(batches), key=attrgetter("bucket")))
 
 
 def _cells(batches: Iterable[pa.RecordBatch]) -> Iterator[Cell]:
     for batch in batches:
-        columns = (batch.column(batch.schema.get_field_index(name)).to_pylist() for name in ("bucket", "place", "data"))
-        yield from zip(*columns, strict=True)
-
-
-def result(texts: Iterable[str]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array(list(texts), type=pa.string())], schema=RESULT)
+        columns = (batch.column(batch.schema.get_field_index(name)).to_pylist() for name in Cell._fields)
+        yield from map(Cell._make, zip(*columns, strict=True))

@@ -17,27 +17,27 @@ from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, data_version
 from rocketmq_reindex.udfs import files, schemas
-from rocketmq_reindex.udfs.scan.draft_topics import NAMES_TOLD, DraftTopics
+from rocketmq_reindex.udfs.scan.draft_topics import NAMES_MAX, DraftTopics, TopicsResult
 
 
 def write_topics(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> dict[str, Any]:
     """Draft the file from the accepted ranges; return its entry for the manifest."""
     stage = scan.stage
-    results = []
+    drafted: list[TopicsResult] = []
     if any(found.unit_records for found in accepted):
         reducer = DraftTopics(stage, frozenset(settings.batch_topics))
-        results = [json.loads(result) for result in scan.engine.reduce(schemas.TOPICS, scan.left_out(accepted), None, reducer)]
-    if any(result["delayed"] for result in results):
+        drafted = TopicsResult.read(scan.engine.reduce(schemas.TOPICS, scan.left_out(accepted), None, reducer))
+    if any(result.delayed for result in drafted):
         summary.warnings.append(
             "delayed messages: a broker without config/delayOffset.json delivers all of them in the log again: keep that file"
         )
-    _warn(results, summary)
+    _warn(drafted, summary)
     newest = next((found.last_time for found in reversed(accepted) if found.records), 0)
     digest, size = new_digest([]), 0
 
     def text() -> Iterator[bytes]:
         nonlocal size
-        for piece in _text(data_version(newest), [result["part"] for result in results]):
+        for piece in _text(data_version(newest), [result.part for result in drafted]):
             digest.update(piece)
             size += len(piece)
             yield piece
@@ -63,15 +63,15 @@ def _lines(part: str) -> Iterator[tuple[str, str]]:
         yield name, entry
 
 
-def _warn(results: list[dict[str, Any]], summary: Summary) -> None:
-    refused = sum(result["refused"] for result in results)
+def _warn(drafted: list[TopicsResult], summary: Summary) -> None:
+    refused = sum(result.refused for result in drafted)
     if refused:
-        names = sorted(name for result in results for name in result["refused_names"])[:NAMES_TOLD]
+        names = sorted(name for result in drafted for name in result.refused_names)[:NAMES_MAX]
         summary.warnings.append(
             f"{TOPICS}: {counted(refused, 'topic')} left out, whose names RocketMQ's TopicValidator refuses: "
             + ", ".join(escape(name, 80) for name in names)
         )
-    for name in sorted(name for result in results for name in result["many"])[:NAMES_TOLD]:
+    for name in sorted(name for result in drafted for name in result.many)[:NAMES_MAX]:
         summary.warnings.append(
             f"{TOPICS}: topic {escape(name)}: queue ids from {QUEUES_MAX:,} on are left out: give it more if they are right"
         )

@@ -24,7 +24,7 @@ _CHECKPOINT_USED = 40
 
 def finish(
     scan: Scan, settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan],
-    written: writing.Written, until: int, more: list[dict[str, Any]], summary: Summary,
+    written: writing.WrittenFiles, until: int, more: list[dict[str, Any]], summary: Summary,
 ) -> tuple[list[dict[str, Any]], list[str]]:  # fmt: skip
     """Write them into the tree of the stage; ``until`` is the offset up to which the log was read.
 

@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.building.scan_memory import ScanMemory
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.building.writing import Written
+from rocketmq_reindex.jobs.building.writing import WrittenFiles
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Probe
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, plan_index_files
@@ -29,7 +29,7 @@ class Result:
     accepted: list[RangeSummary]
     """the ranges that it was built from"""
     order: Order
-    written: Written
+    written: WrittenFiles
     entries: list[dict[str, Any]]
     """the entries of the manifest that the driver made: IndexFiles, checkpoint, topics"""
     parts: list[str]
@@ -64,7 +64,7 @@ class FullBuild:
         """Return which items each IndexFile holds."""
         return plan_index_files(accepted, self.settings.index_items)
 
-    def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> Written:
+    def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> WrittenFiles:
         """Write ConsumeQueue files and IndexFiles into the staging folder."""
         return writing.write_both(scan, self.settings, accepted, order, plans)
 

@@ -1,13 +1,11 @@
-"""What reducers say of queues out of order, gone through one by one: there may be as many as there are queues."""
+"""Go through the queues out of order one by one: there may be as many as there are queues."""
 
 from __future__ import annotations
 
 import heapq
-import json
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
 from rocketmq_reindex.jobs.publishing.parts import few_parts
@@ -19,6 +17,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.chain import Hole, Segment
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.order.placements import PlanWriter
+from rocketmq_reindex.udfs.order.results import OddQueue, OrderResult
 from rocketmq_reindex.udfs.stage import Stage
 
 Decision = tuple[str, str, int, int, int]
@@ -26,26 +25,23 @@ Decision = tuple[str, str, int, int, int]
 
 
 def segment_of(segments: list[Segment], offset: int) -> str:
+    """The name of the segment that has a phy_offset; "" when it lies before all of them."""
     found = bisect_right(segments, offset, key=lambda segment: segment.start)
     return segments[found - 1].name if found else ""
 
 
-def _queue(word: dict[str, Any]) -> tuple[str, int]:
-    return word["topic"], word["queue"]
+def _key(queue: OddQueue) -> tuple[str, int]:
+    return queue.topic, queue.queue
 
 
-def _queue_of(line: bytes) -> tuple[str, int]:
-    return _queue(json.loads(line))
-
-
-def _decisions(word: dict[str, Any]) -> Iterator[Decision]:
-    for kind, offset, count in word["decisions"]:
-        yield kind, word["topic"], word["queue"], offset, count
+def _decisions(queue: OddQueue) -> Iterator[Decision]:
+    for kind, offset, count in queue.decisions:
+        yield kind, queue.topic, queue.queue, offset, count
 
 
 @dataclass
-class Lowest:
-    """The first holes of very many, in order; of the others their number, bytes and farthest end."""
+class FirstHoles:
+    """The first ones of very many holes, in order; of the others their number, their bytes and the farthest end."""
 
     first: list[Hole] = field(default_factory=list)
     more: int = 0
@@ -53,12 +49,13 @@ class Lowest:
     more_end: int = 0
 
     def add(self, hole: Hole) -> None:
+        """Take in one more hole."""
         self.first.append(hole)
         if len(self.first) >= 4 * DAMAGE_MAX:
             self.settle()
 
     def settle(self) -> None:
-        """Put what is held in order, no more than one above what is told."""
+        """Sort the holes, and keep only one more than the summary lists."""
         self.first.sort(key=lambda hole: (hole.offset, hole.reason))
         for hole in self.first[DAMAGE_MAX + 1 :]:
             self.more, self.more_bytes = self.more + 1, self.more_bytes + hole.length
@@ -67,48 +64,53 @@ class Lowest:
 
 
 @dataclass
-class Verdict:
-    """Of all queues out of order: records out of line, fills, and the plans that say where units go."""
+class OrderOutcome:
+    """What the decisions on all queues out of order amount to."""
 
-    told: Summary = field(default_factory=Summary)
-    """their decisions and warnings"""
-    lost: Lowest = field(default_factory=Lowest)
+    notes: Summary = field(default_factory=Summary)
+    """decisions and warnings, for the summary of the run"""
+    lost: FirstHoles = field(default_factory=FirstHoles)
+    """records out of line, as damage"""
     lost_records: int = 0
     filled: int = 0
+    """units that stand for missing records"""
     opened: list[tuple[str, int, int]] = field(default_factory=list)
+    """(topic, queue id, position) of files without units at a queue's end"""
     placements: str = ""
     batches: str = ""
+    """the plans (``PlanWriter``) of plain and of batch queues, maybe \"\""""
 
 
 class OddQueues:
-    """The words of a judgement (``udfs.order.words``), in the order of their queues; ``said`` is what the reducers returned."""
+    """The queues out of order, by topic and queue id; ``results`` are those of all tasks (``DecideOrder``)."""
 
-    def __init__(self, stage: Stage, said: list[str]) -> None:
-        words = [json.loads(word) for word in said]
+    def __init__(self, stage: Stage, results: list[OrderResult]) -> None:
         self._stage = stage
-        self._parts = few_parts(stage, [word["odd"] for word in words if "odd" in word], _queue_of)
-        self.pre_blank: int = sum(word.get("pre_blank", 0) for word in words)
-        """units of all queues that stand for no record"""
+        parts = [result.part for result in results if result.part]
+        self._parts = few_parts(stage, parts, lambda line: _key(OddQueue.from_json(line)))
+        self.pre_blank = sum(result.pre_blank for result in results)
+        """units that stand before the first one of a queue in its first file, of all queues"""
 
     def __bool__(self) -> bool:
         return bool(self._parts)
 
-    def words(self) -> Iterator[dict[str, Any]]:
-        """Raises RefusedError at a queue that is out of order more often than damage can explain."""
-        for word in heapq.merge(*(map(json.loads, files.lines(part)) for part in self._parts), key=_queue):
-            if "breaks" in word:
+    def queues(self) -> Iterator[OddQueue]:
+        """The queues. Raises RefusedError at one that is out of order more often than damage can explain."""
+        for queue in heapq.merge(*(map(OddQueue.from_json, files.lines(part)) for part in self._parts), key=_key):
+            if queue.breaks:
                 raise RefusedError(
-                    f"queue {escape(word['topic'])}/{word['queue']}: its offsets break {word['breaks']} times"
+                    f"queue {escape(queue.topic)}/{queue.queue}: its offsets break {queue.breaks} times"
                     f" (at most {BREAKS_MAX:,}): is this a commitlog? Choose --exclude-topic for its topic"
                 )
-            yield word
+            yield queue
 
     def decisions(self) -> Iterator[Decision]:
-        return (decision for word in self.words() for decision in _decisions(word))
+        """The decisions on all queues."""
+        return (decision for queue in self.queues() for decision in _decisions(queue))
 
-    def verdict(self, segments: list[Segment], name: str) -> Verdict:
-        """What all of them come to; the plans are written under ``name``."""
-        found = Verdict()
+    def outcome(self, segments: list[Segment], name: str) -> OrderOutcome:
+        """What the decisions on all queues amount to; the plans are written under ``name``."""
+        found = OrderOutcome()
         if not self:
             return found
         stage = self._stage
@@ -116,13 +118,13 @@ class OddQueues:
         batches = PlanWriter(stage.temporary, files.join(stage.plans, f"batch-placements-{name}"))
 
         def taken() -> Iterator[Decision]:
-            for word in self.words():
-                self._take(found, segments, word)
-                (batches if word["batch"] else units).put(word["topic"], word["queue"], word["where"])
-                yield from _decisions(word)
+            for queue in self.queues():
+                self._take(found, segments, queue)
+                (batches if queue.batch else units).put(queue.topic, queue.queue, queue.where)
+                yield from _decisions(queue)
 
         try:
-            found.told.add_decisions(taken())
+            found.notes.add_decisions(taken())
             found.lost.settle()
             found.placements, found.batches = units.finish(), batches.finish()
         except BaseException:
@@ -132,17 +134,17 @@ class OddQueues:
         return found
 
     @staticmethod
-    def _take(found: Verdict, segments: list[Segment], word: dict[str, Any]) -> None:
-        """Records out of line, as damage; those of a queue that are not told one by one are one more, with all their bytes."""
-        found.filled += word["filled"]
-        if word["opened"] >= 0:
-            found.opened.append((word["topic"], word["queue"], word["opened"]))
-        queue = f"(queue {escape(word['topic'])}/{word['queue']})"
-        for place, size in word["lost"]:
+    def _take(found: OrderOutcome, segments: list[Segment], queue: OddQueue) -> None:
+        """Add one queue; its records out of line that are not listed one by one are one more hole, with all their bytes."""
+        found.filled += queue.filled
+        if queue.opened >= 0:
+            found.opened.append((queue.topic, queue.queue, queue.opened))
+        name = f"(queue {escape(queue.topic)}/{queue.queue})"
+        for phy_offset, size in queue.lost:
             found.lost_records += 1
-            found.lost.add(Hole(segment_of(segments, place), place, size, f"{r.OUT_OF_LINE} {queue}"))
-        if word["more_lost"]:
-            count, place, end, size = word["more_lost"]
+            found.lost.add(Hole(segment_of(segments, phy_offset), phy_offset, size, f"{r.OUT_OF_LINE} {name}"))
+        if queue.more_lost:
+            count, phy_offset, end, size = queue.more_lost
             found.lost_records += count
-            reason = f"{r.OUT_OF_LINE} {queue}: {counted(count, 'more record')}, up to offset {end}"
-            found.lost.add(Hole(segment_of(segments, place), place, size, reason))
+            reason = f"{r.OUT_OF_LINE} {name}: {counted(count, 'more record')}, up to offset {end}"
+            found.lost.add(Hole(segment_of(segments, phy_offset), phy_offset, size, reason))

@@ -8,7 +8,7 @@ import json
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.scan.range_scan import ScanSettings
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedScan
+from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedRange, RememberedScan
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 
@@ -36,9 +36,9 @@ class ScanMemory:
 
     def take(self, data: bytes) -> RangeSummary:
         """Return a range's summary from the data of its row."""
-        row = json.loads(data)
-        entry, number = ScanEntry(**row["entry"]), int(row["number"])
-        self.entries[number] = entry
-        self.bytes_read += row["read"]
-        self.known += row["known"]
-        return self.store.summary(entry, number)
+        found = RememberedRange.from_json(data)
+        entry = ScanEntry(**found.entry)
+        self.entries[found.number] = entry
+        self.bytes_read += found.bytes_read
+        self.known += found.known
+        return self.store.summary(entry, found.number)

@@ -1,9 +1,8 @@
-"""Scan a log in rounds until its ranges chain: the first round takes all of it, later ones what was a wrong guess."""
+"""Scan a log in rounds until its ranges chain: first all of it, then again where the start of a range was guessed wrong."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass, field
 
 from rocketmq_reindex.jobs.building import stale_tails
@@ -14,46 +13,41 @@ from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.scan.chain import Chain, Segment, chain_ranges, cut_ranges
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.walk.state import INT64_MAX
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.stage import Stage
 
 
-def _summary(data: bytes) -> RangeSummary:
-    return RangeSummary.from_json(data.decode())
-
-
 @dataclass
 class Scan:
-    """What has been scanned so far: rows that the engine keeps, and summaries by range number."""
+    """What has been scanned so far: the engine keeps the rows, this the summaries by the number of the range."""
 
     engine: Engine
     stage: Stage
     task: ScanTask
     reporter: Reporter
     memory: ScanMemory | None = None
-    """of earlier runs, when the build is incremental"""
+    """what earlier runs scanned, in an incremental build"""
     summaries: dict[int, RangeSummary] = field(default_factory=dict)
     ranges: dict[int, list[RangeSpec]] = field(default_factory=dict)
     rounds: int = 0
     until: int = INT64_MAX
-    """what was scanned ends there"""
+    """phy_offset where the scan ends"""
     until_read: int = INT64_MAX
-    """what is built ends there, when more was scanned"""
+    """phy_offset where the build ends, when more was scanned"""
     range_size: int = 1
     store: str = ""
-    """whose checkpoint may tell where the log ends"""
+    """the store whose checkpoint is a hint where the log ends; "": none"""
 
     def _round(self, specs: list[RangeSpec]) -> None:
         if not specs:
             return
         self.rounds += 1
-        plan = files.join(self.stage.plans, f"ranges-{self.rounds}")
         tasks = task_count(len(specs), self.engine.cores)
         if self.memory:
-            # What is new stands together at the log's end: each task gets some of it.
+            # New ranges stand together at the log's end: each task gets some of them.
             specs = [spec for k in range(tasks) for spec in specs[k::tasks]]
-        files.write_bytes(self.stage.temporary, plan, [json.dumps([dataclasses.astuple(spec) for spec in specs]).encode()])
+        plan = plans.write_plan(self.stage, f"ranges-{self.rounds}", specs)
         task = dataclasses.replace(self.task, plan=plan, tasks=tasks)
         size = {str(spec.number): spec.high - spec.low for spec in specs}
 
@@ -64,7 +58,7 @@ class Scan:
         name = "scan" if self.rounds == 1 else f"scan again ({self.rounds})"
         with self.reporter.stage(name, "ranges", len(specs), sum(size.values()), probe) as stage:
             rows = self.engine.scan(self.memory.wrap(task) if self.memory else task, tasks)
-            take = self.memory.take if self.memory else _summary
+            take = self.memory.take if self.memory else RangeSummary.from_json
             found = [take(data) for data in rows]
             self.summaries.update({summary.number: summary for summary in found})
             stage.count(
@@ -77,7 +71,7 @@ class Scan:
             )
 
     def first(self, segments: list[Segment], range_size: int, until: int) -> None:
-        """Scan everything below ``until`` for the first time."""
+        """Scan all segments below the phy_offset ``until`` for the first time, in ranges of ``range_size`` bytes."""
         self.until, self.range_size = until, range_size
         specs = cut_ranges(segments, range_size, until)
         for segment in segments:
@@ -87,7 +81,7 @@ class Scan:
         self._round(specs)
 
     def settle(self, segments: list[Segment]) -> Chain:
-        """Chain the ranges, scanning again where a guess was wrong, until they chain."""
+        """Chain the ranges; scan again where a guess was wrong, until all of them chain."""
         while True:
             chain = chain_ranges(segments, self.ranges, self.summaries, self.until)
             if not chain.rescans and chain.unsure:
@@ -105,7 +99,7 @@ class Scan:
             self._round(again)
 
     def _read_on(self, segments: list[Segment]) -> None:
-        """Look behind --until-offset as well, for good records that make damage before it no torn tail."""
+        """Scan behind --until-offset, too: a good record there shows that damage before it is no torn tail."""
         again: list[RangeSpec] = []
         for spec in cut_ranges(segments, max(1, self.range_size), INT64_MAX):
             low = max(spec.low, self.until)
@@ -118,7 +112,7 @@ class Scan:
         self._round(again)
 
     def _below(self, segments: list[Segment], chain: Chain) -> Chain:
-        """The chain without what was read behind --until-offset, and without old records behind the log's end."""
+        """The chain without what lies behind --until-offset, and without old records behind the log's end."""
         stale_tails.judge(segments, chain, self.store)
         until = min(self.until_read, chain.stale.offset) if chain.stale else self.until_read
         chain.accepted = self.cut(chain.accepted, until)
@@ -130,7 +124,7 @@ class Scan:
         return chain
 
     def cut(self, accepted: list[RangeSummary], at: int) -> list[RangeSummary]:
-        """The accepted ranges without any record from ``at`` on; the range it lies in may be scanned again up to there."""
+        """The accepted ranges without the records from the phy_offset ``at`` on; its range is scanned again up to there."""
         kept: list[RangeSummary] = []
         again: list[RangeSpec] = []
         specs = {spec.number: spec for specs in self.ranges.values() for spec in specs}
@@ -150,5 +144,5 @@ class Scan:
         return kept + [self.summaries[spec.number] for spec in again]
 
     def left_out(self, accepted: list[RangeSummary]) -> list[int]:
-        """The ranges whose rows are not to be used."""
+        """The numbers of the ranges whose rows must not be used."""
         return sorted(set(self.summaries) - {summary.number for summary in accepted})

@@ -12,7 +12,7 @@ from rocketmq_reindex.storage_format.scan.chain import MISNAMED, Chain, Hole, Se
 from rocketmq_reindex.storage_format.scan.range_scan import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.stale_tail import Damage, Doubt, StaleTail
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.scan.stale_tails import has_data, judge_segment, reason
+from rocketmq_reindex.udfs.scan.stale_tails import find_stale_tail, has_data, reason
 
 _CODES: Final = {text: code for code, text in r.REASONS.items()}
 
@@ -36,7 +36,7 @@ def judge(segments: list[Segment], chain: Chain, store: str = "") -> None:
     mine = [Damage.of(hole.offset, hole.length, _CODES.get(hole.reason, 0)) for hole in holes if hole.offset >= segment.start]
     bounds = segment.start, segment.data_end, segment.segment_end
     checkpoint = read_times(files.join(store, "checkpoint")) if store else Checkpoint()
-    found = judge_segment(segment.path, bounds, mine, (checkpoint.physic, checkpoint.logics))
+    found = find_stale_tail(segment.path, bounds, mine, (checkpoint.physic, checkpoint.logics))
     if isinstance(found, StaleTail):
         chain.stale = Hole(segment.name, found.offset, found.length, reason(found))
     if isinstance(found, Doubt):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,104 +11,107 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs import files, plans, schemas
 from rocketmq_reindex.udfs.order.reroute import Reroute
 from rocketmq_reindex.udfs.stage import Stage
 from rocketmq_reindex.udfs.write.batches import WriteBatches
-from rocketmq_reindex.udfs.write.index import WriteIndex
+from rocketmq_reindex.udfs.write.index import IndexFileResult, WriteIndex
+from rocketmq_reindex.udfs.write.queue_files import FilesResult
 from rocketmq_reindex.udfs.write.queues import WriteQueues, write_empty_files
 
 
 @dataclass
-class Written:
-    """Results of the writers: parts of the manifest, and what is known of each IndexFile."""
+class WrittenFiles:
+    """What the writers made: parts of the manifest, and what is known of each IndexFile."""
 
     parts: list[str] = field(default_factory=list)
     queue_files: int = 0
     units: int = 0
-    index: list[dict[str, Any]] = field(default_factory=list)
+    index: list[IndexFileResult] = field(default_factory=list)
+
+    def add(self, result: FilesResult) -> None:
+        """Take in the ConsumeQueue files of one part."""
+        self.parts.append(result.part)
+        self.queue_files += result.files
+        self.units += result.units
 
 
-def write_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order) -> list[dict[str, Any]]:
-    """Assemble the files from the cells; one word a task."""
+def write_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order) -> list[FilesResult]:
+    """Write the files of plain ConsumeQueues from the cells of the ``accepted`` ranges."""
     if not any(summary.units for summary in accepted):
         return []
     stage, reroute = scan.stage, None
     if order.placements:
         reroute = Reroute(order.placements, scan.task.units_per_file, scan.task.keys)
     writer = WriteQueues(stage, settings.cq_file_size)
-    words = scan.engine.reduce(schemas.UNITS, scan.left_out(accepted), reroute, writer)
-    if order.opened:
-        words = [*words, write_empty_files(stage, settings.cq_file_size, order.opened)]
-    return [json.loads(word) for word in words]
+    found = FilesResult.read(scan.engine.reduce(schemas.UNITS, scan.left_out(accepted), reroute, writer))
+    return [*found, write_empty_files(stage, settings.cq_file_size, order.opened)] if order.opened else found
 
 
-def write_batches(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order) -> list[dict[str, Any]]:
-    """The files of batch ConsumeQueues; one word a task."""
+def write_batches(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order) -> list[FilesResult]:
+    """Write the files of batch ConsumeQueues from the cells of the ``accepted`` ranges."""
     if not any(summary.batch_units for summary in accepted):
         return []
     writer = WriteBatches(scan.stage, settings.batch_cq_file_size, order.batches, settings.queue_order == "broker")
-    words = scan.engine.reduce(schemas.BATCHES, scan.left_out(accepted), None, writer)
-    return [json.loads(word) for word in words]
+    return FilesResult.read(scan.engine.reduce(schemas.BATCHES, scan.left_out(accepted), None, writer))
 
 
-def write_index(scan: Scan, settings: BuildSettings, plans: list[IndexFilePlan]) -> list[dict[str, Any]]:
-    """Write the IndexFiles under their numbers; one word each, in order."""
-    if not plans:
+def write_index(scan: Scan, settings: BuildSettings, index_plans: list[IndexFilePlan]) -> list[IndexFileResult]:
+    """Write the planned IndexFiles; returns them by number."""
+    if not index_plans:
         return []
-    stage = scan.stage
-    path = files.join(stage.plans, "index")
-    files.write_bytes(stage.temporary, path, [json.dumps([dataclasses.asdict(plan) for plan in plans]).encode()])
+    path = plans.write_plan(scan.stage, "index", index_plans)
     seal = settings.checkpoint == "safe"
-    writer = WriteIndex(stage, path, settings.hash_slots, settings.index_items, settings.broker_version, seal)
-    words = [json.loads(word) for word in scan.engine.numbers(writer, len(plans))]
-    return sorted(words, key=lambda word: int(word["number"]))
+    writer = WriteIndex(scan.stage, path, settings.hash_slots, settings.index_items, settings.broker_version, seal)
+    found = IndexFileResult.read(scan.engine.numbers(writer, len(index_plans)))
+    return sorted(found, key=lambda result: result.number)
 
 
 def write_both(
-    scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan],
+    scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order, index_plans: list[IndexFilePlan],
     *, queues: bool = True,
-) -> Written:  # fmt: skip
-    """Both kinds as the settings ask for, side by side. ``queues``: whether there is any ConsumeQueue file to write."""
-    written = Written()
+) -> WrittenFiles:  # fmt: skip
+    """Write both kinds of files at the same time, as far as the settings ask for them.
+
+    ``queues``: whether there is any ConsumeQueue file to write.
+    """
+    written = WrittenFiles()
     with ThreadPoolExecutor(2, thread_name_prefix="write") as pool:
-        index = pool.submit(write_index, scan, settings, plans if "index" in settings.only else [])
+        index = pool.submit(write_index, scan, settings, index_plans if "index" in settings.only else [])
         if "consumequeue" in settings.only and queues:
-            words = write_queues(scan, settings, accepted, order) + write_batches(scan, settings, accepted, order)
-            for word in words:
-                written.parts.append(word["part"])
-                written.queue_files += word["files"]
-                written.units += word["units"]
+            for result in write_queues(scan, settings, accepted, order) + write_batches(scan, settings, accepted, order):
+                written.add(result)
         written.index = index.result()
     return written
 
 
-def name_index_files(stage: Stage, written: Written) -> list[dict[str, Any]]:
-    """Give IndexFiles their names: the offset of the record that made the file, at least the name before + 1.
+def name_index_files(stage: Stage, written: WrittenFiles) -> list[dict[str, Any]]:
+    """Name each IndexFile after the phy_offset of the record that made it, but at least the name before + 1.
 
-    Where renaming is copying they stay where they are, and their entries say where (``at``).
+    Returns the entries of the manifest. Where a rename would be a copy, files stay where they are, and their entries say where
+    (``at``).
     """
     entries, name = [], -1
     if stage.build:
-        # Of attempts that came to nothing.
-        told = {files.base(word["made"]) for word in written.index}
-        for left in set(files.names(stage.made)) - told:
+        # Attempts that failed left files as well.
+        made = {files.base(result.made) for result in written.index}
+        for left in set(files.names(stage.made)) - made:
             files.remove_tree(files.join(stage.made, left))
     elif written.index:
         files.make_folder(files.join(stage.tree, "index"))
-    for word in written.index:
-        name = max(int(word["maker"]), name + 1)
+    for result in written.index:
+        name = max(result.maker, name + 1)
         relative = f"index/{name:017d}"
-        entry = {
+        entry: dict[str, Any] = {
             "path": relative,
-            "size": word["size"],
-            "used": word["used"],
-            "digest": word["digest"],
-            "header": word["header"],
+            "size": result.size,
+            "used": result.used,
+            "digest": result.digest,
+            "header": result.header,
         }
         if stage.build:
-            entry["at"] = f"index/{files.base(word['made'])}"
+            entry["at"] = f"index/{files.base(result.made)}"
         else:
-            files.rename(str(word["made"]), files.join(stage.tree, relative))
+            files.rename(result.made, files.join(stage.tree, relative))
         entries.append(entry)
     return entries

@@ -17,7 +17,8 @@ from rocketmq_reindex.jobs.publishing.standing import StandingFiles
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, sampled_alike
+from rocketmq_reindex.udfs.incremental.samples import sampled_alike
+from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 
 _LOOKS_AT_ONCE: Final = 16
 

@@ -124,8 +124,8 @@ def touched_by(scan: Scan, ranges: list[StoredRange]) -> Touched:
 
 def odd_lines(order: Order) -> Iterator[bytes]:
     """Yield the queues out of order as the store keeps them (``jobs.incremental.last_build``)."""
-    for queue in order.odd.words() if order.odd else ():
-        yield json.dumps([queue["topic"], queue["queue"], queue["batch"], queue["digest"]]).encode()
+    for queue in order.odd.queues() if order.odd else ():
+        yield json.dumps([queue.topic, queue.queue, queue.batch, queue.digest]).encode()
 
 
 def _moved(before: Iterator[bytes], now: Iterator[bytes], touched: Touched) -> Iterator[Keys]:

@@ -8,7 +8,6 @@ ranges are the same as in the build that stands in DIR are taken from there.
 from __future__ import annotations
 
 import dataclasses
-import json
 from itertools import compress
 from typing import Any
 
@@ -21,7 +20,7 @@ from rocketmq_reindex.jobs.building.scan_memory import ScanMemory, fingerprint_o
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.building.writing import Written
+from rocketmq_reindex.jobs.building.writing import WrittenFiles
 from rocketmq_reindex.jobs.incremental import carrying, last_build, saving
 from rocketmq_reindex.jobs.incremental.before import Before
 from rocketmq_reindex.jobs.incremental.index_history import IndexHistory, fingerprints, plan_with_history
@@ -40,6 +39,8 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.carry import Carry
 from rocketmq_reindex.udfs.incremental.write_again import LoadRows, StoredRange, stored_range, write_ranges
 from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.write.index import IndexFileResult
+from rocketmq_reindex.udfs.write.queue_files import FilesResult
 
 
 class Increment(FullBuild):
@@ -114,7 +115,7 @@ class Increment(FullBuild):
             self.reporter.line("incremental: IndexFiles are cut anew: they do not go on with those of the build before")
         return self.history.plans
 
-    def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> Written:
+    def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> WrittenFiles:
         """Write what changes, and take the other files from the build before."""
         settings, stage = self.settings, scan.stage
         self.prints = fingerprints(self.store, self.history, self.memory.entries.values(), settings)
@@ -129,7 +130,8 @@ class Increment(FullBuild):
         changed = [plan for plan in plans if plan.number not in carried]
         written = writing.write_both(scan, settings, accepted, queues.order, changed, queues=queues.some)
         self._carry(scan, [*index_parts, *queues.carried], frozenset(index_parts), written)
-        written.index = sorted([*written.index, *carried.values()], key=lambda found: int(found["number"]))
+        written.index += [IndexFileResult.of_kept(fields) for fields in carried.values()]
+        written.index.sort(key=lambda result: result.number)
         return written
 
     def _queues_to_write(self, scan: Scan, ranges: dict[int, StoredRange], order: Order) -> carrying.QueuePlan:
@@ -157,17 +159,14 @@ class Increment(FullBuild):
             if found in known
         }
 
-    def _carry(self, scan: Scan, parts: list[str], index_parts: frozenset[str], written: Written) -> None:
+    def _carry(self, scan: Scan, parts: list[str], index_parts: frozenset[str], written: WrittenFiles) -> None:
         """Bring the files of ``parts`` from the build before into the stage."""
         if not parts:
             return
-        for text in scan.engine.numbers(Carry(scan.stage, self.before.folder, tuple(parts)), len(parts)):
-            found = json.loads(text)
-            self.kept += found["files"]
-            if found["part"] not in index_parts:
-                written.parts.append(found["part"])
-                written.queue_files += found["files"]
-                written.units += found["units"]
+        for result in FilesResult.read(scan.engine.numbers(Carry(scan.stage, self.before.folder, tuple(parts)), len(parts))):
+            self.kept += result.files
+            if result.part not in index_parts:
+                written.add(result)
 
     # -- at the end -----------------------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ def save(
         digest=digest,
         before="" if last is None else last.before if is_same else last.digest,
         index=[
-            IndexFile(found, entry["path"], made | entry)
+            IndexFile(found, entry["path"], vars(made) | entry)
             for found, entry, made in zip(prints, index, result.written.index, strict=True)
         ] if index else [],
         own=[entry for entry in own if not entry["path"].startswith("index/")],

@@ -28,7 +28,7 @@ from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeS
 from rocketmq_reindex.storage_format.scan.stale_tail import StaleTail
 from rocketmq_reindex.storage_format.text.java_string import key_hash
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.scan.stale_tails import framed, has_data, judge_segment
+from rocketmq_reindex.udfs.scan.stale_tails import find_stale_tail, framed, has_data
 from rocketmq_reindex.udfs.scan.stale_tails import reason as stale_reason
 
 
@@ -133,7 +133,7 @@ def stale_tail(segment: SegmentFile, end: int, later: list[SegmentFile], summary
     """The old records behind the log's end, where they lie in a scanned segment. Raises OSError, InputError."""
     if not summary.holes or any(has_data(other.path, other.size) for other in later):
         return None
-    tail = judge_segment(segment.path, (segment.start, segment.start + segment.size, end), framed(summary.holes))
+    tail = find_stale_tail(segment.path, (segment.start, segment.start + segment.size, end), framed(summary.holes))
     return tail if isinstance(tail, StaleTail) else None
 
 

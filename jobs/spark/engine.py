@@ -77,7 +77,7 @@ class SparkEngine:
             rows = rows.union(frame.filter(F.col("kind") == kind))
         if left_out:
             # One text: isin() calls the JVM for each number, and most of a log may be left out behind damage.
-            rows = rows.filter(f"range NOT IN ({','.join(map(str, left_out))})")
+            rows = rows.filter(f"range_number NOT IN ({','.join(map(str, left_out))})")
         return rows
 
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
@@ -87,7 +87,7 @@ class SparkEngine:
         rows = self._rows(kind, left_out)
         if before is not None:
             rows = rows.mapInArrow(lambda batches: worker.run(before, batches), schemas.ROWS_DDL)
-        rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "place")
+        rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "sort_key")
         return _texts(rows.mapInArrow(lambda batches: worker.run(reducer, batches), schemas.RESULT_DDL))
 
     def numbers(self, function: Batches, count: int) -> list[str]:

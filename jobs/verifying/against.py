@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -23,9 +21,18 @@ from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.names import escape, redacted
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.stage import Stage
-from rocketmq_reindex.udfs.verify.against import BATCH_FOLDER, CompareIndex, CompareLogs, CompareQueues, Stretch, topics_of
+from rocketmq_reindex.udfs.verify.against import (
+    BATCH_FOLDER,
+    AgainstResult,
+    CompareIndex,
+    CompareLogs,
+    CompareQueues,
+    LogDifference,
+    Stretch,
+    topics_of,
+)
 
 PIECE: Final = 256 << 20
 
@@ -64,11 +71,6 @@ class Against:
         self._checkpoints()
         self.summary.take(self.tally, Mend(self.settings.mending_build()))
 
-    def _plan(self, stage: Stage, name: str, content: object) -> str:
-        path = files.join(stage.plans, name)
-        files.write_bytes(stage.temporary, path, [json.dumps(content).encode()])
-        return path
-
     def _logs(self, engine: Engine, stage: Stage, logs: list[Commitlog]) -> None:
         stretches = overlap(*logs)
         summary = self.summary
@@ -79,12 +81,12 @@ class Against:
             summary.notes.append("the two logs have no offset in common")
             return
         tasks = task_count(len(stretches), engine.cores)
-        plan = self._plan(stage, "stretches", [dataclasses.astuple(stretch) for stretch in stretches])
-        results = [json.loads(result) for result in engine.numbers(CompareLogs(plan, tasks), tasks)]
+        plan = plans.write_plan(stage, "stretches", stretches)
+        differences = LogDifference.read(engine.numbers(CompareLogs(plan, tasks), tasks))
         ends = [log.segments[-1].data_end for log in logs]
-        if results:
-            first, count = min(result["first"] for result in results), sum(result["bytes"] for result in results)
-            filled = [any(result[store] for result in results) for store in ("a", "b")]
+        if differences:
+            first, count = min(one.first for one in differences), sum(one.bytes for one in differences)
+            filled = any(one.a for one in differences), any(one.b for one in differences)
             if all(filled):
                 text = f"from offset {first} on, {counted(count, 'byte')} in all"
                 self.tally.add("against-log-differs", count, "commitlog", first, text)
@@ -103,12 +105,12 @@ class Against:
             if not names:
                 continue
             tasks = task_count(len(names), engine.cores)
-            plan = self._plan(stage, f"topics-{folder}", names)
+            plan = plans.write_plan(stage, f"topics-{folder}", names)
             comparer = CompareQueues(self.a, self.b, folder, plan, tasks, start)
-            for result in map(json.loads, engine.numbers(comparer, tasks)):
-                self.tally.merge(Tally.from_json(result["tally"]))
-                self.summary.files["consumequeue"] += result["files"]
-                self.summary.units += result["units"]
+            for found in AgainstResult.read(engine.numbers(comparer, tasks)):
+                self.tally.merge(found.tally)
+                self.summary.files["consumequeue"] += found.files
+                self.summary.units += found.units
 
     def _index(self, engine: Engine, stage: Stage, _: list[Commitlog]) -> None:
         """By name; where no name is in both, as a broker's own are named by its clock, in the order of names."""
@@ -125,9 +127,9 @@ class Against:
             self.tally.add("against-index-file", 1, f"index/{escape(name)}", 0, f"only in {'AB'[k]}")
         self.summary.files["index"] = len(pairs)
         if pairs:
-            comparer = CompareIndex(self.a, self.b, self._plan(stage, "pairs", pairs), self.settings.hash_slots)
-            for result in map(json.loads, engine.numbers(comparer, len(pairs))):
-                self.tally.merge(Tally.from_json(result["tally"]))
+            comparer = CompareIndex(self.a, self.b, plans.write_plan(stage, "pairs", pairs), self.settings.hash_slots)
+            for found in AgainstResult.read(engine.numbers(comparer, len(pairs))):
+                self.tally.merge(found.tally)
 
     def _checkpoints(self) -> None:
         """Note where checkpoints differ. They say when each store was flushed, so that is no difference."""

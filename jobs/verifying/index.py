@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.spark.shuffle import task_count
@@ -22,9 +20,10 @@ from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.scan.chain import Segment
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.walk.state import INT64_MAX
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.verify.index import CheckIndex, IndexPlace
-from rocketmq_reindex.udfs.verify.items import CompareItems, IndexItems, Lost, Span
+from rocketmq_reindex.udfs import files, plans
+from rocketmq_reindex.udfs.verify.index import CheckIndex, IndexFileCheck, ListedIndexFile
+from rocketmq_reindex.udfs.verify.index_items import IndexItems, Span
+from rocketmq_reindex.udfs.verify.items import CompareItems, ItemsResult, Lost
 
 FOLDER: Final = "index"
 
@@ -37,13 +36,12 @@ class IndexResult:
     lost: list[Lost] = field(default_factory=list)
     repeats: int = 0
 
-    def take(self, results: list[str]) -> None:
-        found = [json.loads(result) for result in results]
-        for result in found:
-            self.tally.merge(Tally.from_json(result["tally"]))
-            self.repeats += result["repeats"]
-        for stretch in sorted((Lost(*fields) for result in found for fields in result["lost"]), key=lambda lost: lost.first):
-            # One that ends where a task's part of the log ends may go on in the next one's.
+    def take(self, results: list[ItemsResult]) -> None:
+        for result in results:
+            self.tally.merge(result.tally)
+            self.repeats += result.repeats
+        for stretch in sorted((lost for result in results for lost in result.lost), key=lambda lost: lost.first):
+            # A stretch that ends where a task's share of the log ends may go on in the next share.
             if self.lost and self.lost[-1].closes and stretch.opens:
                 self.lost[-1].join(stretch)
             else:
@@ -65,13 +63,13 @@ class IndexResult:
 class Index:
     scan: Scan
     settings: VerifySettings
-    checked: list[dict[str, Any]] = field(default_factory=list)
+    checked: list[IndexFileCheck] = field(default_factory=list)
 
-    def _files(self) -> list[IndexPlace]:
-        """Returns the files that a broker loads, in the order of their names as strings (``IndexService.load``, 5.3)."""
+    def _listed(self) -> list[ListedIndexFile]:
+        """Return the files that a broker loads, in the order of their names as strings (``IndexService.load``, 5.3)."""
         named = [(name, entry.path) for name, entry in self._entries() if entry.kind == files.FILE and is_index_file(name)]
         sizes = self.settings.hash_slots, self.settings.index_items
-        return [IndexPlace(k, name, path, *sizes, self.settings.trimmed) for k, (name, path) in enumerate(sorted(named))]
+        return [ListedIndexFile(k, name, path, *sizes, self.settings.trimmed) for k, (name, path) in enumerate(sorted(named))]
 
     def _entries(self) -> list[tuple[str, files.Entry]]:
         """Returns the entries of index/ by their names in a store. No fetch brings what a build's manifest does not name."""
@@ -81,35 +79,33 @@ class Index:
         return [(entry.name, entry) for entry in found]
 
     def check_files(self, log_start: int, summary: VerifySummary) -> Tally:
-        """Check each file by itself, and keep the results in ``checked``. ``log_start`` is the log's first offset."""
-        scan, places, tally = self.scan, self._files(), Tally()
+        """Check each file by itself; ``checked`` then holds what is known of it."""
+        scan, listed, tally = self.scan, self._listed(), Tally()
         for name, entry in self._entries():
             if entry.kind != files.FILE or not is_index_file(name):
                 text = "a folder" if entry.kind == files.FOLDER else "its name is no number"
                 tally.add("index-file-name", 1, f"index/{escape(name)}", 0, text)
-        if places:
-            plan = files.join(scan.stage.plans, "index-files")
-            data = json.dumps([dataclasses.asdict(place) for place in places]).encode()
-            files.write_bytes(scan.stage.temporary, plan, [data])
-            results = scan.engine.numbers(CheckIndex(scan.stage, plan, log_start), len(places))
-            self.checked = sorted((json.loads(result) for result in results), key=lambda result: int(result["number"]))
-        for result in self.checked:
-            tally.merge(Tally.from_json(result["tally"]))
+        if listed:
+            plan = plans.write_plan(scan.stage, "index-files", listed)
+            found = IndexFileCheck.read(scan.engine.numbers(CheckIndex(scan.stage, plan, log_start), len(listed)))
+            self.checked = sorted(found, key=lambda check: check.number)
+        for check in self.checked:
+            tally.merge(check.tally)
         for before, after in out_of_order(self._neighbours()):
             text = f"begins at offset {after.first}, {escape(before.name)} ends at {before.last}"
             tally.add("index-order", 1, f"index/{escape(after.name)}", 1, text)
-        summary.files["index"] = len(places)
-        summary.sizes["index"] = sum(result["size"] for result in self.checked)
-        fields = ("name", "size", "used", "sealed", "header", "slots_used", "longest_chain", "chains")
-        readable = [result for result in self.checked if result["readable"]]
-        summary.index_list = [{k: result[k] for k in fields} for result in readable[:FILES_LISTED]]
+        summary.files["index"] = len(listed)
+        summary.sizes["index"] = sum(check.size for check in self.checked)
+        shown = ("name", "size", "used", "sealed", "header", "slots_used", "longest_chain", "chains")
+        readable = [check for check in self.checked if check.readable]
+        summary.index_list = [{name: getattr(check, name) for name in shown} for check in readable[:FILES_LISTED]]
         return tally
 
     def _neighbours(self) -> list[Neighbour]:
         return [
-            Neighbour(result["name"], IndexHeader(**result["header"]), result["used"], result["first"], result["last"])
-            if result["readable"] else Neighbour(result["name"], None, 0)
-            for result in self.checked
+            Neighbour(check.name, IndexHeader(**check.header), check.used, check.first, check.last)
+            if check.readable else Neighbour(check.name, None, 0)
+            for check in self.checked
         ]  # fmt: skip
 
     def _check_empty(self, accepted: list[RangeSummary], log_start: int, unread: bool, tally: Tally) -> None:
@@ -126,28 +122,26 @@ class Index:
         scan, result = self.scan, IndexResult()
         spans = _spans(accepted, segments, unread)
         tables = self._tables(segments[0].start if segments else 0)
-        plan = files.join(scan.stage.plans, "index-items")
-        fields = {"spans": [dataclasses.astuple(s) for s in spans], "files": [dataclasses.astuple(t) for t in tables]}
-        files.write_bytes(scan.stage.temporary, plan, [json.dumps(fields).encode()])
+        plan = plans.write_plan(scan.stage, "index-items", [spans, tables])
         tasks = max(1, task_count(len(spans), scan.engine.cores))
-        result.take(scan.engine.numbers(CompareItems(plan, tasks), tasks))
+        result.take(ItemsResult.read(scan.engine.numbers(CompareItems(plan, tasks), tasks)))
         self._check_empty(accepted, segments[0].start if segments else 0, bool(unread), result.tally)
         return result
 
     def _tables(self, log_start: int) -> list[IndexItems]:
         """Returns what the comparison needs of the files. A first file inherits a time from one that may have expired."""
         inherited, tables = 0 if log_start == 0 else -1, []
-        places = {place.number: place for place in self._files()}
-        for result in self.checked:
-            if not result["readable"]:
+        listed = {file.number: file for file in self._listed()}
+        for check in self.checked:
+            if not check.readable:
                 inherited = -1
                 continue
-            header, place = result["header"], places[result["number"]]
-            if result["used"]:
+            header, file = check.header, listed[check.number]
+            if check.used:
                 tables.append(
                     IndexItems(
-                        result["name"], place.path, place.slots, result["used"], header["begin_time"], header["end_time"],
-                        inherited, result["low"], result["high"], result["chunks"],
+                        check.name, file.path, file.slots, check.used, header["begin_time"], header["end_time"],
+                        inherited, check.low, check.high, check.chunks,
                     )
                 )  # fmt: skip
             inherited = max(0, header["end_time"])
@@ -156,18 +150,18 @@ class Index:
     def ends(self) -> list[IndexEnd]:
         """Return the ends of the files, in the order of the log, which the checkpoint must match. Only headers are read."""
         found = []
-        for place in self._files():
-            with files.Reader(place.path) as reader:
+        for listed in self._listed():
+            with files.Reader(listed.path) as reader:
                 size = reader.size()
                 if size < HEADER_SIZE:
                     continue
                 header = IndexHeader.from_bytes(reader.read(0, HEADER_SIZE))
-                at = HEADER_SIZE + SLOT_SIZE * place.slots + ITEM_SIZE * (place.items - 1)
+                at = HEADER_SIZE + SLOT_SIZE * listed.slots + ITEM_SIZE * (listed.items - 1)
                 last = reader.read(at, ITEM_SIZE) if at + ITEM_SIZE <= size else b""
-            full = header.index_count >= place.items
+            full = header.index_count >= listed.items
             sealed = full and not any(last)
             items = max(0, header.index_count - 1)
-            found.append(IndexEnd(place.name, header.end_time, items, full, sealed, header.end_place))
+            found.append(IndexEnd(listed.name, header.end_time, items, full, sealed, header.end_place))
         # The names give the same order, but for a file that was renamed, which is a difference of its own.
         return sorted(found, key=lambda file: file.end_place)
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import heapq
-import json
 from dataclasses import dataclass, field
-from typing import Any
 
 from rocketmq_reindex.jobs.building.odd_queues import OddQueues
 from rocketmq_reindex.jobs.building.scanning import Scan
@@ -18,12 +16,14 @@ from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.order import RolledBack
 from rocketmq_reindex.storage_format.scan.chain import Segment
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.udfs import files, schemas
-from rocketmq_reindex.udfs.order.judge import Judge
+from rocketmq_reindex.udfs import files, plans, schemas
+from rocketmq_reindex.udfs.order.decide import DecideOrder
 from rocketmq_reindex.udfs.order.placements import PlanWriter
+from rocketmq_reindex.udfs.order.results import OrderResult
 from rocketmq_reindex.udfs.verify.batches import VerifyBatches
-from rocketmq_reindex.udfs.verify.listing import ListQueues
-from rocketmq_reindex.udfs.verify.queues import EMPTY_ENDS, FOLDER, IDLE, QueueTask, VerifyQueues
+from rocketmq_reindex.udfs.verify.listing import ListingResult, ListQueues
+from rocketmq_reindex.udfs.verify.queue_results import EMPTY_ENDS, FOLDER, IDLE, QueueEntry, QueuesResult, QueueTask
+from rocketmq_reindex.udfs.verify.queues import VerifyQueues
 from rocketmq_reindex.udfs.write.batches import FOLDER as BATCH_FOLDER
 
 
@@ -33,17 +33,16 @@ class QueueResult:
 
     tally: Tally = field(default_factory=Tally)
     counts: dict[str, int] = field(default_factory=dict)
-    queues: list[dict[str, Any]] = field(default_factory=list)
+    queues: list[QueueEntry] = field(default_factory=list)
 
-    def take(self, results: list[str]) -> None:
-        for text in results:
-            found = json.loads(text)
-            self.tally.merge(Tally.from_json(found["tally"]))
-            for name, count in found["counts"].items():
+    def take(self, results: list[QueuesResult]) -> None:
+        for found in results:
+            self.tally.merge(found.tally)
+            for name, count in found.counts.items():
                 self.counts[name] = self.counts.get(name, 0) + count
-            self.queues += found["queues"]
+            self.queues += found.queues
             self.queues = heapq.nlargest(
-                QUEUES_LISTED, self.queues, key=lambda q: (q["differences"] > 0, q["units"], q["topic"], q["queue"])
+                QUEUES_LISTED, self.queues, key=lambda q: (q.differences > 0, q.units, q.topic, q.queue)
             )
 
     def add_to(self, tally: Tally, summary: VerifySummary) -> None:
@@ -62,7 +61,7 @@ class QueueResult:
             units = f"{counted(stale, 'unit')} at the ends of queues {'points' if stale == 1 else 'point'} behind the log's end"
             summary.notes.append(f"{units}: a broker drops {'it' if stale == 1 else 'them'} when it starts")
         summary.orders = dict(sorted(self.counts.items()))
-        summary.queue_list = sorted(self.queues, key=lambda q: (q["topic"], q["queue"]))
+        summary.queue_list = [vars(queue) for queue in sorted(self.queues, key=lambda q: (q.topic, q.queue))]
         for order, text in (
             ("logical", "out of order, as --queue-order logical puts them"),
             ("broker", "out of order, as a broker's dispatcher puts them"),
@@ -100,18 +99,16 @@ class Queues:
         scan, settings = self.scan, self.settings
         folder = files.join(settings.store, kind)
         names = [entry.name for entry in entries_of(folder)]
-        plan = files.join(scan.stage.plans, f"topics-{kind}")
-        files.write_bytes(scan.stage.temporary, plan, [json.dumps(names).encode()])
+        plan = plans.write_plan(scan.stage, f"topics-{kind}", names)
         tasks = max(1, task_count(len(names), scan.engine.cores))
         lister = ListQueues(folder, plan, tasks, file_size, scan.task.keys, batch, settings.trimmed, _is_old(settings))
         others, passed_over = list[str](), 0
-        for data in scan.engine.scan(lister, tasks):
-            found = json.loads(data)
-            tally.merge(Tally.from_json(found["tally"]))
-            summary.files["consumequeue"] += found["files"]
-            summary.sizes["consumequeue"] += found["bytes"]
-            others += found["others"]
-            passed_over += found["passed_over"]
+        for found in ListingResult.read(scan.engine.scan(lister, tasks)):
+            tally.merge(found.tally)
+            summary.files["consumequeue"] += found.files
+            summary.sizes["consumequeue"] += found.bytes
+            others += found.others
+            passed_over += found.passed_over
         if others:
             more = f", and {passed_over - 1:,} more" if passed_over > 1 else ""
             summary.notes.append(f"{kind}/ also holds what a broker passes over: {min(others)}{more}")
@@ -130,18 +127,18 @@ class Queues:
         scan, settings, result = self.scan, self.settings, QueueResult()
         left_out = scan.left_out(accepted)
         task = self._task(FOLDER, settings.cq_file_size, holes)
-        result.take(scan.engine.reduce(schemas.UNITS, left_out, None, VerifyQueues(task)))
+        result.take(QueuesResult.read(scan.engine.reduce(schemas.UNITS, left_out, None, VerifyQueues(task))))
         if settings.batch_topics and not self.unread:
-            judge = Judge(scan.stage, "logical", 1, holes, batch=True, rolled_back=self.rolled_back)
-            odd = OddQueues(scan.stage, scan.engine.reduce(schemas.BATCH_RUNS, left_out, None, judge))
+            decide = DecideOrder(scan.stage, "logical", 1, holes, batch=True, rolled_back=self.rolled_back)
+            odd = OddQueues(scan.stage, OrderResult.read(scan.engine.reduce(schemas.BATCH_RUNS, left_out, None, decide)))
             plan = PlanWriter(scan.stage.temporary, files.join(scan.stage.plans, "batch-placements"))
-            for queue in odd.words():
+            for queue in odd.queues():
                 # A queue that would take more fills than a build makes is not compared with them.
-                if queue["filled"] <= settings.max_fill:
-                    plan.put(queue["topic"], queue["queue"], queue["where"])
+                if queue.filled <= settings.max_fill:
+                    plan.put(queue.topic, queue.queue, queue.where)
             path = plan.finish()
             task = self._task(BATCH_FOLDER, settings.batch_cq_file_size, holes)
-            result.take(scan.engine.reduce(schemas.BATCHES, left_out, None, VerifyBatches(task, path)))
+            result.take(QueuesResult.read(scan.engine.reduce(schemas.BATCHES, left_out, None, VerifyBatches(task, path))))
         return result
 
 

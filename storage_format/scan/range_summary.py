@@ -92,5 +92,5 @@ class RangeSummary:
         return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: str) -> RangeSummary:
+    def from_json(cls, text: str | bytes) -> RangeSummary:
         return cls(**json.loads(text))

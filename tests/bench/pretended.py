@@ -6,7 +6,6 @@ that neither its time nor its memory is the driver's.
 
 from __future__ import annotations
 
-import json
 import os
 import traceback
 from collections.abc import Callable, Iterable
@@ -18,13 +17,13 @@ from rocketmq_reindex.jobs.spark.shuffle import bucket_keys, plan_shuffle
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.index.file import STAGED
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
-from rocketmq_reindex.udfs import files, schemas
-from rocketmq_reindex.udfs.order.judge import Judge
-from rocketmq_reindex.udfs.order.words import queue_word
+from rocketmq_reindex.udfs import files, plans, schemas
+from rocketmq_reindex.udfs.order.decide import DecideOrder
+from rocketmq_reindex.udfs.order.results import OddQueue, OrderResult
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.worker.setup import Batches
-from rocketmq_reindex.udfs.write.index import WriteIndex
-from rocketmq_reindex.udfs.write.queue_files import entry_line, queue_path
+from rocketmq_reindex.udfs.write.index import IndexFileResult, WriteIndex
+from rocketmq_reindex.udfs.write.queue_files import FilesResult, entry_line, queue_path
 from rocketmq_reindex.udfs.write.queues import FOLDER, WriteQueues
 from tests.tools.encode import EPOCH
 
@@ -99,7 +98,7 @@ class PretendedEngine:
         assert isinstance(function, ScanTask)
         assert tasks > 0
         with self.elsewhere():
-            specs = [RangeSpec(*fields) for fields in json.loads(files.read_bytes(function.plan))]
+            specs = [RangeSpec(*fields) for fields in plans.read_plan(function.plan)]
 
             def work() -> None:
                 for spec in specs:
@@ -118,9 +117,9 @@ class PretendedEngine:
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
         assert not left_out
         assert before is None or kind == schemas.UNITS
-        if isinstance(reducer, Judge):
+        if isinstance(reducer, DecideOrder):
             assert kind == schemas.RUNS
-            return self._judged(reducer)
+            return self._decided(reducer)
         assert isinstance(reducer, WriteQueues)
         assert kind == schemas.UNITS
         return self._written(reducer)
@@ -130,21 +129,22 @@ class PretendedEngine:
         for number in range(partition, count, self.partitions):
             yield f"topic-{number // QUEUES_A_TOPIC:06d}", number % QUEUES_A_TOPIC
 
-    def _judged(self, judge: Judge) -> list[str]:
+    def _decided(self, decide: DecideOrder) -> list[str]:
         with self.elsewhere():
-            plans, parts = judge.stage.plans, min(self.partitions, self.shape.odd)
+            folder, parts = decide.stage.plans, min(self.partitions, self.shape.odd)
 
             def work() -> None:
                 for partition in range(parts):
-                    where = [files.join(plans, f"placements-{partition}"), 0, 2, 1]
-                    more = {"filled": 1, "opened": -1, "lost": [], "more_lost": [], "where": where, "batch": False}
-                    words = sorted(self._queues(partition, self.shape.odd))
-                    lines = (json.dumps(queue_word(name.encode(), k, [("fill", 1_000, 1)]) | more) for name, k in words)
-                    Path(plans, f"odd-{partition}").write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+                    where = [files.join(folder, f"placements-{partition}"), 0, 2, 1]
+                    lines = (
+                        OddQueue(name, k, decisions=[("fill", 1_000, 1)], filled=1, where=where).to_json()
+                        for name, k in sorted(self._queues(partition, self.shape.odd))
+                    )
+                    Path(folder, f"odd-{partition}").write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
 
             apart(work)
-            odd = [json.dumps({"odd": files.join(plans, f"odd-{partition}")}) for partition in range(parts)]
-            return [*odd, *[json.dumps({"pre_blank": 0})] * self.partitions]
+            odd = [OrderResult(files.join(folder, f"odd-{partition}")).to_json() for partition in range(parts)]
+            return [*odd, *[OrderResult().to_json()] * self.partitions]
 
     def _written(self, writer: WriteQueues) -> list[str]:
         with self.elsewhere():
@@ -165,24 +165,25 @@ class PretendedEngine:
                     Path(folder, f"{FOLDER}-{partition}").write_text(text, encoding="ascii")
 
             apart(work)
-            words = []
+            found = []
             for partition in range(self.partitions):
                 count = len(range(partition, self.shape.queues, self.partitions)) * files_each
                 part = files.join(folder, f"{FOLDER}-{partition}")
-                words.append(json.dumps({"part": part, "files": count, "units": count, "bytes": 0}))
-            return words
+                found.append(FilesResult(part, count, count).to_json())
+            return found
 
     def numbers(self, function: Batches, count: int) -> list[str]:
         assert isinstance(function, WriteIndex)
         with self.elsewhere():
-            words = []
+            found = []
             for number in range(count):
                 made = files.join(function.stage.made, f"{number}")
                 Path(made).touch()
                 header = {"begin_time": EPOCH, "end_time": EPOCH, "begin_place": 0, "end_place": 0, "slot_count": 1}
-                word = {"number": number, "made": made, "maker": number << 34, "items": 1, "full": True, "header": header}
-                words.append(json.dumps(word | {"size": 420_000_040, "used": 420_000_040, "digest": DIGEST, "bytes": 1}))
-            return words
+                size = 420_000_040
+                made_file = IndexFileResult(number, made, number << 34, 1, True, header, size, size, DIGEST, 1)
+                found.append(made_file.to_json())
+            return found
 
     def forget(self) -> None:
         pass

@@ -34,19 +34,19 @@ class Spool:
 
     path: Path
     index: list[tuple[int, int, int, int, int, int, int]] = field(default_factory=list)
-    """kind, key, range, bucket, place, batch, row"""
+    """kind, key, range, bucket, sort key, batch, row"""
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[bytes]:
         """Keep all rows but summaries, whose data is returned."""
         found = []
         with pa.OSFile(str(self.path), "wb") as sink, pa.ipc.new_file(sink, schemas.ROWS) as writer:
             for number, batch in enumerate(batches):
-                columns = (batch.column(name).to_pylist() for name in ("kind", "key", "range", "bucket", "place"))
-                for row, (kind, key, range_number, bucket, place) in enumerate(zip(*columns, strict=True)):
+                columns = (batch.column(name).to_pylist() for name in ("kind", "key", "range_number", "bucket", "sort_key"))
+                for row, (kind, key, range_number, bucket, sort_key) in enumerate(zip(*columns, strict=True)):
                     if kind == schemas.SUMMARY:
                         found.append(batch.column(4)[row].as_py())
                     else:
-                        self.index.append((kind, key, range_number, bucket, place, number, row))
+                        self.index.append((kind, key, range_number, bucket, sort_key, number, row))
                 writer.write_batch(batch)
         return found
 

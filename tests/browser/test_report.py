@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocketmq_reindex.jobs.report import make_page
+from rocketmq_reindex.jobs.reporting.make import make_page
 from tests.tools.browser import contrast, look
 from tests.tools.encode import EPOCH, Message
 from tests.unit.jobs.reporting.test_report import HOSTILE

@@ -11,8 +11,8 @@ import pytest
 
 from rocketmq_reindex.jobs.building import decisions as driver
 from rocketmq_reindex.jobs.building import summary as summaries
-from rocketmq_reindex.udfs.order import words
-from rocketmq_reindex.udfs.order.words import TOLD_MAX, cap_decisions
+from rocketmq_reindex.udfs.order import results
+from rocketmq_reindex.udfs.order.results import LISTED_MAX, cap_decisions
 from tests.tools.compare import SMALL, differences
 from tests.tools.local_engine import LocalEngine, local_build
 from tests.tools.log_writer import LogWriter
@@ -30,7 +30,7 @@ def sums(entries: list[dict[str, Any]]) -> Counter[str]:
 
 
 def test_the_rest_is_summed_up_by_kind() -> None:
-    few = [("fill", n, 2) for n in range(TOLD_MAX)]
+    few = [("fill", n, 2) for n in range(LISTED_MAX)]
     assert cap_decisions(few) == few
     rest = [("fill", 900, 1), ("out-of-line", 7, 1), ("fill", 500, 3)]
     assert cap_decisions([*few, *rest]) == [*few, ("more fill", 500, 4), ("more out-of-line", 7, 1)]
@@ -52,15 +52,15 @@ def test_sums_are_exact(order: str, store: Path, tmp_path: Path, monkeypatch: py
     """Whatever is told, the bytes are the reference's, and counts and bytes add up to those without any cap."""
     settings: Settings = {**SMALL, "on_damage": "salvage", "queue_order": order}
     with monkeypatch.context() as patch:
-        patch.setattr(words, "TOLD_MAX", 10**9)
-        patch.setattr(words.cap_decisions, "__defaults__", (10**9,))
+        patch.setattr(results, "LISTED_MAX", 10**9)
+        patch.setattr(cap_decisions, "__defaults__", (10**9,))
         full = local_build(store, tmp_path / "full", LocalEngine(3, 2), **settings)
     capped = local_build(store, tmp_path / "capped", LocalEngine(3, 2), **settings)
     assert len(full.decisions) > len(capped.decisions)
     assert sums(full.decisions) == sums(capped.decisions)
     wild = [entry for entry in capped.decisions if entry["topic"] == "Wild"]
-    assert len(wild) <= TOLD_MAX + 3
-    assert wild[:TOLD_MAX] == [entry for entry in full.decisions if entry["topic"] == "Wild"][:TOLD_MAX]
+    assert len(wild) <= LISTED_MAX + 3
+    assert wild[:LISTED_MAX] == [entry for entry in full.decisions if entry["topic"] == "Wild"][:LISTED_MAX]
     assert sum(entry["length"] for entry in full.damage) == sum(entry["length"] for entry in capped.damage)
     assert (full.exit, full.units, full.records) == (capped.exit, capped.units, capped.records)
     with monkeypatch.context() as patch:

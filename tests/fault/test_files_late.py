@@ -35,7 +35,7 @@ class Remembering(LocalEngine):
         return super().scan(function, tasks)
 
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
-        rows = sorted((row for row in self._rows if row[0] == kind), key=lambda row: row[1])
+        rows = sorted((row for row in self._rows if row.kind == kind), key=lambda row: row.bucket)
         if kind == schemas.UNITS:
             self.tasks.append(lambda: list(reducer(schemas.batches(rows))))
         return super().reduce(kind, left_out, before, reducer)

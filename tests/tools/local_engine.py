@@ -39,36 +39,32 @@ class LocalEngine:
         found = []
         for one in self._numbers(tasks):
             for batch in function(iter([one])):
-                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    if row[0] == schemas.SUMMARY:
-                        found.append(row[4])
+                for row in schemas.rows_of(batch):
+                    if row.kind == schemas.SUMMARY:
+                        found.append(row.data)
                     else:
                         self._rows.append(row)
         return found
 
     def _of(self, kind: int, left_out: list[int]) -> list[schemas.Row]:
-        return [row for row in self._rows if row[0] == kind and row[3] not in set(left_out)]
+        return [row for row in self._rows if row.kind == kind and row.range_number not in set(left_out)]
 
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
-        return [row[4] for row in self._of(kind, left_out)]
+        return [row.data for row in self._of(kind, left_out)]
 
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
         rows = self._of(kind, left_out)
         if before is not None:
-            rows = [
-                row
-                for batch in before(schemas.batches(rows))
-                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
-            ]
-        words: list[str] = []
+            rows = [row for batch in before(schemas.batches(rows)) for row in schemas.rows_of(batch)]
+        texts: list[str] = []
         for key in range(self._partitions):
-            mine = sorted((row for row in rows if row[2] == key), key=lambda row: (row[1], row[5]))
+            mine = sorted((row for row in rows if row.key == key), key=lambda row: (row.bucket, row.sort_key))
             for batch in reducer(schemas.batches(mine)):
-                words += batch.column(0).to_pylist()
-        return words
+                texts += batch.column(0).to_pylist()
+        return texts
 
     def numbers(self, function: Batches, count: int) -> list[str]:
-        return [word for one in self._numbers(count) for batch in function(iter([one])) for word in batch.column(0).to_pylist()]
+        return [text for one in self._numbers(count) for batch in function(iter([one])) for text in batch.column(0).to_pylist()]
 
     def forget(self) -> None:
         self._rows = []

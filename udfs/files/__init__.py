@@ -1,6 +1,6 @@
-"""The one thin layer over files: every file of the input, the output and the staging area is reached through here.
+"""One thin layer over files: all files of the input, the output and the staging folder are reached through it.
 
-A plain path is a local or mounted file, and local files are reached by the system's own calls. A URI goes through pyarrow.fs.
+A plain path is a local or mounted file, which the calls of the operating system reach; pyarrow.fs reaches a URI.
 """
 
 from rocketmq_reindex.udfs.files.entries import (

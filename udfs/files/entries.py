@@ -1,4 +1,4 @@
-"""What stands at a path, and what lies in a folder."""
+"""What is at a path, and what is in a folder."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 
 FILE, FOLDER, OTHER, ABSENT = "file", "folder", "other", "absent"
 _KINDS: Final = {"File": FILE, "Directory": FOLDER, "NotFound": ABSENT, "Unknown": OTHER}
-"""by the name of ``pyarrow.fs.FileType``"""
+"""The kind by the name of ``pyarrow.fs.FileType``."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file or folder: size in bytes, modification time in nanoseconds since 1970."""
+    """One file or folder.
+
+    ``kind`` is FILE, FOLDER, OTHER (such as a FIFO) or ABSENT; ``size`` is in bytes, ``modified`` in nanoseconds since 1970.
+    """
 
     name: str
     path: str
@@ -35,7 +38,7 @@ def _entry(info: pafs.FileInfo, path: str) -> Entry:
 
 
 def _local_entry(path: str) -> Entry:
-    """What stands at the end of all links."""
+    """What is at the end of all symbolic links."""
     name = os.path.basename(path)
     try:
         found = os.stat(path)
@@ -49,13 +52,16 @@ def _local_entry(path: str) -> Entry:
 
 
 def look(path: str) -> Entry:
-    """What stands at ``path``."""
+    """The entry at ``path``; one of the kind ABSENT when there is none.
+
+    Raises OSError when that cannot be found out, and InputError for a URI that is none.
+    """
     system, inner = resolve(path)
     return _local_entry(path) if system is None else _entry(system.fs.get_file_info(inner), path)
 
 
 def modified(path: str) -> int:
-    """When a file was last written, by the clock of where it lies: nanoseconds since 1970, 0 when there is none."""
+    """When a file was last written, by the clock of its store, in nanoseconds since 1970; 0 when there is no file."""
     entry = look(path)
     return entry.modified if entry.kind == FILE else 0
 
@@ -63,13 +69,13 @@ def modified(path: str) -> int:
 def _infos(system: System, inner: str) -> list[pafs.FileInfo]:
     from pyarrow import fs as pafs
 
-    # In a bucket a folder with nothing in it is not there.
+    # A bucket has no empty folders.
     found = system.fs.get_file_info(pafs.FileSelector(inner, allow_not_found=system.flat))
     return [info for info in found if info.base_name]
 
 
 def listing(folder: str) -> list[Entry]:
-    """The entries of a folder by name."""
+    """The entries of a folder, by name. Raises OSError when there is no such folder, except in a bucket."""
     system, inner = resolve(folder)
     if system is None:
         return [_local_entry(join(folder, name)) for name in sorted(os.listdir(inner))]
@@ -77,7 +83,7 @@ def listing(folder: str) -> list[Entry]:
 
 
 def below(folder: str) -> list[Entry]:
-    """All files below a folder, if it is there, by few requests and in no order; each ``name`` is the path from the folder."""
+    """All files below a folder, which may be absent, in no order; each ``name`` is the path from the folder. Few requests."""
     system, inner = resolve(folder)
     if system is None:
         found = [os.path.join(where, name) for where, _, some in os.walk(inner) for name in some]
@@ -87,20 +93,20 @@ def below(folder: str) -> list[Entry]:
     try:
         infos = system.fs.get_file_info(pafs.FileSelector(inner, recursive=True, allow_not_found=True))
     except FileNotFoundError:
-        return []  # removed meanwhile
+        return []  # removed in the meantime
     start = len(inner.strip("/")) + 1
     paths = [(info.path.strip("/")[start:], info) for info in infos if info.type.name == "File"]
     return [replace(_entry(info, join(folder, path)), name=path) for path, info in paths]
 
 
 def names(folder: str) -> list[str]:
-    """The names of a folder's entries, in no order: nothing is asked of each of them."""
+    """The names of a folder's entries, in no order, without a request for each."""
     system, inner = resolve(folder)
     return os.listdir(inner) if system is None else [info.base_name for info in _infos(system, inner)]
 
 
 def count_below(folder: str) -> int:
-    """How many files and folders lie in a local folder and those in it; -1 when there is no such folder."""
+    """The number of files and folders below a local folder; -1 when there is no such folder."""
     if look(folder).kind != FOLDER:
         return -1
     count, left = 0, [folder]

@@ -1,4 +1,4 @@
-"""Make, remove, rename and secure: what is done to folders and files as a whole."""
+"""Make, remove, rename, copy and sync folders and files as a whole."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _REPLACE_ATTEMPTS: Final = 9
 
 
 def make_folder(path: str, below: str = "") -> None:
-    """A folder and those it lies in, but for ``below`` and what that lies in: FileNotFoundError when ``below`` is not there.
+    """Make a folder, and the missing ones that it lies in.
 
-    Elsewhere than on local disks ``below`` is not asked for, and a bucket has no folders to make.
+    With ``below`` only folders below that one are made: raises FileNotFoundError when ``below`` itself is missing. Stores
+    behind a URI do not check ``below``, and a bucket has no folders to make.
     """
     system, inner = resolve(path)
     if system is not None:
@@ -38,10 +39,10 @@ def make_folder(path: str, below: str = "") -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder or file; nothing happens when there is none. Symbolic links are not followed. Raises nothing."""
+    """Remove a folder or file, if there is one. Symbolic links are not followed. Raises nothing."""
     system, inner = resolve(path)
     if system is not None:
-        # What cannot be asked raises OSError, and what another is removing at the same time, too.
+        # OSError: the store does not answer, or somebody else removes the same at this moment.
         with contextlib.suppress(OSError):
             kind = look(path).kind
             if kind == FOLDER:
@@ -60,7 +61,10 @@ def remove_tree(path: str) -> None:
 
 
 def rename(source: str, target: str) -> None:
-    """Rename within one file system; a file at ``target`` is replaced as a whole. In a bucket that is a copy: avoid it."""
+    """Rename within one file system; a file at ``target`` is replaced as a whole.
+
+    In a bucket that is a copy: avoid it. Raises OSError.
+    """
     system, inner = resolve(source)
     if system is None:
         os.replace(inner, os.path.abspath(target))
@@ -69,7 +73,10 @@ def rename(source: str, target: str) -> None:
 
 
 def replace(system: System, source: str, target: str) -> None:
-    """Rename a file of ``system``. HDFS renames onto no other file, and by its web interface says nothing then."""
+    """Rename a file of ``system``; ``source`` and ``target`` are paths there. Raises OSError.
+
+    HDFS does not rename onto another file, and its web interface reports no error then.
+    """
     for attempt in range(_REPLACE_ATTEMPTS):
         refused: OSError | None = None
         try:
@@ -83,7 +90,7 @@ def replace(system: System, source: str, target: str) -> None:
                 return  # renamed, even where the answer was lost
             raise refused
         if not _is_absent(system, target):
-            # Two attempts of a task write the same bytes: whichever comes last may take the place, whoever removes the other.
+            # Two attempts of a task write the same bytes: the last one may replace the other, whoever removes that.
             with contextlib.suppress(OSError):
                 system.fs.delete_file(target)
         elif refused is not None and attempt:
@@ -97,7 +104,7 @@ def _is_absent(system: System, inner: str) -> bool:
 
 
 def _copy(system: System, source: str, target: str, error: OSError) -> None:
-    """Some mounts of object stores rename no file. Raises ``error``, of the renaming, where no copy can be made either."""
+    """Copy instead: some mounts of object stores rename no file. Raises ``error``, of the rename, if no copy works either."""
     try:
         system.fs.copy_file(source, target)
     except (OSError, NotImplementedError):
@@ -106,26 +113,29 @@ def _copy(system: System, source: str, target: str, error: OSError) -> None:
 
 
 def copy_in_store(source: str, target: str) -> bool:
-    """Have a bucket copy a file within itself: none of its bytes comes here. False where that cannot be: read and write it."""
+    """Have a bucket copy a file within itself, so that none of its bytes comes here.
+
+    Returns False where that does not work: then read and write the file.
+    """
     (system, inner), (there, wanted) = resolve(source), resolve(target)
     if system is None or not system.flat or there is not system:
         return False
     try:
         system.fs.copy_file(inner, wanted)
     except (OSError, NotImplementedError):
-        # Stores that speak S3 do not all copy. What is not there, reading tells.
+        # Not every store that speaks S3 copies. A read shows whether the file is missing.
         return False
     return True
 
 
 def sync(folder: str) -> None:
-    """Make all that was written on the file system of ``folder`` durable (local file systems only)."""
+    """Make all that was written to the file system of ``folder`` durable; behind a URI it does nothing. Raises OSError."""
     system, inner = resolve(folder)
     if system is not None:
         return
     handle = os.open(inner, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # It tells of every write that failed in the background, of all files of the run.
+        # It reports each write of the run that failed in the background.
         syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
         if syncfs is None:
             os.sync()
@@ -140,7 +150,7 @@ def sync(folder: str) -> None:
 
 
 def free_bytes(folder: str) -> int | None:
-    """Free bytes on the file system of ``folder``; None where that cannot be known."""
+    """The free bytes of the file system of ``folder``; None where that cannot be known."""
     if no_rename(folder):
         return None
     inner = os.path.abspath(folder)
@@ -149,13 +159,16 @@ def free_bytes(folder: str) -> int | None:
 
 
 def link(source: str, target: str) -> bool:
-    """A second name for a local file, where the file system has that. A name that is there already stays as it is."""
+    """Make a hard link to a local file; returns whether there is one now.
+
+    A file at ``target`` stays as it is: another attempt of the same task made it.
+    """
     if resolve(source)[0] is not None:
         return False
     try:
         os.link(source, target, follow_symlinks=False)
     except FileExistsError:
-        return True  # by another attempt of the same task
+        return True
     except OSError:
         return False
     return True

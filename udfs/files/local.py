@@ -1,4 +1,4 @@
-"""What only local files have."""
+"""Open local files, and nothing that only looks like one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from rocketmq_reindex.udfs.files.systems import naming
 
 
 def open_regular(path: str) -> int:
-    """A handle to read a file. Raises InputError for what is none: opening a FIFO may wait for ever, a device never end."""
-    # Twice: opening a device can do things by itself, and what was looked at may be another by now.
+    """A handle to read a regular file.
+
+    Raises InputError for anything else: opening a FIFO may wait for ever, and a device may never end.
+    """
+    # Checked twice: to open a device may have effects, and the file may have been replaced since the first check.
     regular = stat.S_ISREG(os.stat(path).st_mode)
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC) if regular else -1
     try:

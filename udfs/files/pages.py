@@ -1,4 +1,4 @@
-"""Small reads of a file through a few pages kept in memory: a lookup reads no more of it, local or remote, than it needs."""
+"""Small reads of a file through a few pages in memory, so that a lookup reads no more of the file than it needs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rocketmq_reindex.udfs import files
 
 LOCAL_PAGE: Final = 1 << 14
 REMOTE_PAGE: Final = 1 << 17
-"""a request takes as long for this as for a byte"""
+"""A request for this much takes as long as one for a byte."""
 _KEPT: Final = 256
 
 
 class Pages:
-    """A file as it was when it was opened. Raises OSError or InputError as ``files.Reader`` does."""
+    """The file at ``path``, of the size that it had when it was opened. Raises OSError or InputError as ``Reader`` does."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -36,7 +36,7 @@ class Pages:
         return found
 
     def read(self, at: int, count: int) -> bytes:
-        """Bytes from ``at`` on, fewer at the file's end, none outside of it."""
+        """``count`` bytes from ``at`` on; fewer at the file's end, none outside of the file."""
         if at < 0:
             return b""
         count = min(count, self.size - at)
@@ -53,4 +53,5 @@ class Pages:
         return whole[low : low + count]
 
     def close(self) -> None:
+        """Close the file."""
         self._reader.__exit__(None, None, None)

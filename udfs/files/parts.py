@@ -1,4 +1,4 @@
-"""Read a long stretch of an object in parts, several requests at once: one connection to a bucket is slower than a scan."""
+"""Read a long stretch of an object in parts by several requests at once: one connection is slower than a scan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 PART_BYTES: Final = 8 << 20
 AT_ONCE: Final = 4
-"""Requests of one process; each holds a part."""
+"""Requests of one process at a time; each holds a part in memory."""
 
 _pools: list[ThreadPoolExecutor] = []
 # A fork has none of the threads.
@@ -16,7 +16,7 @@ os.register_at_fork(after_in_child=_pools.clear)
 
 
 def read_parts(file: Any, at: int, view: memoryview) -> int:
-    """Fill ``view`` from byte ``at`` of an open pyarrow file; how many bytes there were before the file's end."""
+    """Fill ``view`` from byte ``at`` of an open pyarrow file; returns how many bytes there were before the file's end."""
     if not _pools:
         _pools.append(ThreadPoolExecutor(AT_ONCE, thread_name_prefix="read"))
 

@@ -1,4 +1,4 @@
-"""Read ranges of files: local ones by the system's own calls, mapped where that can be."""
+"""Read ranges of files: local ones by calls of the operating system, mapped where that works."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _LINES_BYTES: Final = 64 << 10
 
 
 class Reader:
-    """Reads ranges of one file into arrays that the caller owns."""
+    """Reads ranges of the file at ``path``; a context manager.
+
+    Raises OSError when the file cannot be opened or read, and InputError for what is no regular file.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -33,10 +36,10 @@ class Reader:
         self._file = None if system is None else system.fs.open_input_file(inner)
         self._handle = open_regular(inner) if system is None else -1
         self._parts = system is not None and system.flat
-        """whether several requests at once pay"""
+        """whether several requests at once are faster"""
 
     def read_into(self, at: int, out: npt.NDArray[np.uint8]) -> None:
-        """Fill ``out`` from byte ``at`` on. Raises InputError when the file ends before."""
+        """Fill ``out`` (uint8) from byte ``at`` on. Raises InputError when the file ends too early."""
         self._fill(at, out.data)
 
     def _fill(self, at: int, view: memoryview) -> None:
@@ -57,16 +60,16 @@ class Reader:
             return os.preadv(self._handle, [view], at)
 
     def view(self, at: int, count: int) -> npt.NDArray[np.uint8] | None:
-        """Bytes from ``at`` on, mapped instead of copied; None where that cannot be: then they are read.
+        """``count`` bytes (uint8) from ``at`` on, mapped instead of copied; None where that does not work: then read them.
 
-        The pages are asked for at once, so that a file that has become shorter, or a bad disk, is an error here and not a
-        signal that kills the process.
+        All pages are loaded at once. So a file that has become shorter, or a bad disk, is an error here, and not a signal that
+        kills the process.
         """
         if self._handle < 0 or count <= 0:
             return None
         low = at - at % mmap.ALLOCATIONGRANULARITY
         try:
-            # A private mapping, never written to: arrays that may not be written are another type to compiled loops.
+            # A private mapping, never written to: to compiled loops a read-only array is another type.
             mapped = mmap.mmap(self._handle, at + count - low, access=mmap.ACCESS_COPY, offset=low)
             mapped.madvise(_MADV_POPULATE_READ)
         except (OSError, ValueError):
@@ -75,24 +78,34 @@ class Reader:
 
         return np.frombuffer(mapped, np.uint8)[at - low :]
 
+    def whole(self) -> npt.NDArray[np.uint8]:
+        """All bytes of the file (uint8), mapped where that works."""
+        import numpy as np
+
+        size = self.size()
+        data = self.view(0, size)
+        return np.frombuffer(self.read(0, size), np.uint8) if data is None else data
+
     def size(self) -> int:
+        """The file's size in bytes, now."""
         if self._file is not None:
             return int(self._file.size())
         with naming(self.path):
             return os.fstat(self._handle).st_size
 
     def next_data(self, at: int) -> int:
-        """The first byte from ``at`` on that may not be zero: behind a hole, where there are any; at most the size."""
+        """The first byte from ``at`` on that may not be zero: behind a hole, if there is one; at most the file's size."""
         size = self.size()
         if self._handle < 0 or at >= size:
             return min(at, size)
         try:
             return min(os.lseek(self._handle, at, os.SEEK_DATA), size)
         except OSError as error:
-            # ENXIO: a hole up to the end. A file system that cannot tell has no holes.
+            # ENXIO: a hole up to the end. A file system that does not know this has no holes.
             return size if error.errno == errno.ENXIO else at
 
     def read(self, at: int, count: int) -> bytes:
+        """``count`` bytes from ``at`` on. Raises InputError when the file ends too early."""
         out = bytearray(count)
         self._fill(at, memoryview(out))
         return bytes(out)
@@ -109,7 +122,10 @@ class Reader:
 
 
 def read_bytes(path: str, most: int | None = None) -> bytes:
-    """A whole small file, as long as it is when it is opened. Raises InputError for one of more than ``most`` bytes, unread."""
+    """All bytes of a small file, of the size that it has when it is opened.
+
+    Raises InputError, and reads nothing, when it has more than ``most`` bytes.
+    """
     with Reader(path) as reader:
         size = reader.size()
         if most is not None and size > most:
@@ -118,7 +134,7 @@ def read_bytes(path: str, most: int | None = None) -> bytes:
 
 
 def lines(path: str) -> Iterator[bytes]:
-    """The lines of a text file that ends with one, without their ends; little of it is held at once."""
+    """The lines of a text file without their ends; a last line without an end is left out. Little of it is in memory."""
     with Reader(path) as reader:
         at, size, rest = 0, reader.size(), b""
         while at < size:

@@ -1,8 +1,8 @@
 """Send a file to a store behind a URI so that nobody ever sees half of it.
 
-pyarrow's streams put what they have in its place when they are closed, or only forgotten: after a failure, too. So a file is
-either sent under a name that nobody looks at and renamed (HDFS), or held here and handed over in one call (buckets), or sent
-under a name of this attempt alone and removed again (large files in buckets).
+A stream of pyarrow publishes what it has when it is closed or garbage-collected, even after a failure. So a file is either sent
+under another name and renamed (HDFS), or held here and sent in one call (buckets), or sent under a name of this attempt
+alone and removed after a failure (large files in buckets).
 """
 
 from __future__ import annotations
@@ -17,30 +17,37 @@ from rocketmq_reindex.udfs.files.folders import replace
 from rocketmq_reindex.udfs.files.systems import System
 
 HELD_BYTES: Final = 32 << 20
-"""More of a file than this is held on the local disk."""
+"""A file with more bytes is held on the local disk."""
 _FLUSH_BYTES: Final = 64 << 20
-"""pyarrow sends in the background: waiting for it now and then bounds what it holds."""
+"""pyarrow sends in the background: to wait for it after so many bytes bounds its memory."""
 _ZEROS: Final = bytes(1 << 20)
 
 
 class Sending(Protocol):
-    """One file on its way."""
+    """One file on its way; all raise OSError but ``abandon``, which raises nothing."""
 
-    def write(self, view: memoryview) -> None: ...
-    def zeros(self, count: int) -> None: ...
-    def finish(self) -> None: ...
-    def abandon(self) -> None: ...
+    def write(self, view: memoryview) -> None:
+        """Append bytes."""
+
+    def zeros(self, count: int) -> None:
+        """Append ``count`` zeros."""
+
+    def finish(self) -> None:
+        """Publish the file."""
+
+    def abandon(self) -> None:
+        """Leave nothing."""
 
 
 def open_sending(system: System, temporary_folder: str, target: str, own: bool) -> Sending:
-    """``own``: no other attempt writes ``target``."""
+    """Begin to send a file to ``target``, a path of ``system``. ``own``: no other attempt writes ``target``."""
     if not system.flat:
         return Streamed(system, f"{temporary_folder.rstrip('/')}/{uuid.uuid4().hex}", target)
     return Streamed(system, target, target) if own else Held(system, target)
 
 
 class Streamed:
-    """Sent at once, under ``name``; renamed to ``target`` at the end when that is another."""
+    """Sends at once, under ``name``, and renames the file to ``target`` at the end if that is another name."""
 
     def __init__(self, system: System, name: str, target: str) -> None:
         self._system, self._name, self._target = system, name, target
@@ -64,7 +71,7 @@ class Streamed:
             replace(self._system, self._name, self._target)
 
     def abandon(self) -> None:
-        # Python's errors of fsspec's streams are of any kind.
+        # The streams of fsspec raise errors of any kind.
         with contextlib.suppress(Exception):
             self._stream.close()
         with contextlib.suppress(Exception):
@@ -72,7 +79,7 @@ class Streamed:
 
 
 class Held:
-    """Held until it is whole, and then given away in a single call: nothing that fails before can put it in its place."""
+    """Holds the file until it is whole, and then sends it in one call: a failure before that publishes nothing."""
 
     def __init__(self, system: System, target: str) -> None:
         self._system, self._target = system, target

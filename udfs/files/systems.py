@@ -1,4 +1,4 @@
-"""The file system behind a URI: opened once in a process, by pyarrow.fs or by fsspec where pyarrow needs a JVM."""
+"""The file system behind a URI: opened once in a process, by pyarrow.fs, or by fsspec where pyarrow needs a JVM."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ from rocketmq_reindex.udfs.files.uris import Uri, is_remote, plain, split
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
 
-# numpy and pyarrow are imported where they are needed: a command that reads a few pages of local files must not wait for them.
+# numpy and pyarrow are imported where they are used: a command that reads a few pages of local files must not wait for them.
 FLAT: Final = ("s3", "gs", "abfss", "abfs")
-"""stores without folders, where a file appears as a whole when it is closed"""
+"""Stores without folders, where a file appears as a whole when it is closed."""
 _MOUNTED: Final = ("/Volumes/", "/dbfs/")
-"""Databricks' mounts of object stores: no mapping, no holes, no rename of folders, nothing but writing from begin to end"""
+"""Databricks' mounts of object stores: no mapping, no holes, no rename of folders, only writes from begin to end."""
 _NO_DELAY: Final = "allow_delayed_open"
-"""A small file is then one request instead of three; older versions of pyarrow do not know it."""
+"""An option by which a small file takes one request instead of three; older versions of pyarrow do not know it."""
 
 
 @dataclass(frozen=True)
 class System:
-    """``root`` is what the paths there begin with."""
+    """An open file system."""
 
     fs: pafs.FileSystem
     root: str
+    """how its paths begin"""
     flat: bool
-    """no folders to make; and no file is seen before it is whole, so that it is written at its place"""
+    """whether it has no folders, and shows no file before it is whole"""
 
 
 @contextlib.contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Errors of calls that know only a handle name the file, too."""
+    """Add ``path`` to an OSError of a call that knows only a handle."""
     try:
         yield
     except OSError as error:
@@ -49,7 +50,7 @@ def naming(path: str) -> Iterator[None]:
 
 
 def checked(path: str) -> str:
-    """A place as the command line gives it, in the form that all here take. Raises InputError for a URI that is none."""
+    """A path or URI from the command line, in the form that this package takes. Raises InputError for a wrong URI."""
     path = plain(path)
     if is_remote(path):
         split(path)
@@ -57,17 +58,17 @@ def checked(path: str) -> str:
 
 
 def is_flat(path: str) -> bool:
-    """Whether folders need not be made there, and are not there before a file is."""
+    """Whether the store of ``path`` has no folders."""
     return is_remote(path) and split(path).scheme in FLAT
 
 
 def no_rename(path: str) -> bool:
-    """Whether a folder cannot be put in the place of another there in one step."""
+    """Whether the store of ``path`` cannot rename a folder in one step."""
     return is_remote(path) or os.path.abspath(path).startswith(_MOUNTED)
 
 
 def resolve(path: str) -> tuple[System | None, str]:
-    """The file system of a URI, or None for local files, and the path there."""
+    """The file system of a path (None: the local one), and the path there. Raises InputError when it cannot be opened."""
     if not is_remote(path):
         return None, os.path.abspath(path)
     uri = split(path)
@@ -76,7 +77,7 @@ def resolve(path: str) -> tuple[System | None, str]:
 
 
 def resolve_to_write(path: str) -> tuple[System | None, str]:
-    """As ``resolve``; a mount of an object store is written as a stream, too."""
+    """As ``resolve``, but a mount of an object store has a file system, too: it is written as a stream."""
     system, inner = resolve(path)
     if system is None and inner.startswith(_MOUNTED):
         from pyarrow import fs as pafs
@@ -116,7 +117,7 @@ def _open(uri: Uri) -> System:
     except InputError:
         raise
     except (OSError, ValueError, ImportError, TypeError) as error:
-        # What pyarrow and fsspec say may repeat the whole URI.
+        # The text of pyarrow and fsspec may repeat the whole URI, with a password.
         reason = escape(str(error).splitlines()[0] if str(error) else type(error).__name__, 200)
         if uri.scheme == "hdfs":
             reason = (
@@ -153,11 +154,11 @@ def _webhdfs(uri: Uri) -> pafs.FileSystem:
         raise InputError("webhdfs:// needs the packages fsspec and requests: pip install 'rocketmq-reindex[hdfs]'") from None
 
     class Timed(WebHDFS):  # type: ignore[misc]  # fsspec ships no types
-        """Tells of each file when it was changed, in the words that pyarrow asks for."""
+        """Gives the modification time of a file under the name that pyarrow takes."""
 
         @staticmethod
         def _process_info(info: dict[str, Any]) -> dict[str, Any]:
-            # In place: a listing does not look at what is returned.
+            # In place: a listing ignores the result.
             found: dict[str, Any] = WebHDFS._process_info(info)
             found["mtime"] = found.get("modificationTime", 0) / 1000
             return found
@@ -165,7 +166,7 @@ def _webhdfs(uri: Uri) -> pafs.FileSystem:
         def _open(self, path: str, mode: str = "rb", *words: Any, **more: Any) -> Any:
             found = super()._open(path, mode, *words, **more)
             if mode == "rb":
-                # Read as it is asked for: else a unit of 20 bytes costs 5 MB.
+                # Without a cache: it would read 5 MB for a unit of 20 bytes.
                 found.cache = BaseCache(found.blocksize, found._fetch_range, found.size)
             return found
 
@@ -173,7 +174,7 @@ def _webhdfs(uri: Uri) -> pafs.FileSystem:
             try:
                 return super()._call(*words, **more)
             except (RuntimeError, ValueError) as error:
-                # What the server refuses is an error of files, like any other.
+                # A refusal of the server is an error of files like any other.
                 raise OSError(str(error)) from None
 
     found = urlsplit(f"{uri.scheme}://{uri.authority}")

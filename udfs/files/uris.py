@@ -1,6 +1,6 @@
-"""Paths and URIs as text: what they name, put together and taken apart. Nothing is opened here.
+"""Paths and URIs as text: join them, take them apart, compare them. Nothing is opened here.
 
-In a URI names are percent-encoded and options stand behind ``?``; a plain path is taken as it is.
+In a URI names are percent-encoded, and options follow ``?``; a plain path is taken as it is.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from rocketmq_reindex.storage_format.names import escape
 SCHEMES: Final = ("s3", "gs", "abfss", "abfs", "hdfs", "webhdfs", "swebhdfs", "file")
 _HDFS: Final = ("hdfs", "webhdfs", "swebhdfs")
 _SAME: Final = {"webhdfs": "hdfs", "swebhdfs": "hdfs", "abfs": "abfss"}
-"""other schemes of the same store"""
+"""Schemes that are another name of the same store."""
 _DBFS: Final = re.compile(r"dbfs:/+")
 
 
 class Uri(NamedTuple):
-    """``authority`` is as it was given: it may hold a password. ``segments`` are decoded."""
+    """A URI in parts. ``authority`` is as given, and may hold a password; the ``segments`` of the path are decoded."""
 
     scheme: str
     authority: str
@@ -35,12 +35,12 @@ def is_remote(path: str) -> bool:
 
 
 def is_known(path: str) -> bool:
-    """Whether a path is no URI, or one of a kind that is known here."""
+    """Whether a path is no URI, or one with a known scheme."""
     return not is_remote(path) or path.partition("://")[0] in SCHEMES
 
 
 def plain(path: str) -> str:
-    """``dbfs:/X`` as the folder where Databricks mounts it; anything else as it is."""
+    """For ``dbfs:/X`` the folder where Databricks mounts it; any other path as it is."""
     found = _DBFS.match(path)
     if not found:
         return path
@@ -49,7 +49,7 @@ def plain(path: str) -> str:
 
 
 def split(uri: str) -> Uri:
-    """A URI in its parts. Raises InputError for what is none of those known, or leads out of its folder."""
+    """Take a URI apart. Raises InputError for an unknown scheme, a malformed URI, or one with ``..`` in its path."""
     shown = escape(uri)
     try:
         found = urlsplit(uri)
@@ -73,18 +73,18 @@ def split(uri: str) -> Uri:
 
 
 def option(uri: Uri, name: str) -> str:
-    """What a URI says behind ``?name=``, "" when nothing."""
+    """The value of the option ``name`` of a URI; "" when it has none."""
     return dict(parse_qsl(uri.query)).get(name, "")
 
 
 def _cut(uri: str) -> tuple[str, str]:
-    """A URI before its options, and these with their ``?``."""
+    """A URI without its options, and the options with their ``?``."""
     head, mark, query = uri.partition("?")
     return head, mark + query
 
 
 def join(folder: str, *names: str) -> str:
-    """A path below ``folder``; ``names`` are validated components, or several of them with slashes between."""
+    """The path of ``names`` below ``folder``. Each is a valid component, or several of them with slashes between."""
     if "://" not in folder:
         return "/".join([folder.rstrip("/"), *names])
     head, query = _cut(folder)
@@ -92,13 +92,13 @@ def join(folder: str, *names: str) -> str:
 
 
 def beside(path: str, ending: str) -> str:
-    """The path of a neighbour, whose name goes on with ``ending``."""
+    """The path with ``ending`` appended to its last name."""
     head, query = _cut(path) if is_remote(path) else (path, "")
     return f"{head}{ending}{query}"
 
 
 def parent(path: str) -> str:
-    """The folder that something lies in; of what lies in none, itself."""
+    """The folder of a path; of the root or of a bucket, itself."""
     if not is_remote(path):
         return path.rstrip("/").rpartition("/")[0] or ("/" if path.startswith("/") else ".")
     head, query = _cut(path)
@@ -117,19 +117,19 @@ def base(path: str) -> str:
 
 
 def absolute(path: str) -> str:
-    """The same place whatever the working folder: executors have some of their own."""
+    """The path independent of the working folder: executors have other ones."""
     return path if is_remote(path) else os.path.abspath(path)
 
 
 def canonical(path: str) -> tuple[str, ...]:
-    """What tells whether two paths are the same place, or one lies in the other: equal beginnings.
+    """A form in which two paths are equal if they are the same place, and begin alike if one lies in the other.
 
-    Options, credentials and ports do not count: rather one place taken for another than the other way round.
+    Options, credentials and ports do not count: two places may look like one, but never one like two.
     """
     if is_remote(path):
         uri = split(path)
         if uri.scheme != "file":
-            # abfss://container@account has no password there.
+            # In abfss://container@account there is no password before the @.
             host = uri.authority if uri.scheme in ("abfss", "abfs") else uri.authority.rpartition("@")[2]
             if uri.scheme in _HDFS:
                 host = re.sub(r":\d+$", "", host)

@@ -1,4 +1,4 @@
-"""Write files that appear when they are whole: local ones aside and renamed, others as their store makes that true."""
+"""Write files that appear only when they are whole. A local one is written aside and renamed; ``sending`` does the others."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Writer:
-    """Writes one file aside and moves it to its place when it is whole.
+    """Writes the file ``target`` by way of the folder ``temporary_folder``, and publishes it when it is whole.
 
-    Attempts of the same task never share a temporary name, and write the same bytes, so whichever comes last leaves a whole
-    file. Offsets given to ``write_at`` must rise; what lies between is zeros (a hole where the file system can).
-    ``own``: no other attempt ever writes ``target``; in a bucket it is then written at once instead of being held till the end.
+    Attempts of one task never share a temporary name, and they write the same bytes: the last one leaves a whole file. Offsets
+    of ``write_at`` must ascend; zeros lie between (a hole, where the file system has holes). ``own``: no other attempt ever
+    writes ``target``; in a bucket the file is then sent at once instead of being held until its end. Raises OSError.
     """
 
     def __init__(self, temporary_folder: str, target: str, own: bool = False) -> None:
@@ -41,6 +41,7 @@ class Writer:
             self._sending = open_sending(system, resolve(temporary_folder)[1], self._target, own)
 
     def write_at(self, at: int, data: Buffer) -> None:
+        """Write ``data`` at byte ``at``, which is not before the end of what was written."""
         view = memoryview(data).cast("B")  # type: ignore[arg-type]  # numpy shows its buffers to mypy from 3.12 on
         if at > self._at:
             self._skip_to(at)
@@ -62,6 +63,7 @@ class Writer:
             return count
 
     def append(self, data: Buffer) -> None:
+        """Write ``data`` behind what was written."""
         self.write_at(self._at, data)
 
     def _skip_to(self, at: int) -> None:
@@ -70,7 +72,7 @@ class Writer:
         self._at = at
 
     def finish(self, size: int | None = None) -> None:
-        """Give the file its full size and move it to its place."""
+        """Publish the file; with ``size`` it gets so many bytes, with zeros at its end."""
         if self._sending is not None:
             if size is not None and size > self._at:
                 self._skip_to(size)
@@ -83,12 +85,13 @@ class Writer:
         os.replace(self._temporary, self._target)
 
     def _close(self) -> None:
-        """Close the local handle, once: it is gone whatever close says."""
+        """Close the local handle, only once: it is gone even if closing it fails."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
 
     def abandon(self) -> None:
+        """Leave no file. Raises nothing."""
         if self._sending is not None:
             self._sending.abandon()
             return
@@ -100,7 +103,7 @@ class Writer:
 
 @contextlib.contextmanager
 def writing(temporary_folder: str, target: str, own: bool = False) -> Iterator[Writer]:
-    """A Writer whose file appears only when the body calls ``finish``; anything else leaves nothing."""
+    """A ``Writer`` for a block, which calls ``finish``; an error in the block leaves no file."""
     writer = Writer(temporary_folder, target, own)
     try:
         yield writer
@@ -110,7 +113,7 @@ def writing(temporary_folder: str, target: str, own: bool = False) -> Iterator[W
 
 
 def write_bytes(temporary_folder: str, target: str, parts: Iterable[Buffer]) -> None:
-    """A small file, whole or not at all."""
+    """Write a small file from ``parts``, as a whole or not at all. Raises OSError."""
     with writing(temporary_folder, target) as writer:
         for part in parts:
             writer.append(part)

@@ -1,8 +1,8 @@
-"""Take files of the build before into a new one: in a bucket by a copy within it, on a disk by a link where that is safe.
+"""Take over files of the earlier build: in a bucket by a copy within it, on a disk by a hard link where that is safe.
 
-A broker never writes into a full file again, but into one with room it does, through a mapping that may outlive the rename
-which publishes a build: on a disk no file with room shares its bytes with one that a broker may have open. Where each build
-has a folder of its own it has files of its own, too: the build before can be removed as a whole.
+A broker never writes into a full file again. It does write into a file with room, through a mapping that may outlive the
+rename which publishes a build. So on a disk a file with room is copied, never linked. Where each build has a folder of its own,
+it also has files of its own: the earlier build can be removed as a whole.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ import pyarrow as pa
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs import files, plans, results
 from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.write.queue_files import FilesResult
 
 _COPY_BYTES: Final = 1 << 18
 _SENT_BYTES: Final = 8 << 20
-"""of one request where a file has to come here and be sent again"""
+"""Bytes of one request where a file has to come here and be sent again."""
 _AT_ONCE: Final = 8
-"""files of a task behind a URI: each waits for its store most of the time"""
+"""Files of one task at the same time, behind a URI: most of the time each waits for its store."""
 
 
 def carry(stage: Stage, source: str, target: str, size: int, used: int) -> None:
-    """``source`` as ``target`` in the staging area. ``used`` bytes are written, up to ``size`` are zeros.
+    """Link or copy the file ``source`` to ``target`` in the staging folder.
 
-    Behind a URI ``source`` is stored as this run would store it. Raises InputError when it is gone.
+    ``used`` bytes are written; zeros follow up to ``size`` bytes. Behind a URI ``source`` is stored as this run would store it.
+    Raises InputError when ``source`` is gone.
     """
     if files.copy_in_store(source, target) if stage.build else size == used and files.link(source, target):
         return
@@ -56,9 +58,9 @@ def carry(stage: Stage, source: str, target: str, size: int, used: int) -> None:
 
 @dataclass(frozen=True)
 class Carry:
-    """Carries files of the folder ``source``; a word a part, as a writer's.
+    """Takes over files of the folder ``source``: those in the parts whose numbers it is given; leaves ``FilesResult``.
 
-    Each part has lines as a manifest's parts have them. A file goes to its path in the tree, or where ``made`` says.
+    A part has the lines of a manifest's part (``queue_files.entry_line``). A file goes to its path in the tree, or to ``made``.
     """
 
     stage: Stage
@@ -66,16 +68,15 @@ class Carry:
     parts: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield schemas.result([json.dumps(self._carry(self.parts[number]))])
+        for number in plans.numbers(batches):
+            yield results.batch([self._carry(self.parts[number])])
 
-    def _carry(self, part: str) -> dict[str, object]:
+    def _carry(self, part: str) -> FilesResult:
         lines = [line.partition(b"\t") for line in files.lines(part)]
         entries = [json.loads(text) for text, _, _ in lines]
         into = {files.parent(self._target(entry)) for entry in entries if "made" not in entry}
         for folder in sorted(into):
-            # An attempt that comes late finds no tree, and must not make one.
+            # A late attempt finds no tree, and must not make one.
             files.make_folder(folder, below=self.stage.tree)
         if self.stage.build:
             with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="carry") as pool:
@@ -83,7 +84,7 @@ class Carry:
         else:
             for entry in entries:
                 self._one(entry)
-        return {"part": part, "files": len(entries), "units": sum(int(units or 0) for _, _, units in lines)}
+        return FilesResult(part, len(entries), sum(int(units or 0) for _, _, units in lines))
 
     def _target(self, entry: dict[str, Any]) -> str:
         return entry.get("made") or files.join(self.stage.tree, entry["path"])

@@ -1,4 +1,4 @@
-"""Rows of scanned ranges in files, and their way back into a shuffle whose buckets may be others by now."""
+"""Rows of scanned ranges in files, and how they come back into a shuffle that may have other buckets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HELD_BYTES = 4 << 20
 
 
 class RowWriter:
-    """Writes rows as Arrow streams, one behind the other, a few MiB each."""
+    """Writes rows into the file ``path`` as Arrow streams of ``schemas.ROWS``, one behind the other, each of a few MiB."""
 
     def __init__(self, temporary: str, path: str) -> None:
         self.path = path
@@ -41,8 +41,9 @@ class RowWriter:
         self.rows = 0
 
     def add(self, row: schemas.Row) -> None:
+        """Write one more row."""
         self._held.append(row)
-        self._bytes += len(row[4])
+        self._bytes += len(row.data)
         self.rows += 1
         if self._bytes >= _HELD_BYTES:
             self._flush()
@@ -58,7 +59,7 @@ class RowWriter:
         self._held, self._bytes = [], 0
 
     def finish(self) -> str:
-        """The file's digest; empty when there was no row, and so no file."""
+        """Finish the file; returns its digest in hex, or "" when there was no row, and then there is no file."""
         if not self.rows:
             self._writer.abandon()
             return ""
@@ -68,34 +69,35 @@ class RowWriter:
         return self._hasher.digest().hex()
 
     def abandon(self) -> None:
+        """Leave no file."""
         self._writer.abandon()
 
 
 def stored_rows(path: str, digest: str) -> Iterator[schemas.Row]:
-    """The rows that a RowWriter left. Raises InputError when they are not as they were written."""
+    """The rows that a ``RowWriter`` left. Raises InputError when the file no longer has that digest."""
     data = files.read_bytes(path)
     if new_digest([data]).digest().hex() != digest:
         raise InputError(f"{escape(path)}: is not as an earlier run wrote it: remove the folder that data/ lies in")
     source = pa.BufferReader(data)
     while source.tell() < len(data):
         for batch in pa.ipc.open_stream(source):
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            yield from schemas.rows_of(batch)
 
 
 def queue_keys(names: Iterable[bytes], queue_ids: npt.NDArray[np.int32]) -> Keys:
-    """A number for each queue. Few queues share one, and those are then written together."""
+    """A number for each queue (uint64), from topics in UTF-8 and queue ids; queues that share one are written together."""
     crc = np.fromiter((zlib.crc32(name) for name in names), np.uint64, len(queue_ids))
     return mix((crc << np.uint64(32)) | queue_ids.astype(np.uint32).astype(np.uint64))
 
 
 def file_keys(queues: Keys, file_numbers: Int64s) -> Keys:
-    """A number for each file of queues whose ``queue_keys`` are given."""
+    """A number for each file (uint64), from the ``queue_keys`` of queues and the numbers of files in them."""
     with np.errstate(over="ignore"):
         return mix(queues + file_numbers.astype(np.uint64))
 
 
 def among(keys: Keys, some: Keys) -> npt.NDArray[np.bool_]:
-    """Which of ``keys`` are in ``some``, which is sorted."""
+    """For each of ``keys`` whether it is in ``some``, which is sorted (bool)."""
     found: npt.NDArray[np.bool_] = np.searchsorted(some, keys, "left") < np.searchsorted(some, keys, "right")
     return found
 
@@ -115,7 +117,7 @@ def unpack_keys(data: bytes) -> list[Keys]:
 
 @dataclass(frozen=True)
 class Wanted:
-    """ConsumeQueue files that are to be written: all of some queues, and single ones. Keys are sorted and unique."""
+    """ConsumeQueue files to write: all files of some queues, and single files. Keys are sorted and unique."""
 
     queues: Keys
     files: Keys
@@ -124,43 +126,44 @@ class Wanted:
         return bool(len(self.queues) or len(self.files))
 
     def having(self, queues: Keys, file_numbers: Int64s | None) -> npt.NDArray[np.bool_]:
-        """Which files are wanted; without numbers, which queues as a whole."""
+        """For each file, by the key of its queue and its number, whether it is wanted; without numbers for each queue."""
         found = among(queues, self.queues)
         return found if file_numbers is None else found | among(file_keys(queues, file_numbers), self.files)
 
 
 @dataclass(frozen=True)
 class Touched:
-    """What has units of some ranges. Keys are sorted and unique."""
+    """The queues and files that have units of some ranges. Keys are sorted and unique."""
 
     queues: Keys
-    """of any kind"""
+    """queues of either kind"""
     files: Keys
-    """of plain queues in order"""
+    """files of plain queues, as if all were in order"""
     batches: Keys
-    """batch queues: one file more or less at the head moves all of their units"""
+    """batch queues: a file more or less at the head moves all of their units"""
 
     @classmethod
     def by(cls, rows: Iterable[schemas.Row], units_per_file: int) -> Touched:
-        """As the runs among the rows of a range say."""
+        """From the runs among the rows of a range; ``units_per_file`` is the size of a plain queue's file in units."""
         found = cls.union([])
         parts = [found]
-        for kind, _, _, _, cell, _ in rows:
-            if kind == schemas.RUNS:
-                pieces = cells.unpack(cell, cells.RUN_COLUMNS)
+        for row in rows:
+            if row.kind == schemas.RUNS:
+                pieces = cells.unpack(row.data, cells.RUN_COLUMNS)
                 keys = queue_keys(pieces.names, pieces.queue_ids)
                 first = pieces.columns[0] // units_per_file
                 spans = (pieces.columns[0] + pieces.columns[1] - 1) // units_per_file - first + 1
                 numbers = file_keys(np.repeat(np.repeat(keys, pieces.counts), spans), rows_of(first, spans))
                 parts.append(cls(keys, numbers, found.batches))
-            elif kind == schemas.BATCH_RUNS:
-                pieces = cells.unpack(cell, cells.BATCH_RUN_COLUMNS)
+            elif row.kind == schemas.BATCH_RUNS:
+                pieces = cells.unpack(row.data, cells.BATCH_RUN_COLUMNS)
                 keys = queue_keys(pieces.names, pieces.queue_ids)
                 parts.append(cls(keys, found.files, keys))
         return cls.union(parts)
 
     @classmethod
     def union(cls, parts: Sequence[Touched]) -> Touched:
+        """All that any of the parts has."""
         none = np.zeros(0, np.uint64)
         columns = zip(*((part.queues, part.files, part.batches) for part in parts), strict=True) if parts else [(none,)] * 3
         return cls(*(np.unique(np.concatenate(column)) for column in columns))
@@ -169,14 +172,18 @@ class Touched:
 def rows_again(
     rows: Iterable[schemas.Row], number: int, keys: tuple[int, ...], units_per_file: int, wanted: Wanted | None = None
 ) -> Iterator[schemas.Row]:
-    """Stored rows as a scan would hand them on now, as range ``number``: for these buckets, of the wanted files alone."""
-    for kind, bucket, _, _, cell, place in rows:
-        pieces = cells.unpack(cell, _COLUMNS[kind])
+    """Stored rows as a scan would leave them in this run: as range ``number``, for these buckets, of the wanted files only.
+
+    ``keys[b]`` is the key of bucket b, ``units_per_file`` the size of a plain queue's file in units.
+    """
+    for row in rows:
+        kind = row.kind
+        pieces = cells.unpack(row.data, _COLUMNS[kind])
         queues = queue_keys(pieces.names, pieces.queue_ids)
         if kind == schemas.BATCHES:
-            # Its bucket is the queue's alone (``batch_rows``).
+            # Such a cell has one queue, and so has its bucket (``batch_rows``).
             if wanted is None or wanted.having(queues, None).all():
-                yield kind, bucket, keys[bucket % len(keys)], number, cell, place
+                yield row._replace(key=keys[row.bucket % len(keys)], range_number=number)
             continue
         counts = pieces.counts.astype(np.int64)
         starts = np.cumsum(counts) - counts
@@ -189,4 +196,4 @@ def rows_again(
         for where, again in cut_cells(
             target, pieces.names, some, pieces.queue_ids[some], starts[some], counts[some], pieces.columns
         ):
-            yield kind, where, keys[where], number, again, place
+            yield schemas.Row(kind, where, keys[where], number, again, row.sort_key)

@@ -1,15 +1,15 @@
-"""What the writers of an incremental build need of stored ranges: which files they touch, and their units of some files."""
+"""What an incremental build needs of stored ranges before it writes: which files they touch, and their units of some files."""
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs import files, plans, results, schemas
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore
 from rocketmq_reindex.udfs.incremental.stored_rows import (
     Touched,
@@ -23,39 +23,46 @@ from rocketmq_reindex.udfs.incremental.stored_rows import (
 from rocketmq_reindex.udfs.stage import Stage
 
 
-@dataclass(frozen=True)
-class StoredRange:
-    """One range of the log in the scan store: its number in this run, and its entry's files of rows."""
+class RowsFile(NamedTuple):
+    """A file of rows (``stored_rows``); both are "" when there are no rows."""
+
+    path: str = ""
+    digest: str = ""
+
+
+class StoredRange(NamedTuple):
+    """One range of the log in the scan store: its number in this run, and its files of rows."""
 
     number: int
-    runs: tuple[str, str]
-    """path and digest; empty when there are none"""
-    units: tuple[str, str]
+    runs: RowsFile
+    units: RowsFile
 
 
 def stored_range(store: ScanStore, number: int, entry: ScanEntry) -> StoredRange:
-    def where(ending: str) -> tuple[str, str]:
-        name, _, digest = entry.data.get(ending, ["", 0, ""])
-        return (files.join(store.data, name), digest) if name else ("", "")
+    """The range of an entry of the store, as range ``number`` of this run."""
 
-    return StoredRange(number, where("runs"), where("units"))
+    def file(ending: str) -> RowsFile:
+        kept = entry.data.get(ending)
+        return RowsFile(files.join(store.data, kept.name), kept.digest) if kept else RowsFile()
+
+    return StoredRange(number, file("runs"), file("units"))
 
 
 def write_ranges(stage: Stage, some: list[StoredRange]) -> str:
-    """A plan of these ranges; returns its path."""
-    path = files.join(stage.plans, f"stored-{uuid.uuid4().hex}")
-    files.write_bytes(stage.temporary, path, [json.dumps([[r.number, r.runs, r.units] for r in some]).encode()])
-    return path
+    """Write a plan of these ranges; returns its path."""
+    return plans.write_plan(stage, f"stored-{uuid.uuid4().hex}", some)
 
 
 def _read_ranges(plan: str) -> list[StoredRange]:
-    some = json.loads(files.read_bytes(plan))
-    return [StoredRange(number, (runs[0], runs[1]), (units[0], units[1])) for number, runs, units in some]
+    return [StoredRange(number, RowsFile(*runs), RowsFile(*units)) for number, runs, units in plans.read_plan(plan)]
 
 
 @dataclass(frozen=True)
 class TouchedFiles:
-    """Which ConsumeQueue files have units of the ranges of a plan: leaves the keys (``Touched``), and their path as a word."""
+    """Finds the ConsumeQueue files with units of a plan's ranges, which ``tasks`` tasks share.
+
+    Each task stages the keys (``Touched``, by ``pack_keys``), and leaves their path as its result.
+    """
 
     stage: Stage
     plan: str
@@ -64,21 +71,23 @@ class TouchedFiles:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         ranges = _read_ranges(self.plan)
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                found = Touched.union([])
-                for one in ranges[task * len(ranges) // self.tasks : (task + 1) * len(ranges) // self.tasks]:
-                    if one.runs[0]:
-                        found = Touched.union([found, Touched.by(stored_rows(*one.runs), self.units_per_file)])
-                path = files.join(self.stage.plans, f"touched-{uuid.uuid4().hex}")
-                data = pack_keys(found.queues, found.files, found.batches)
-                files.write_bytes(self.stage.temporary, path, [data])
-                yield schemas.result([path])
+        for task in plans.numbers(batches):
+            found = Touched.union([])
+            for one in plans.share(ranges, task, self.tasks):
+                if one.runs.path:
+                    found = Touched.union([found, Touched.by(stored_rows(*one.runs), self.units_per_file)])
+            path = files.join(self.stage.plans, f"touched-{uuid.uuid4().hex}")
+            data = pack_keys(found.queues, found.files, found.batches)
+            files.write_bytes(self.stage.temporary, path, [data])
+            yield results.texts_batch([path])
 
 
 @dataclass(frozen=True)
 class LoadRows:
-    """The stored units of a plan's ranges that belong into wanted files; into all files when ``wanted`` is empty."""
+    """Loads the stored rows of a plan's ranges, which ``tasks`` tasks share, that go into wanted files.
+
+    ``wanted`` is the path of the packed keys of ``Wanted``; "" loads all rows. ``keys[b]`` is the key of bucket b.
+    """
 
     plan: str
     tasks: int
@@ -89,16 +98,15 @@ class LoadRows:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         ranges = _read_ranges(self.plan)
         wanted = Wanted(*unpack_keys(files.read_bytes(self.wanted))) if self.wanted else None
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                for one in ranges[task * len(ranges) // self.tasks : (task + 1) * len(ranges) // self.tasks]:
-                    if one.units[0] and self._has_some(one, wanted):
-                        rows = stored_rows(*one.units)
-                        yield from schemas.batches(rows_again(rows, one.number, self.keys, self.units_per_file, wanted))
+        for task in plans.numbers(batches):
+            for one in plans.share(ranges, task, self.tasks):
+                if one.units.path and self._has_some(one, wanted):
+                    rows = stored_rows(*one.units)
+                    yield from schemas.batches(rows_again(rows, one.number, self.keys, self.units_per_file, wanted))
 
     def _has_some(self, one: StoredRange, wanted: Wanted | None) -> bool:
-        """The runs tell, which are few, whether any of the units is wanted."""
-        if wanted is None or not one.runs[0]:
+        """Whether any of a range's units is wanted: its runs, which are few, show that."""
+        if wanted is None or not one.runs.path:
             return wanted is None
         found = Touched.by(stored_rows(*one.runs), self.units_per_file)
         return bool(among(found.queues, wanted.queues).any() or among(found.files, wanted.files).any())

@@ -1,4 +1,4 @@
-"""Columns of ``storage_format`` as Arrow arrays: the same buffers, nothing is copied a value at a time."""
+"""Columns of ``storage_format`` as Arrow arrays over the same buffers: no value is copied by itself."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rocketmq_reindex.storage_format.record.text_columns import MapColumn, TextC
 
 
 def bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
-    """Arrow's validity bits; None when all are valid."""
+    """Arrow's validity bits of a bool array; None when all values are valid."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def texts(column: TextColumn, kind: pa.DataType | None = None) -> pa.Array:
-    """A string array, or one of ``kind`` binary."""
+    """A column of texts as a string array, or as an array of ``kind`` (binary)."""
     buffers = [bitmap(column.valid), pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
     return pa.Array.from_buffers(kind or pa.string(), len(column.valid), buffers)
 
 
 def maps(column: MapColumn) -> pa.Array:
-    """A map<string, string> array."""
+    """A column of maps as an array of map<string, string>."""
     entries = pa.StructArray.from_arrays(
         [texts(column.names), texts(column.values)],
         fields=[pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())],
@@ -33,18 +33,18 @@ def maps(column: MapColumn) -> pa.Array:
 
 
 def numbers(column: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Numbers, made narrower where ``kind`` is."""
+    """A column of numbers as an array of ``kind``, which may be narrower."""
     return pa.array(column.astype(kind.to_pandas_dtype(), copy=False), type=kind)
 
 
 def nulls(fields: pa.Schema, given: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """A batch of ``count`` rows of which only some columns have values."""
+    """A batch of ``count`` rows with the columns ``given``, and all others null."""
     columns = [given.get(field.name, pa.nulls(count, field.type)) for field in fields]
     return pa.RecordBatch.from_arrays(columns, schema=fields)
 
 
 def string_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Offsets (n + 1) and bytes of a string array; what is null has no bytes of meaning."""
+    """Offsets (int32, n + 1) and bytes (uint8) of a string array of n values; the bytes of a null mean nothing."""
     if pa.types.is_large_string(array.type) or array.type != pa.string():
         array = array.cast(pa.string())
     _, offsets, data = array.buffers()

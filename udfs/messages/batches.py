@@ -1,4 +1,4 @@
-"""Records of the commitlog as rows: the columns of ``rocketmq-commitlog``, and Arrow batches of them."""
+"""The columns of a message, as ``rocketmq-commitlog`` has them, and Arrow batches of records with such columns."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ from rocketmq_reindex.udfs.messages import arrow_columns as arrow
 from rocketmq_reindex.udfs.messages.bodies import unpack_bodies
 
 BATCH_ROWS: Final = 1 << 14
+"""Records in a batch, at most."""
 BATCH_BYTES: Final = 16 << 20
-"""Bytes of records in a batch, but for a single one that is longer. A batch has offsets of 32 bits into its texts."""
+"""Bytes of records in a batch, unless a single one is longer. A batch has offsets of 32 bits into its texts."""
 UNPACKED_BYTES: Final = 64 << 20
-"""Bytes of bodies at which a batch ends, when they are unpacked."""
+"""Bytes of unpacked bodies at which a batch ends."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Records of one batch: what the walk wrote down, and the bytes they lie in."""
+    """Records of one batch: the bytes of their block (uint8), what the scan found, and their fields.
+
+    ``fields`` is int64, ``record.columns`` by records.
+    """
 
     data: npt.NDArray[np.uint8]
     messages: MessageArrays
@@ -79,7 +83,7 @@ COLUMNS: Final[dict[str, tuple[pa.DataType, Make]]] = {
     "preparedTransactionOffset": _number(pa.int64(), m.PREPARED_OFFSET),
     "msgBaseOffset": _known(pa.int64(), "base"),
     "batchSize": _known(pa.int32(), "messages"),
-    # the message's own
+    # MessageExt
     "tags": _text(m.TAGS_START),
     "bornTimestamp": _number(pa.int64(), m.BORN_TIME),
     "bornHost": _host(m.BORN_HOST_AT, r.FLAG_BORN_HOST_V6),
@@ -97,7 +101,7 @@ _OF_PROPERTIES: Final = {"keys", "uniqKey", "tags"}
 
 
 def fields(*, body: bool, damage: bool) -> pa.Schema:
-    """All columns of a read; ``body`` and ``damage`` (a text, null in a good record) on demand."""
+    """All columns, with ``body`` (binary) and ``damage`` (string, null in a good record) where wanted."""
     more = [pa.field(BODY, pa.binary())] if body else []
     more += [pa.field(DAMAGE, pa.string())] if damage else []
     return pa.schema([*(pa.field(name, kind) for name, (kind, _) in COLUMNS.items()), *more])
@@ -109,9 +113,9 @@ def _some(messages: MessageArrays, which: Any) -> MessageArrays:
 
 @dataclass(frozen=True)
 class MessageBatches:
-    """Makes batches of the columns ``schema``, of records stored from ``low`` up to and with ``high``, milliseconds.
+    """Makes batches with the columns ``schema``, of records with a store time in [low, high], in milliseconds.
 
-    ``unpack``: bytes that an unpacked body may have at most; 0 leaves bodies as they are stored.
+    ``unpack`` is the most bytes that an unpacked body may have; 0 leaves bodies as they are stored.
     """
 
     schema: pa.Schema
@@ -120,6 +124,7 @@ class MessageBatches:
     unpack: int = 0
 
     def of_block(self, block: Block) -> Iterator[pa.RecordBatch]:
+        """The records of one scanned block, in their order."""
         messages = block.messages
         first = 0
         ends = np.cumsum(messages.size, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Bodies as they were before a producer packed them, never longer than asked for: few bytes can stand for gigabytes."""
+"""Unpack the bodies of a batch, none into more bytes than allowed: a few packed bytes can stand for gigabytes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ def _whole(raw: bytes, sys_flag: int, most: int) -> bytes | None:
 
 
 def unpack_bodies(bodies: pa.Array, sys_flag: npt.NDArray[np.int64], most: int, room: int) -> pa.Array:
-    """The bodies, packed ones unpacked; null where that cannot be done within ``most`` bytes each.
+    """The first ``bodies`` (binary), with packed ones unpacked.
 
-    Fewer than there are once they have passed ``room`` bytes, but at least one.
+    ``sys_flag`` (int64) says how each is packed. A body is null where it is broken or would have more than ``most`` bytes. Once
+    they have more than ``room`` bytes together, the others are left out; one is always there.
     """
     if not (sys_flag & FLAG_COMPRESSED).any():
         return bodies

@@ -1,4 +1,4 @@
-"""Unpack a message's body, never into more than asked for: a few bytes can stand for gigabytes."""
+"""Unpack one message's body, never into more bytes than allowed: a few packed bytes can stand for gigabytes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from rocketmq_reindex.storage_format.record.message import LZ4, ZLIB, ZSTD
 
 
 class Unpacked(NamedTuple):
+    """What came out of a packed body."""
+
     data: bytes
     more: bool
-    """there is more than was asked for"""
+    """whether there are more bytes than allowed"""
     fault: str
-    """why there is no more, "" if all is well"""
+    """what is wrong with the packed body; "": nothing"""
 
 
 def unpack(raw: bytes, compression: str, most: int) -> Unpacked:
-    """The first ``most`` bytes of what ``raw`` stands for; what could be unpacked of a broken one."""
+    """Unpack the first ``most`` bytes of ``raw``; of a broken body, what comes out before it breaks.
+
+    ``compression`` is ZLIB, LZ4 or ZSTD (``CompressionType``, RocketMQ 5.3).
+    """
     if compression == ZLIB:
         return _zlib(raw, most)
     if compression in (LZ4, ZSTD):
@@ -28,7 +33,7 @@ def unpack(raw: bytes, compression: str, most: int) -> Unpacked:
 def _zlib(raw: bytes, most: int) -> Unpacked:
     stream, data = zlib.decompressobj(), b""
     try:
-        # A byte beyond, to know whether there is one.
+        # One byte more shows whether there are more.
         data = stream.decompress(raw, most + 1)
     except zlib.error:
         return Unpacked(_salvage(raw, most), False, "broken ZLIB stream")
@@ -38,7 +43,7 @@ def _zlib(raw: bytes, most: int) -> Unpacked:
 
 
 def _salvage(raw: bytes, most: int) -> bytes:
-    """What a broken stream gives before it breaks."""
+    """What comes out of a broken stream before it breaks."""
     stream, parts, left = zlib.decompressobj(), [], most
     for at in range(len(raw)):
         try:

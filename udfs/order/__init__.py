@@ -1,1 +1,1 @@
-"""Put the units of each queue in order."""
+"""Put the units of each queue in order, by the queue order policy."""

@@ -1,4 +1,4 @@
-"""Take the units of disordered queues to where the queue order policy puts them."""
+"""Move the units of queues out of order to the positions that the queue order policy gives them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def _table(queue: Queue, kept: Rows, fills: Rows) -> PlacementTable:
 
 @dataclass(frozen=True)
 class Reroute:
-    """Take the units of disordered queues to where the policy puts them; all other cells pass as they are.
+    """Maps rows of UNITS to rows of UNITS: units of queues out of order get new positions, all other cells stay as they are.
 
-    ``placements`` is the plan that says of each such queue where its placement is (``PlanWriter``).
+    ``placements`` is the plan of those queues (``PlanWriter``). ``units_per_file`` is the size of a ConsumeQueue file in units,
+    ``keys[b]`` the key of bucket b.
     """
 
     placements: str
@@ -41,13 +42,12 @@ class Reroute:
         return schemas.batches(row for batch in batches for row in self._rows(batch, table))
 
     def _rows(self, batch: pa.RecordBatch, table: Placements[PlacementTable]) -> Iterator[schemas.Row]:
-        columns = [column.to_pylist() for column in batch.columns]
-        for kind, bucket, key, number, cell, place in zip(*columns, strict=True):
-            pieces = cells.unpack(cell, cells.UNIT_COLUMNS)
+        for row in schemas.rows_of(batch):
+            pieces = cells.unpack(row.data, cells.UNIT_COLUMNS)
             queues = list(zip(pieces.names, pieces.queue_ids.tolist(), strict=True))
             odd = table.having(queues)
             if not odd.any():
-                yield kind, bucket, key, number, cell, place
+                yield row
                 continue
             starts = np.cumsum(pieces.counts, dtype=np.int64) - pieces.counts
             keep = np.flatnonzero(~odd)
@@ -59,15 +59,15 @@ class Reroute:
                     pieces.counts[keep],
                     pieces.columns[:, rows],
                 )
-                yield kind, bucket, key, number, plain, place
-            # Random offsets make a piece of nearly every unit: all of a queue's are placed at once. They ascend by place.
+                yield row._replace(data=plain)
+            # Random offsets make a piece of nearly every unit: those of a queue are placed together. They ascend by phy_offset.
             by_queue: dict[tuple[bytes, int], list[int]] = defaultdict(list)
             for k in np.flatnonzero(odd).tolist():
                 by_queue[queues[k]].append(k)
             for queue, numbers in by_queue.items():
                 rows, placement = rows_of(starts[numbers], pieces.counts[numbers].astype(np.int64)), table.get(queue)
                 assert placement is not None
-                yield from self._route(number, queue, placement.place(pieces.columns[:, rows]))
+                yield from self._route(row.range_number, queue, placement.place(pieces.columns[:, rows]))
 
     def _route(self, number: int, queue: tuple[bytes, int], units: npt.NDArray[np.int64]) -> Iterator[schemas.Row]:
         if not units.shape[1]:
@@ -80,4 +80,4 @@ class Reroute:
         bucket = bucket_of(crc, ids, file_number, len(self.keys))
         zeros = np.zeros(len(starts), np.int64)
         for target, cell in cut_cells(bucket, [queue[0]], zeros, ids, starts, counts, block.columns):
-            yield schemas.UNITS, target, self.keys[target], number, cell, 0
+            yield schemas.Row(schemas.UNITS, target, self.keys[target], number, cell)

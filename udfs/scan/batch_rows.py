@@ -1,4 +1,4 @@
-"""Rows of batch ConsumeQueues: cells of one queue each, so that one task gets a queue's units in the order of the log."""
+"""Rows of batch ConsumeQueues. A cell holds units of one queue, so one task gets a queue's units in the order of the log."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from rocketmq_reindex.storage_format.walk.state import BatchArrays
 from rocketmq_reindex.udfs import schemas
 
 QUEUE_BUCKETS = 1 << 31
-"""So many buckets that a bucket is a queue, but for collisions"""
+"""So many buckets that each has one queue, except where hashes collide."""
 _CELL_ROWS = cells.CELL_BYTES // (8 * cells.BATCH_COLUMNS)
 
 
 def batch_rows(scanner: RangeScanner, number: int, batches: BatchArrays, keys: tuple[int, ...]) -> Iterator[schemas.Row]:
-    """The units of a block, and the runs that their order is judged from."""
+    """The rows of one scanned block of range ``number``: units (BATCHES), and the runs that show their order (BATCH_RUNS).
+
+    ``keys[b]`` is the key of bucket b. Rows of BATCHES are sorted by the phy_offset of their first record.
+    """
     if not len(batches.place):
         return
     columns, bounds = by_queue(batches, scanner.queue_count)
@@ -34,7 +37,7 @@ def batch_rows(scanner: RangeScanner, number: int, batches: BatchArrays, keys: t
         for low in range(0, units.shape[1], _CELL_ROWS):
             part = units[:, low : low + _CELL_ROWS]
             cell = cells.pack([texts[k]], ids[k : k + 1], np.array([part.shape[1]], np.int32), part)
-            yield schemas.BATCHES, queue, keys[queue % len(keys)], number, cell, int(part[1, 0])
+            yield schemas.Row(schemas.BATCHES, queue, keys[queue % len(keys)], number, cell, int(part[1, 0]))
         runs.append(batch_runs(units))
     counts = np.array([run.shape[1] for run in runs], np.int64)
     scanner.summary.runs += int(counts.sum())
@@ -44,4 +47,4 @@ def batch_rows(scanner: RangeScanner, number: int, batches: BatchArrays, keys: t
     for target, cell in cut_cells(
         bucket[some], texts, some, ids[some], starts[some], counts[some], np.concatenate(runs, axis=1)
     ):
-        yield schemas.BATCH_RUNS, target, keys[target], number, cell, 0
+        yield schemas.Row(schemas.BATCH_RUNS, target, keys[target], number, cell)

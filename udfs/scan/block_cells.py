@@ -1,4 +1,4 @@
-"""The units of one block of a scan, by queue, and the cells that they are cut into."""
+"""The units of one scanned block, by queue, and the cells that they are packed into."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ Int64s = npt.NDArray[np.int64]
 
 
 class Pieces(NamedTuple):
-    """Piece i is of queue ``queue[i]``, by its number in the scan, and has ``counts[i]`` rows of ``columns`` (int64, columns
-    by rows) from ``starts[i]`` on."""
+    """Stretches of rows, each of one queue: piece i has ``counts[i]`` rows of ``columns`` from row ``starts[i]`` on.
+
+    ``queue[i]`` is the queue's number in the scan; ``columns`` is int64, columns by rows.
+    """
 
     queue: Int64s
     starts: Int64s
@@ -25,7 +27,7 @@ class Pieces(NamedTuple):
 
 
 class BlockCells:
-    """The units that a scanner found in a block, one or more."""
+    """The units (at least one) that ``scanner`` found in a block."""
 
     def __init__(self, scanner: RangeScanner, units: UnitArrays) -> None:
         queues = scanner.queue_count
@@ -36,20 +38,23 @@ class BlockCells:
         self._texts = [scanner.names.texts[k].encode() for k in range(len(scanner.names.texts))]
 
     def pieces(self, units_per_file: int) -> tuple[Int64s, Pieces]:
-        """The units (``cells.UNIT_COLUMNS``), and of each piece the number of the file that it lies in."""
+        """The units (``cells.UNIT_COLUMNS`` columns), cut by queue and file.
+
+        Returns for each piece the number of its file (int64), and the pieces.
+        """
         queue, file_number, starts, counts = self._block.pieces(units_per_file)
         return file_number, Pieces(queue, starts, counts, self._block.columns)
 
     def runs(self) -> Pieces:
-        """The runs of queue offsets (``cells.RUN_COLUMNS``), a piece for each queue."""
+        """The runs of queue offsets (``cells.RUN_COLUMNS`` columns), one piece for each queue."""
         queue, columns = self._block.runs()
         return Pieces(*np.unique(queue, return_index=True, return_counts=True), columns)
 
     def bucket(self, queue: Int64s, part: Int64s, buckets: int) -> Int64s:
-        """Which bucket takes the part of each queue."""
+        """The bucket of each pair of queue and part (a file number, or 0), out of ``buckets``; all are int64."""
         return bucket_of(self._crc[queue], self._ids[queue], part, buckets)
 
     def cut(self, bucket: Int64s, pieces: Pieces) -> list[tuple[int, bytes]]:
-        """Pieces as (bucket, cell), by bucket."""
+        """The pieces packed into cells: (bucket, cell) in the order of buckets."""
         names, ids = self._names[pieces.queue], self._ids[pieces.queue]
         return cut_cells(bucket, self._texts, names, ids, pieces.starts, pieces.counts, pieces.columns)

@@ -1,11 +1,11 @@
-"""Bring together what the ranges say of topics, as lines of the draft of config/topics.json."""
+"""Put together what the ranges say about topics, as lines of the draft of config/topics.json."""
 
 from __future__ import annotations
 
 import json
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -15,22 +15,42 @@ from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.grouping import bucket_of, cut_cells
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, is_own, topic_entry
-from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs import files, results, schemas
+from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.stage import Stage
 
-NAMES_TOLD = 20
-"""names in a warning"""
+NAMES_MAX = 20
+"""Names of topics in one warning."""
+
+
+@dataclass
+class TopicsResult(Result):
+    """What one task drafted."""
+
+    part: str
+    """path of a file of sorted lines, each [topic, its entry as text]"""
+    delayed: bool
+    """whether there are delayed messages"""
+    refused: int
+    """topics left out because RocketMQ's ``TopicValidator`` (5.3) refuses their names"""
+    refused_names: list[str] = field(default_factory=list)
+    """the first NAMES_MAX of those"""
+    many: list[str] = field(default_factory=list)
+    """the first NAMES_MAX topics with queue ids from QUEUES_MAX on, which are left out"""
 
 
 def topic_rows(scanner: RangeScanner, number: int, keys: tuple[int, ...]) -> Iterator[schemas.Row]:
-    """What the records of the range just scanned say of their topics: rows of cells (``cells.TOPIC_COLUMNS``)."""
+    """Rows of TOPICS (``cells.TOPIC_COLUMNS`` columns) from the range ``number``, which ``scanner`` has just scanned.
+
+    ``keys[b]`` is the key of bucket b.
+    """
     names = scanner.names
     entries = names.topics()
     if not len(entries):
         return
     queues, many = np.zeros(len(names.texts), np.int64), np.zeros(len(names.texts), np.int64)
-    met = scanner.queue_count
-    name, highest = scanner.queues.name[:met], scanner.queues.queue_id[:met].astype(np.int64)
+    count = scanner.queue_count
+    name, highest = scanner.queues.name[:count], scanner.queues.queue_id[:count].astype(np.int64)
     np.maximum.at(queues, name, np.where(highest < QUEUES_MAX, highest + 1, 0))
     np.maximum.at(many, name, highest >= QUEUES_MAX)
     texts = [names.texts[k].encode() for k in entries]
@@ -39,15 +59,14 @@ def topic_rows(scanner: RangeScanner, number: int, keys: tuple[int, ...]) -> Ite
     columns = np.stack([queues[entries], many[entries]])
     rows = np.arange(len(entries))
     for target, cell in cut_cells(bucket, texts, rows, ids, rows, ones, columns):
-        yield schemas.TOPICS, target, keys[target], number, cell, 0
+        yield schemas.Row(schemas.TOPICS, target, keys[target], number, cell)
 
 
 @dataclass(frozen=True)
 class DraftTopics:
-    """A topic's queues are the most that any range saw; ``batch`` are the topics of batch ConsumeQueues.
+    """Reduces rows of TOPICS to results (``TopicsResult``) and staged lines of the draft (``TopicConfig``, RocketMQ 5.3).
 
-    Leaves a part of sorted lines on the stage, [name, entry] each, and a word: the part, what was left out, and whether there
-    are delayed messages.
+    A topic gets as many queues as the range that saw most of them. ``batch`` are the topics of batch ConsumeQueues.
     """
 
     stage: Stage
@@ -72,11 +91,12 @@ class DraftTopics:
             part = files.join(self.stage.plans, f"topics-{uuid.uuid4().hex}")
             drafted = [[name, topic_entry(name, queues[name], name in self.batch)] for name in usual if queues[name]]
             files.write_bytes(self.stage.temporary, part, [f"{json.dumps(line)}\n".encode() for line in drafted])
-            word = {
-                "part": part,
-                "delayed": queues.get(SCHEDULE_TOPIC, 0) > 0,
-                "refused": len(wanted) - len(usual),
-                "refused_names": [name for name in wanted if not is_usual(name)][:NAMES_TOLD],
-                "many": [name for name in usual if name in many][:NAMES_TOLD],
-            }
-            yield schemas.result([json.dumps(word)])
+            refused = [name for name in wanted if not is_usual(name)]
+            result = TopicsResult(
+                part,
+                queues.get(SCHEDULE_TOPIC, 0) > 0,
+                len(refused),
+                refused[:NAMES_MAX],
+                [name for name in usual if name in many][:NAMES_MAX],
+            )
+            yield results.batch([result])

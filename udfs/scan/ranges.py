@@ -1,10 +1,9 @@
-"""Scan ranges of the log: packed cells of units, runs of queue offsets, staged index items and one summary a range."""
+"""Scan ranges of the commitlog: cells of units, runs of queue offsets, staged index items, and one summary for each range."""
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,21 +14,20 @@ from rocketmq_reindex.storage_format.index.file import MAKER, STAGED
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.walk.state import ItemArrays, UnitArrays
-from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs import files, plans, schemas
 from rocketmq_reindex.udfs.scan.batch_rows import batch_rows
 from rocketmq_reindex.udfs.scan.block_cells import BlockCells
 from rocketmq_reindex.udfs.scan.draft_topics import topic_rows
+from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader, Watch
 from rocketmq_reindex.udfs.stage import Stage
-
-Watch = Callable[[int, npt.NDArray[np.uint8]], None]
-"""Told of bytes of the log that were read, with their absolute offset"""
 
 
 @dataclass(frozen=True)
 class ScanTask:
-    """What every scan task gets: ``plan`` is the file of ranges, ``tasks`` how many share them.
+    """Scans a task's share of the ranges; leaves rows (``schemas.Row``), of each range its SUMMARY last.
 
-    ``keys[b]`` is the number whose Spark hash leads to bucket b's partition.
+    ``plan`` is the plan of ``RangeSpec`` (``plans.write_plan``) that ``tasks`` tasks share. ``units_per_file`` is the size of a
+    ConsumeQueue file in units, ``keys[b]`` the number whose Spark hash leads to the partition of bucket b.
     """
 
     stage: Stage
@@ -39,16 +37,18 @@ class ScanTask:
     units_per_file: int
     keys: tuple[int, ...]
     topics: bool = False
-    """whether config/topics.json is drafted"""
+    """whether rows of TOPICS are wanted, for a draft of config/topics.json"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        specs = [RangeSpec(*fields) for fields in json.loads(files.read_bytes(self.plan))]
         scanner = RangeScanner(self.settings)
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                low, high = task * len(specs) // self.tasks, (task + 1) * len(specs) // self.tasks
-                for spec in specs[low:high]:
-                    yield from schemas.batches(self._scan(scanner, spec))
+        for spec in self.specs(batches):
+            yield from schemas.batches(self._scan(scanner, spec))
+
+    def specs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RangeSpec]:
+        """The ranges of the tasks whose numbers are in ``batches``."""
+        planned = [RangeSpec(*fields) for fields in plans.read_plan(self.plan)]
+        for task in plans.numbers(batches):
+            yield from plans.share(planned, task, self.tasks)
 
     def _scan(self, scanner: RangeScanner, spec: RangeSpec) -> Iterator[schemas.Row]:
         block_path = files.join(self.stage.blocks, f"{spec.number}-{uuid.uuid4().hex}")
@@ -57,22 +57,15 @@ class ScanTask:
     def rows(
         self, scanner: RangeScanner, spec: RangeSpec, temporary: str, block_path: str, watch: Watch | None = None
     ) -> Iterator[schemas.Row]:
-        """The rows of one range, its summary last; its index items go to ``block_path``. ``watch`` is told what is read."""
+        """The rows of the range ``spec``, its SUMMARY last.
+
+        Its index items (dtype STAGED, then a table of dtype MAKER) go to the file ``block_path``, which is written by way of
+        the folder ``temporary``. ``watch`` gets the bytes that are read.
+        """
         makers: list[npt.NDArray[np.void]] = []
-        with files.Reader(spec.path) as reader, files.writing(temporary, block_path, own=True) as writer:
-
-            def read(at: int, out: npt.NDArray[np.uint8]) -> None:
-                reader.read_into(at - spec.segment_start, out)
-                if watch is not None:
-                    watch(at, out)
-
-            def view(at: int, count: int) -> npt.NDArray[np.uint8] | None:
-                data = reader.view(at - spec.segment_start, count)
-                if data is not None and watch is not None:
-                    watch(at, data)
-                return data
-
-            for block in scanner.scan(spec, read, view):
+        segment = SegmentReader(spec.path, spec.segment_start, watch)
+        with segment, files.writing(temporary, block_path, own=True) as writer:
+            for block in scanner.scan(spec, segment.read, segment.view):
                 if len(block.items.place):
                     writer.append(_staged(block.items))
                     makers.append(_makers(block.items))
@@ -89,10 +82,10 @@ class ScanTask:
                 writer.abandon()
         if self.topics:
             yield from topic_rows(scanner, spec.number, self.keys)
-        yield schemas.SUMMARY, 0, 0, spec.number, self.done(summary), 0
+        yield schemas.summary(spec.number, self.done(summary))
 
     def done(self, summary: RangeSummary) -> bytes:
-        """Leave a finished range's summary where the driver sees how far the scan is; returns it as a row's data."""
+        """Stage a range's summary, by which the driver sees how far the scan is; returns it as the data of a row."""
         text = summary.to_json().encode()
         files.write_bytes(self.stage.temporary, files.join(self.stage.ranges, f"{summary.number}"), [text])
         return text
@@ -103,11 +96,11 @@ class ScanTask:
         block, buckets = BlockCells(scanner, units), len(self.keys)
         file_number, pieces = block.pieces(self.units_per_file)
         for number, cell in block.cut(block.bucket(pieces.queue, file_number, buckets), pieces):
-            yield schemas.UNITS, number, self.keys[number], spec.number, cell, 0
+            yield schemas.Row(schemas.UNITS, number, self.keys[number], spec.number, cell)
         runs = block.runs()
         scanner.summary.runs += runs.columns.shape[1]
         for number, cell in block.cut(block.bucket(runs.queue, np.zeros_like(runs.queue), buckets), runs):
-            yield schemas.RUNS, number, self.keys[number], spec.number, cell, 0
+            yield schemas.Row(schemas.RUNS, number, self.keys[number], spec.number, cell)
 
 
 def _staged(items: ItemArrays) -> npt.NDArray[np.void]:

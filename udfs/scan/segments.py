@@ -1,4 +1,4 @@
-"""List the segments of a commitlog and check what can be seen without reading them: names, sizes, continuity."""
+"""List the segments of a commitlog, and check what shows without reading them: names, sizes, continuity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rocketmq_reindex.udfs import files
 
 @dataclass(frozen=True)
 class Commitlog:
-    """The segments in order, what was listed (to see later whether it changed), and warnings."""
+    """A listed commitlog: its segments by offset, the entries as listed (to see changes later), and warnings."""
 
     segments: list[Segment]
     entries: list[files.Entry]
@@ -22,6 +22,7 @@ class Commitlog:
 
     @property
     def size(self) -> int:
+        """Bytes of all segments."""
         return sum(segment.data_end - segment.start for segment in self.segments)
 
 
@@ -37,9 +38,9 @@ def _list(roots: tuple[str, ...]) -> list[files.Entry]:
 
 
 def list_segments(roots: tuple[str, ...], segment_size: int) -> Commitlog:
-    """The commitlog that lies in ``roots``. Raises InputError with the first thing wrong.
+    """List the segments in the folders ``roots`` (RocketMQ's ``CommitLog`` over a ``MappedFileQueue``, 5.3).
 
-    ``segment_size`` 0: taken from the files.
+    ``segment_size`` is in bytes; 0 takes it from the files. Raises InputError with the first thing that is wrong.
     """
     entries = sorted(_list(roots), key=lambda e: e.name)
     for entry in entries:
@@ -87,7 +88,10 @@ def list_segments(roots: tuple[str, ...], segment_size: int) -> Commitlog:
 
 
 def check_unchanged(before: Commitlog, roots: tuple[str, ...]) -> None:
-    """Raises InputError when a segment was added, removed or written since it was listed."""
+    """Compare a fresh listing of ``roots`` with ``before``.
+
+    Raises InputError when a segment was added, removed or written in the meantime.
+    """
     now = {entry.path: entry for entry in _list(roots)}
     for entry in before.entries:
         if now.pop(entry.path, None) != entry:

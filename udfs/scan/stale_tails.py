@@ -1,4 +1,4 @@
-"""Ask of a segment's bytes whether its damage is a stale tail (``storage_format.scan.stale_tail``)."""
+"""Find out from a segment's bytes whether its damage is a stale tail (``storage_format.scan.stale_tail``)."""
 
 from __future__ import annotations
 
@@ -6,48 +6,46 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.scan.stale_tail import Damage, Doubt, StaleTail, StaleTailJudge
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
 
 STALE: Final = "stale tail"
-"""how the reason begins that is told of one"""
+"""How the reason of a stale tail begins."""
 _PIECE: Final = 16 << 20
 
 
-def judge_segment(
-    path: str, bounds: tuple[int, int, int], holes: Sequence[Damage], told: tuple[int, int] = (0, 0)
+def find_stale_tail(
+    path: str, bounds: tuple[int, int, int], holes: Sequence[Damage], checkpoint_times: tuple[int, int] = (0, 0)
 ) -> StaleTail | Doubt | None:
-    """``bounds``: offsets of the segment's first byte, of its file's end and of its end when it is whole.
+    """The stale tail of the segment at ``path``, doubt whether there is one, or None.
 
-    ``holes``: what is no good record and has one behind it. ``told``: times of the store's checkpoint. The
-    caller knows that no later segment has data: a truncation deletes all files behind the one that it cuts.
+    ``bounds`` are phy_offsets: of the segment's first byte, of its file's end, and of its end when it is whole. ``holes`` are
+    stretches without a good record that have one behind them. ``checkpoint_times`` are physicMsgTimestamp and
+    logicsMsgTimestamp of the store's checkpoint in milliseconds, 0 where unknown. The caller knows that no later segment has
+    data: a truncation (``MappedFileQueue.truncateDirtyFiles``, RocketMQ 5.3) deletes all files behind the one that it cuts.
     """
     start, data_end, segment_end = bounds
-    with files.Reader(path) as reader:
-
-        def read(at: int, out: npt.NDArray[np.uint8]) -> None:
-            reader.read_into(at - start, out)
-
-        def view(at: int, count: int) -> npt.NDArray[np.uint8] | None:
-            return reader.view(at - start, count)
-
-        return StaleTailJudge(start, data_end, segment_end, read, view, told).judge(list(holes))
+    with SegmentReader(path, start) as segment:
+        return StaleTailJudge(start, data_end, segment_end, segment.read, segment.view, checkpoint_times).judge(list(holes))
 
 
 def framed(holes: Iterable[Sequence[int]]) -> list[Damage]:
-    """The holes of a range's summary."""
+    """The holes of a range's summary, [phy_offset, bytes, code] each, as damage."""
     return [Damage.of(offset, length, code) for offset, length, code in holes]
 
 
 def reason(tail: StaleTail) -> str:
-    """What is told of it."""
+    """The reason that a summary gives for a stale tail."""
     return f"{STALE}: {tail.records} old records behind the log's end, left by a truncation: {tail.proof}"
 
 
 def has_data(path: str, size: int) -> bool:
-    """Whether anything in a segment is not zero: one that was allocated ahead holds nothing."""
+    """Whether the file at ``path`` of ``size`` bytes holds a byte that is not zero.
+
+    A broker allocates the next segment ahead: that one holds zeros.
+    """
     with files.Reader(path) as reader:
         at = reader.next_data(0)
         while at < size:

@@ -1,4 +1,4 @@
-"""What the three data sources share: choice of columns, damage by policy, plain iterators of Arrow batches."""
+"""What the three data sources share: the choice of columns, and damage as the option onDamage says."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from rocketmq_reindex.udfs.messages.arrow_columns import nulls
 from rocketmq_reindex.udfs.sql.options import FAIL, ROWS, SKIP, Words
 
 log: Final = logging.getLogger("rocketmq-reindex")
-"""Read on an executor: Spark has its lines in the task's stderr."""
+"""On an executor its lines are in the task's stderr."""
 DAMAGE: Final = "damage"
 INT32_MAX: Final = 2**31 - 1
 
 
 class Source(DataSource):
-    """A read of ``path``. Subclasses name their options and columns, and make the reader."""
+    """A data source over the files at ``path``. Subclasses name their options and columns, and make the reader."""
 
     known: tuple[str, ...] = ()
     fields: tuple[pa.Field, ...] = ()
     pushing = False
-    """whether readers take filters: Spark 4.1 refuses one that can while spark.sql.python.filterPushdown.enabled is false"""
+    """whether readers take filters: while spark.sql.python.filterPushdown.enabled is false, Spark 4.1 refuses one that does"""
 
     def words(self) -> Words:
+        """The options. Raises UsageError for an unknown one."""
         return Words(self.name(), dict(self.options), (*self.known, "columns", "onDamage"))
 
     def columns(self, words: Words) -> pa.Schema:
@@ -43,7 +44,7 @@ class Source(DataSource):
         return pa.schema([*self.fields, *damage])
 
     def chosen(self, words: Words) -> pa.Schema:
-        """The columns that the option names; all, where it is not given."""
+        """The columns that the option columns names; without it, all. Raises UsageError for an unknown name."""
         given, wanted = self.columns(words), words.words("columns")
         for name in wanted:
             if name not in given.names:
@@ -51,21 +52,22 @@ class Source(DataSource):
         return pa.schema([given.field(name) for name in wanted]) if wanted else given
 
     def schema(self) -> StructType:
+        """The chosen columns, for Spark."""
         return from_arrow_schema(self.chosen(self.words()))
 
     def asked(self, words: Words, schema: StructType) -> pa.Schema:
-        """The columns of a schema that the caller gave (``spark.read.schema``), or of our own."""
+        """The columns that Spark asks for: ours, or those of ``spark.read.schema``. Raises UsageError for others."""
         given = self.columns(words)
         types = {field.name: field.dataType for field in from_arrow_schema(given)}
         for field in schema:
             if types.get(field.name) != field.dataType:
-                told = f"{field.name} {field.dataType.simpleString()}"
-                raise words.error(f"schema: there is no {escape(told)}: take of {from_arrow_schema(given).simpleString()}")
+                shown = escape(f"{field.name} {field.dataType.simpleString()}")
+                raise words.error(f"schema: there is no {shown}: take of {from_arrow_schema(given).simpleString()}")
         return pa.schema([given.field(name) for name in schema.fieldNames()])
 
 
 class Reader(DataSourceReader):
-    """Reads ranges or files. ``told`` are damaged places met in one of them: (what, where as a number, how many bytes)."""
+    """Base of the readers: options, and what to do about damage. Spark reads plain iterators of Arrow batches."""
 
     def __init__(self, source: Source, schema: StructType) -> None:
         self.source_name = source.name()
@@ -74,24 +76,25 @@ class Reader(DataSourceReader):
         self.on_damage = self.words.chosen("onDamage", (SKIP, ROWS, FAIL))
 
     def path(self) -> str:
-        """What ``load`` was given. Raises UsageError."""
+        """The argument of ``load``. Raises UsageError when there is none."""
         given = self.words.text("path")
         if not given:
             raise self.words.error("name a store: load(path)")
         return given
 
     def skipped(self, where: str, count: int, first: str) -> None:
-        """Say what was passed over."""
+        """Log that ``count`` stretches of damage in ``where`` were skipped; ``first`` describes the first one."""
         if count:
             log.warning(
                 "%s: %s: passed over %s, the first: %s", self.source_name, where, counted(count, "damaged place"), first
             )
 
     def refuse(self, where: str, first: str) -> None:
+        """Raise RefusedError for damage in ``where``; ``first`` describes it."""
         raise RefusedError(f"{where}: damage: {first}: read with onDamage skip or rows")
 
     def damage_rows(self, rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
-        """Rows that tell of damage: null in all columns but those given."""
+        """Rows about damage, one for each dict of ``rows``: null in all columns but those."""
         if rows:
             given = {
                 field.name: pa.array([row[field.name] for row in rows], field.type)
@@ -102,26 +105,28 @@ class Reader(DataSourceReader):
 
 
 class Pushing:
-    """Mixed into a reader that takes filters: ``narrow`` looks at them, Spark applies all of them all the same."""
+    """Mixed into a reader that takes filters: ``narrow`` uses them, and Spark still applies all of them itself."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        """Take the filters of a query (``DataSourceReader.pushFilters``, Spark 4.1); returns those left to Spark: all."""
         self.narrow(filters)
         return filters
 
     def narrow(self, filters: list[Any]) -> None:
+        """Read less where the filters allow it."""
         raise NotImplementedError
 
 
 def fault_texts(fault: npt.NDArray[np.uint8], texts: tuple[str, ...]) -> pa.Array:
-    """What is wrong with each row: the texts of the bits that are set, null where none is."""
+    """What is wrong with each row (string): the ``texts`` of the bits set in ``fault`` (uint8), null where none is."""
     if not fault.any():
         return pa.nulls(len(fault), pa.string())
-    told = ["; ".join(text for k, text in enumerate(texts) if bits >> k & 1) or None for bits in range(256)]
-    return pa.array(told, pa.string()).take(pa.array(fault))
+    shown = ["; ".join(text for k, text in enumerate(texts) if bits >> k & 1) or None for bits in range(256)]
+    return pa.array(shown, pa.string()).take(pa.array(fault))
 
 
 def inner_folder(path: str, name: str) -> str:
-    """``path``/``name`` where ``path`` is a store, else ``path`` itself. Raises InputError for what is no folder."""
+    """The folder ``path``/``name`` if there is one, else ``path`` itself. Raises InputError when that is no folder."""
     inner = files.join(path, name)
     if files.look(inner).kind == files.FOLDER:
         return inner

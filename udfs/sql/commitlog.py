@@ -1,14 +1,11 @@
-"""``rocketmq-commitlog``: the records of a log as rows, over the functions of the build's scan."""
+"""The data source ``rocketmq-commitlog``: the records of a log as rows, by the scan that a build uses."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
@@ -16,35 +13,28 @@ from pyspark.sql.types import StructType
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import CRC_NONE
-from rocketmq_reindex.storage_format.scan.chain import TORN_TAIL_MAX, Hole, cut_ranges
-from rocketmq_reindex.storage_format.scan.range_scan import Block, RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.chain import Hole, Segment, cut_ranges
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
-from rocketmq_reindex.storage_format.scan.stale_tail import Damage, StaleTail
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX, MessageArrays
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
+from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
 from rocketmq_reindex.udfs.scan.segments import list_segments
-from rocketmq_reindex.udfs.scan.stale_tails import STALE, framed, judge_segment, reason
+from rocketmq_reindex.udfs.scan.stale_tails import STALE
 from rocketmq_reindex.udfs.sql.base import INT32_MAX, Pushing, Reader, Source, inner_folder
+from rocketmq_reindex.udfs.sql.commitlog_damage import LogEnd, LogRange, holes_of
 from rocketmq_reindex.udfs.sql.filters import narrow_bounds, narrow_topics
 from rocketmq_reindex.udfs.sql.options import FAIL, RANGE_SIZE, ROWS, UNPACKED_MAX, Bounds, Topics, Words
 
 BLOCK_ROWS: Final = 1 << 15
 
 
-@dataclass
-class LogRange(InputPartition):
-    """A range of the log. ``followed``: later segments hold something, so zeros at this one's end are damage."""
-
-    spec: RangeSpec
-    segment: str
-    followed: bool
-    missing: Hole | None = None
-    """segments missing before this one"""
-
-
 class CommitlogSource(Source):
-    """Options: see docs/reference/sql.md."""
+    """Makes readers of the log of a store. Its options: docs/reference/sql.md.
+
+    Columns have the names of ``DispatchRequest`` and ``MessageExt`` (RocketMQ 5.3) where those have them.
+    """
 
     known = (
         "commitlog", "topic", "excludeTopic", "startOffset", "endOffset", "startTime", "endTime", "body", "unpack",
@@ -56,13 +46,17 @@ class CommitlogSource(Source):
         return "rocketmq-commitlog"
 
     def columns(self, words: Words) -> pa.Schema:
+        """All columns that these options give."""
         return fields(body=words.flag("body") or words.flag("unpack"), damage=words.text("onDamage") == ROWS)
 
     def reader(self, schema: StructType) -> CommitlogReader:
+        """A reader of the columns ``schema``."""
         return (PushingCommitlogReader if self.pushing else CommitlogReader)(self, schema)
 
 
 class CommitlogReader(Reader):
+    """Reads ranges of the log. Raises UsageError for options that it does not take."""
+
     def __init__(self, source: CommitlogSource, schema: StructType) -> None:
         super().__init__(source, schema)
         words = self.words
@@ -78,17 +72,13 @@ class CommitlogReader(Reader):
         self.broker_version = words.chosen("brokerVersion", ("5.3", "4.9"))
         self.delays = words.delays()
 
-    # -- plan ---------------------------------------------------------------------------------------------------------
-
     def partitions(self) -> Sequence[InputPartition]:
+        """The ranges to read. Raises InputError for a folder that is no commitlog."""
         if self.topics is None or self.bounds.empty:
             return []
         segments = list_segments(self.roots, self.segment_size).segments
         low, high = self.bounds.start_offset, self.bounds.end_offset
-        followed, later = {}, False
-        for segment in reversed(segments):
-            followed[segment.start] = later
-            later = later or (segment.data_end > segment.start and _begins(segment.path))
+        followed = _followed(segments)
         found: list[LogRange] = []
         end = segments[0].start if segments else 0
         names = {segment.start: segment.name for segment in segments}
@@ -103,8 +93,6 @@ class CommitlogReader(Reader):
                 cut = dataclasses.replace(spec, low=start, known=spec.known and start == spec.low)
                 found.append(LogRange(cut, names[spec.segment_start], followed[spec.segment_start], missing))
         return found
-
-    # -- read ---------------------------------------------------------------------------------------------------------
 
     def _settings(self, topics: Topics) -> ScanSettings:
         return ScanSettings(
@@ -121,44 +109,45 @@ class CommitlogReader(Reader):
         )
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The records of one range, and its damage as the option onDamage says. Raises RefusedError with onDamage fail."""
         if not isinstance(partition, LogRange) or self.topics is None:
             return
         spec, holes = partition.spec, [partition.missing] if partition.missing else []
         batches = MessageBatches(self.schema, self.bounds.start_time, min(self.bounds.end_time - 1, INT64_MAX), self.unpack)
-        with files.Reader(spec.path) as reader:
-
-            def read(at: int, out: npt.NDArray[np.uint8]) -> None:
-                reader.read_into(at - spec.segment_start, out)
-
-            def view(at: int, count: int) -> npt.NDArray[np.uint8] | None:
-                return reader.view(at - spec.segment_start, count)
-
-            before = RangeSummary(-1, spec.low, spec.low, True, end=spec.low)
-            if not spec.known:
-                # Where records begin is known from the segment's start alone: a body may hold the image of any record.
-                settings = ScanSettings(
-                    CRC_NONE, self.broker_version, want_units=False, want_items=False, want_digests=False,
-                    search_crc=self.crc, block_rows=BLOCK_ROWS,
-                )  # fmt: skip
-                way = RangeScanner(settings)
-                for _ in way.scan(dataclasses.replace(spec, low=spec.segment_start, high=spec.low, known=True), read, view):
-                    pass
-                before = way.summary
+        with SegmentReader(spec.path, spec.segment_start) as segment:
+            before = self._walk_to(spec, segment)
             if before.end >= spec.high:
-                yield from self._tell(holes)
+                yield from self._damage(holes)
                 return
             if before.end >= 0:
                 spec = dataclasses.replace(spec, low=before.end, known=True)
             scanner = RangeScanner(self._settings(self.topics))
-            end = _LogEnd(partition, before)
+            end = LogEnd(partition, before)
             if end.before(spec.low):
-                for block in scanner.scan(spec, read, view):
+                for block in scanner.scan(spec, segment.read, segment.view):
                     yield from batches.of_block(end.cut(block, scanner.summary))
-                holes += end.told(_holes(partition, before, scanner.summary, self.bounds))
-        yield from self._tell(holes)
+                holes += end.holes(holes_of(partition, before, scanner.summary, self.bounds))
+        yield from self._damage(holes)
 
-    def _tell(self, holes: list[Hole]) -> Iterator[pa.RecordBatch]:
-        """Damage of one range, as the policy wants it."""
+    def _walk_to(self, spec: RangeSpec, segment: SegmentReader) -> RangeSummary:
+        """The summary of a scan from the segment's start up to the range.
+
+        Only from there it is known where records begin: a body may hold the image of any record.
+        """
+        if spec.known:
+            return RangeSummary(-1, spec.low, spec.low, True, end=spec.low)
+        settings = ScanSettings(
+            CRC_NONE, self.broker_version, want_units=False, want_items=False, want_digests=False,
+            search_crc=self.crc, block_rows=BLOCK_ROWS,
+        )  # fmt: skip
+        scanner = RangeScanner(settings)
+        way = dataclasses.replace(spec, low=spec.segment_start, high=spec.low, known=True)
+        for _ in scanner.scan(way, segment.read, segment.view):
+            pass
+        return scanner.summary
+
+    def _damage(self, holes: list[Hole]) -> Iterator[pa.RecordBatch]:
+        """Skip the damage of one range, refuse it, or make rows of it, as the option onDamage says."""
         if not holes:
             return
         lost = [hole for hole in holes if not hole.reason.startswith(("torn tail", STALE))]
@@ -174,80 +163,24 @@ class CommitlogReader(Reader):
             self.skipped(f"segment {first.segment}", len(holes), text)
 
 
-class _LogEnd:
-    """Where the log ends in a range of its last segment with data, if old records lie behind its end."""
-
-    def __init__(self, partition: LogRange, before: RangeSummary) -> None:
-        self._partition, self._before = partition, before
-        self._asked = 0
-        self._stale: StaleTail | None = None
-        if before.holes:
-            self._ask(framed(before.holes))
-
-    def _ask(self, holes: list[Damage]) -> None:
-        spec = self._partition.spec
-        if self._stale is None and not self._partition.followed and len(holes) > self._asked:
-            found = judge_segment(spec.path, (spec.segment_start, spec.data_end, spec.segment_end), holes)
-            self._stale = found if isinstance(found, StaleTail) else None
-        self._asked = len(holes)
-
-    def before(self, low: int) -> bool:
-        """Whether anything from there on is of the log, as far as that is known yet."""
-        return self._stale is None or low < self._stale.offset
-
-    def cut(self, block: Block, summary: RangeSummary) -> Block:
-        """A block without old records; all damage in front of its last record is in the summary by now."""
-        holes = framed(self._before.holes)
-        if self._before.tail >= 0 and summary.first > self._before.tail:
-            holes.append(Damage(self._before.tail, summary.first - self._before.tail, framed=False))
-        self._ask(holes + framed(summary.holes))
-        if self._stale is None:
-            return block
-        count = int(np.searchsorted(block.messages.place, self._stale.offset))
-        kept = MessageArrays(*(column[:count] for column in block.messages))  # type: ignore[arg-type]  # of two dtypes
-        return dataclasses.replace(block, messages=kept)
-
-    def told(self, holes: list[Hole]) -> list[Hole]:
-        """The damage of the range; of old records it is told where the first of them lies."""
-        if self._stale is None:
-            return holes
-        kept = [hole for hole in holes if hole.offset < self._stale.offset]
-        if len(kept) < len(holes):
-            kept.append(Hole(self._partition.segment, self._stale.offset, self._stale.length, reason(self._stale)))
-        return kept
-
-
 class PushingCommitlogReader(Pushing, CommitlogReader):
+    """A reader that the filters of a query narrow."""
+
     def narrow(self, filters: list[Any]) -> None:
         self.bounds = narrow_bounds(self.bounds, filters)
         self.topics = narrow_topics(self.topics, filters) if self.topics is not None else None
 
 
+def _followed(segments: Sequence[Segment]) -> dict[int, bool]:
+    """For each segment, by its first offset, whether a later one holds data."""
+    followed, later = {}, False
+    for segment in reversed(segments):
+        followed[segment.start] = later
+        later = later or (segment.data_end > segment.start and _begins(segment.path))
+    return followed
+
+
 def _begins(path: str) -> bool:
-    """Whether anything stands at the start of a segment."""
+    """Whether the first bytes of a segment are not all zero."""
     with files.Reader(path) as reader:
         return any(reader.read(0, min(r.FILLER_MIN, reader.size())))
-
-
-def _holes(partition: LogRange, before: RangeSummary, summary: RangeSummary, bounds: Bounds) -> list[Hole]:
-    """The damage that ends in a range: of what begins in one before it, too, since ``before`` knows where."""
-    spec, name = partition.spec, partition.segment
-    found = [Hole(name, offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
-    open_at, code = max(before.tail, bounds.start_offset) if before.tail >= 0 else -1, before.tail_code
-    if open_at >= 0 and summary.first >= 0:
-        if summary.first > open_at:
-            found.insert(0, Hole(name, open_at, summary.first - open_at, r.REASONS[code]))
-        open_at = -1
-    if open_at < 0 and summary.tail >= 0:
-        open_at, code = summary.tail, summary.tail_code
-    if open_at < 0 or spec.high < min(spec.data_end, bounds.end_offset):
-        return found
-    if partition.followed:
-        return [*found, Hole(name, open_at, spec.high - open_at, r.REASONS[code])]
-    last = max(before.last_nonzero, summary.last_nonzero)
-    if last >= open_at:
-        length = last + 1 - open_at
-        sound = max(before.last_sound, summary.last_sound) >= open_at
-        torn = "torn tail: " if length <= TORN_TAIL_MAX and not sound else ""
-        found.append(Hole(name, open_at, length, f"{torn}{r.REASONS[code]}"))
-    return found

@@ -1,4 +1,4 @@
-"""``rocketmq-consumequeue``: the units of ConsumeQueue and batch ConsumeQueue files as rows."""
+"""The data source ``rocketmq-consumequeue``: the units of ConsumeQueue and batch ConsumeQueue files as rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from rocketmq_reindex.udfs.sql.options import FAIL, ROWS, Topics
 
 PLAIN, BATCH = "consumequeue", "batchconsumequeue"
 GROUP_BYTES: Final = 64 << 20
+"""Bytes of the files of one task, at least."""
 GROUPS_MAX: Final = 512
+"""Tasks, at most."""
 
 _FIELDS: Final = (
     pa.field("topic", pa.string()),
@@ -48,7 +50,9 @@ class QueueUnits(NamedTuple):
     queue_id: int
     path: str
     start: int
+    """logical offset of its first byte"""
     batch: bool
+    """whether it is a batch ConsumeQueue's"""
 
 
 @dataclass
@@ -59,7 +63,10 @@ class QueueGroup(InputPartition):
 
 
 class ConsumeQueueSource(Source):
-    """Options: see docs/reference/sql.md."""
+    """Makes readers of the units of a store (``ConsumeQueue`` and ``BatchConsumeQueue``, RocketMQ 5.3).
+
+    Its options: docs/reference/sql.md.
+    """
 
     known = ("topic", "excludeTopic", "queueId")
     fields = _FIELDS
@@ -69,10 +76,13 @@ class ConsumeQueueSource(Source):
         return "rocketmq-consumequeue"
 
     def reader(self, schema: StructType) -> ConsumeQueueReader:
+        """A reader of the columns ``schema``."""
         return (PushingConsumeQueueReader if self.pushing else ConsumeQueueReader)(self, schema)
 
 
 class ConsumeQueueReader(Reader):
+    """Reads groups of files. Raises UsageError for options that it does not take."""
+
     def __init__(self, source: ConsumeQueueSource, schema: StructType) -> None:
         super().__init__(source, schema)
         self.folder = self.path()
@@ -82,9 +92,8 @@ class ConsumeQueueReader(Reader):
             raise self.words.error(f"queueId {self.words.text('queueId')!a}: take numbers, separated by commas")
         self.queues: set[int] | None = {int(word) for word in wanted} or None
 
-    # -- plan ---------------------------------------------------------------------------------------------------------
-
     def partitions(self) -> Sequence[InputPartition]:
+        """The groups to read. Raises InputError for a store without ConsumeQueues."""
         if self.topics is None:
             return []
         found, sizes = [], []
@@ -103,14 +112,14 @@ class ConsumeQueueReader(Reader):
         return groups
 
     def _files(self, topics: Topics) -> Iterator[tuple[QueueUnits, int]]:
-        """Every file wanted, in the order of topic, queue and offset, with its size."""
+        """Each wanted file, by topic, queue id and offset, with its size in bytes."""
         trees = [(files.join(self.folder, name), name == BATCH) for name in (PLAIN, BATCH)]
         trees = [(path, batch) for path, batch in trees if files.look(path).kind == files.FOLDER]
         if not trees:
             trees = [(inner_folder(self.folder, PLAIN), self.folder.rstrip("/").endswith(BATCH))]
         for tree, batch in trees:
             for topic in files.listing(tree):
-                # A folder's name may be no text at all.
+                # The name of a folder may be no UTF-8.
                 name = topic.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
                 if topic.kind != files.FOLDER or not topics.wants(name):
                     continue
@@ -124,15 +133,11 @@ class ConsumeQueueReader(Reader):
                         if file.kind == files.FILE and start is not None and file.size:
                             yield QueueUnits(name, number, file.path, start, batch), file.size
 
-    # -- read ---------------------------------------------------------------------------------------------------------
-
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The units of one group, and its damage as the option onDamage says. Raises RefusedError with onDamage fail."""
         for unit in partition.files if isinstance(partition, QueueGroup) else []:
             with files.Reader(unit.path) as reader:
-                size = reader.size()
-                data = reader.view(0, size)
-                if data is None:
-                    data = np.frombuffer(reader.read(0, size), np.uint8)
+                data = reader.whole()
                 batch = self._batch_units(unit, data) if unit.batch else self._units(unit, data)
             if batch.num_rows:
                 yield batch
@@ -158,7 +163,7 @@ class ConsumeQueueReader(Reader):
 
     def _batch_units(self, unit: QueueUnits, data: npt.NDArray[np.uint8]) -> pa.RecordBatch:
         table = np.frombuffer(data[: len(data) // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE], BATCH_UNIT)
-        # BatchConsumeQueue.recover: a unit is there while offset and size say so.
+        # As BatchConsumeQueue.recover (5.3): a unit exists if its offset and size are valid.
         rows = table[(table["place"] >= 0) & (table["size"] > 0)]
         return self._batch(unit, {
             "consumeQueueOffset": rows["base"],
@@ -188,6 +193,8 @@ class ConsumeQueueReader(Reader):
 
 
 class PushingConsumeQueueReader(Pushing, ConsumeQueueReader):
+    """A reader that the filters of a query narrow."""
+
     def narrow(self, filters: list[Any]) -> None:
         self.topics = narrow_topics(self.topics, filters) if self.topics is not None else None
         asked = pushed_numbers("queueId", filters)
@@ -196,5 +203,5 @@ class PushingConsumeQueueReader(Pushing, ConsumeQueueReader):
 
 
 def _damage(file: QueueFile, rows: npt.NDArray[np.intp]) -> pa.Array:
-    """What is wrong with each of some slots, null for a sound one."""
+    """What is wrong with each of the slots ``rows`` (string), null for a sound one."""
     return fault_texts(file.fault[rows], tuple(CODES[name] for name in FAULTS))

@@ -1,6 +1,6 @@
-"""What filters of a query let a data source skip (``DataSourceReader.pushFilters``, Spark 4.1).
+"""Narrow what a data source reads by the filters of a query (``DataSourceReader.pushFilters``, Spark 4.1).
 
-Spark applies every filter itself as well: here they only narrow what is read.
+Spark applies each filter itself as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BOUNDS = {OFFSET: ("start_offset", "end_offset"), TIME: ("start_time", "end_tim
 
 
 def _span(kind: str, value: Any) -> tuple[int, int] | None:
-    """[low, high) of the numbers that a filter lets pass; None where it says nothing of the kind."""
+    """[low, high) with all numbers that a filter passes; None for a filter of another kind."""
     values = value if kind == "In" else (value,)
     if not values or not all(type(v) is int for v in values):
         return None
@@ -35,7 +35,7 @@ def _span(kind: str, value: Any) -> tuple[int, int] | None:
 
 
 def narrow_bounds(bounds: Bounds, filters: Iterable[Any]) -> Bounds:
-    """The bounds, narrower where filters on commitLogOffset and storeTimestamp allow."""
+    """The bounds, narrowed by filters on commitLogOffset and storeTimestamp."""
     for one in filters:
         names = _BOUNDS.get(".".join(getattr(one, "attribute", ())))
         span = _span(type(one).__name__, getattr(one, "value", None)) if names else None
@@ -48,12 +48,12 @@ def narrow_bounds(bounds: Bounds, filters: Iterable[Any]) -> Bounds:
 
 
 def _literal(topic: str) -> str:
-    """A glob for this topic alone."""
+    """A glob that matches only this topic."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in topic)
 
 
 def narrow_topics(topics: Topics, filters: Iterable[Any]) -> Topics | None:
-    """The topics, fewer where filters on the topic allow; None when there can be none."""
+    """The topics, narrowed by filters on the topic; None when no topic passes."""
     names: set[str] | None = None
     prefixes: list[str] = []
     for one in filters:
@@ -75,7 +75,7 @@ def narrow_topics(topics: Topics, filters: Iterable[Any]) -> Topics | None:
 
 
 def pushed_numbers(column: str, filters: Iterable[Any]) -> set[int] | None:
-    """The numbers that filters leave for a column; None where they name none."""
+    """The numbers that filters leave for a column; None when no filter names any."""
     found: set[int] | None = None
     for one in filters:
         if getattr(one, "attribute", ()) == (column,) and type(one).__name__ in ("EqualTo", "EqualNullSafe", "In"):

@@ -1,6 +1,6 @@
-"""SQL functions over columns, as RocketMQ computes them: ``register(spark)``, then ``SELECT message_id(storeHost, ...)``.
+"""SQL functions that compute what RocketMQ computes: ``register(spark)``, then ``SELECT message_id(storeHost, ...)``.
 
-Each takes and gives Arrow arrays: no object a row.
+Each takes and returns Arrow arrays: there is no Python object for each row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def java_hash(text: pa.Array) -> pa.Array:
 def tags_code(tags: pa.Array) -> pa.Array:
     """A unit's tagsCode (``MessageExtBrokerInner.tagsString2tagsCode``): string -> bigint, 0 for no or empty tags.
 
-    Units of delayed messages have the time they are due instead.
+    The units of delayed messages have the time at which they are due instead.
     """
     return java_hash(pc.fill_null(tags.cast(pa.string()), "")).cast(pa.int64())
 
@@ -64,7 +64,7 @@ def message_id(store_host: pa.Array, offset: pa.Array) -> pa.Array:
 def key_fingerprint(topic: pa.Array, key: pa.Array) -> pa.Array:
     """murmur3, 128 bits, of ``topic#key``: two strings -> binary(16).
 
-    Where an item's hash of 31 bits is shared by many keys, this is not: join and look up by it.
+    Many keys share an item's hash of 31 bits, but not this one: use it for joins and lookups.
     """
     text = _joined(topic, key)
     hashed = murmur3_128(*string_buffers(text))
@@ -94,11 +94,15 @@ FUNCTIONS: Final[dict[str, tuple[Callable[..., pa.Array], str, int]]] = {
     "key_fingerprint": (key_fingerprint, "binary", 2),
     "broker_bloom_bits": (broker_bloom_bits, "array<int>", 2),
 }
-"""name: (function, what it gives, arguments)"""
+"""name: (function, SQL type of its result, number of arguments)"""
 
 
 def register(spark: SparkSession, error_rate: int = ERROR_RATE, consumers: int = CONSUMERS) -> None:
-    """Make the functions known to a session; the two numbers are the broker's settings for ``broker_bloom_bits``."""
+    """Register the functions with a session.
+
+    ``error_rate`` (percent) and ``consumers`` are the broker's settings for ``broker_bloom_bits``. Raises ValueError when they
+    are out of range.
+    """
     bloom_shape(error_rate, consumers)
     for name, (function, gives, arguments) in FUNCTIONS.items():
         if name == "broker_bloom_bits":
@@ -107,7 +111,7 @@ def register(spark: SparkSession, error_rate: int = ERROR_RATE, consumers: int =
 
 
 def _udf(function: Callable[..., pa.Array], gives: str, arguments: int) -> Any:
-    """An Arrow UDF; where Spark has none (4.0), a pandas UDF around it."""
+    """An Arrow UDF; a pandas UDF in Spark 4.0, which has no Arrow UDFs."""
     if not hasattr(F, "arrow_udf"):
         as_series: Any = pandas_udf
         return as_series(over_pandas(function, arguments), gives)
@@ -122,7 +126,7 @@ def _udf(function: Callable[..., pa.Array], gives: str, arguments: int) -> Any:
 
 
 def over_pandas(function: Callable[..., pa.Array], arguments: int) -> Callable[..., Any]:
-    """The function over pandas series."""
+    """The function over pandas series instead of Arrow arrays."""
     import pandas as pd  # type: ignore[import-untyped]
 
     def one(a: Any) -> Any:
@@ -132,20 +136,20 @@ def over_pandas(function: Callable[..., pa.Array], arguments: int) -> Callable[.
         return _series(function(pa.Array.from_pandas(a), pa.Array.from_pandas(b)))
 
     chosen = one if arguments == 1 else two
-    # Spark reads the kind of UDF off these.
+    # Spark takes the kind of UDF from the annotations.
     chosen.__annotations__ = dict.fromkeys([*"ab"[:arguments], "return"], pd.Series)
     return chosen
 
 
 def _series(array: pa.Array) -> Any:
-    """Whole numbers stay whole where some are null."""
+    """The array as a series of objects: integers stay integers where some are null."""
     import pandas as pd
 
     return pd.Series(array.to_pylist(), dtype=object)
 
 
 def _packed_host(host: str | None) -> bytes:
-    """Address and port of ``10.0.0.1:80`` or ``[::1]:80``; nothing for what is neither."""
+    """Address and port of ``10.0.0.1:80`` or ``[::1]:80`` as bytes; b"" for any other text."""
     address, _, port = (host or "").rpartition(":")
     try:
         return ipaddress.ip_address(address.removeprefix("[").removesuffix("]")).packed + struct.pack(">i", int(port))

@@ -1,4 +1,4 @@
-"""``rocketmq-index``: the items of IndexFiles as rows."""
+"""The data source ``rocketmq-index``: the items of IndexFiles as rows."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from rocketmq_reindex.udfs.sql.filters import narrow_bounds
 from rocketmq_reindex.udfs.sql.options import FAIL, SKIP, Bounds
 
 ITEMS: Final = 1 << 22
-"""Items of a task."""
+"""Items of one task."""
 BATCH_ITEMS: Final = 1 << 17
+"""Items of one batch."""
 
 _FIELDS: Final = (
     pa.field("file", pa.string()),
@@ -47,7 +48,7 @@ _FAULT_TEXTS: Final = tuple(CODES[name].removesuffix(" (at: item)") for name in 
 
 @dataclass
 class IndexItems(InputPartition):
-    """Items ``first`` to ``stop`` of a file with so many slots and places."""
+    """The items [first, stop) of a file, which has so many slots and room for so many items."""
 
     name: str
     path: str
@@ -58,7 +59,7 @@ class IndexItems(InputPartition):
 
 
 class IndexSource(Source):
-    """Options: see docs/reference/sql.md."""
+    """Makes readers of the IndexFiles of a store (``IndexFile``, RocketMQ 5.3). Its options: docs/reference/sql.md."""
 
     known = ("hashSlots", "indexItems", "startOffset", "endOffset", "startTime", "endTime")
     fields = _FIELDS
@@ -68,10 +69,13 @@ class IndexSource(Source):
         return "rocketmq-index"
 
     def reader(self, schema: StructType) -> IndexReader:
+        """A reader of the columns ``schema``."""
         return (PushingIndexReader if self.pushing else IndexReader)(self, schema)
 
 
 class IndexReader(Reader):
+    """Reads stretches of items. Raises UsageError for options that it does not take."""
+
     def __init__(self, source: IndexSource, schema: StructType) -> None:
         super().__init__(source, schema)
         self.folder = inner_folder(self.path(), "index")
@@ -81,9 +85,8 @@ class IndexReader(Reader):
         if bool(self.slots) != bool(self.items):
             raise self.words.error("hashSlots and indexItems: give both or none")
 
-    # -- plan ---------------------------------------------------------------------------------------------------------
-
     def partitions(self) -> Sequence[InputPartition]:
+        """The stretches to read. Raises InputError for a store without an index."""
         found: list[IndexItems] = []
         if self.bounds.empty:
             return found
@@ -100,7 +103,7 @@ class IndexReader(Reader):
                     # No item is older than the file's first time: timeDiff is never below 0.
                     continue
                 if not self.slots and entry.size != file_size(*sizes):
-                    guessed = guess_sizes(_whole(reader, entry.size))
+                    guessed = guess_sizes(reader.whole())
                     if guessed is None:
                         if header.index_count > 1:
                             self._no_index(entry)
@@ -108,7 +111,7 @@ class IndexReader(Reader):
                     sizes = guessed
                 used = header.index_count - 1
                 if used < 0 or header.index_count >= sizes[1]:
-                    used = open_index(_whole(reader, entry.size), *sizes).last_written()
+                    used = open_index(reader.whole(), *sizes).last_written()
             step = ITEMS if self.on_damage == SKIP else max(used, 1)
             found += [
                 IndexItems(entry.name, entry.path, *sizes, first, min(first + step, used + 1))
@@ -122,13 +125,12 @@ class IndexReader(Reader):
             raise InputError(text)
         self.skipped(escape(entry.path), 1, "its slots and items are not known: give hashSlots and indexItems")
 
-    # -- read ---------------------------------------------------------------------------------------------------------
-
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The items of one stretch, and its damage as the option onDamage says. Raises RefusedError with onDamage fail."""
         if not isinstance(partition, IndexItems):
             return
         with files.Reader(partition.path) as reader:
-            view = open_index(_whole(reader, reader.size()), partition.slots, partition.items)
+            view = open_index(reader.whole(), partition.slots, partition.items)
             fault = None
             if self.on_damage != SKIP:
                 check = check_index(view)
@@ -150,7 +152,7 @@ class IndexReader(Reader):
     def _batch(
         self, partition: IndexItems, view: IndexView, first: int, stop: int, fault: npt.NDArray[np.uint8] | None
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-        """A batch of those wanted, and the numbers of those that are no items."""
+        """A batch of the wanted items from [first, stop), and the numbers (int64) of those that are no items."""
         items = view.read(first, stop - first)
         number = np.arange(first, first + len(items.place), dtype=np.int64)
         times, bounds = view.times(items.time_diff), self.bounds
@@ -184,17 +186,14 @@ class IndexReader(Reader):
 
 
 class PushingIndexReader(Pushing, IndexReader):
+    """A reader that the filters of a query narrow."""
+
     def narrow(self, filters: list[Any]) -> None:
         self.bounds = narrow_bounds(self.bounds, filters)
 
 
-def _whole(reader: files.Reader, size: int) -> npt.NDArray[np.uint8]:
-    data = reader.view(0, size)
-    return np.frombuffer(reader.read(0, size), np.uint8) if data is None else data
-
-
 def _faults(fault: npt.NDArray[np.uint8], number: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """Bits of the items with these numbers; none for one past those that were checked."""
+    """The fault bits (uint8) of the items with these numbers; 0 for one behind those that were checked."""
     found = np.zeros(len(number), np.uint8)
     known = number < len(fault)
     found[known] = fault[number[known]]

@@ -1,4 +1,4 @@
-"""Words that the command line's options and the data sources' options share."""
+"""Values that options of the command line and of the data sources share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000
 
 
 def delay_levels(text: str) -> tuple[int, ...]:
-    """``1s 5s ... 2h`` as milliseconds (``DefaultMessageStore.parseDelayLevel``). Raises ValueError for a word that is none."""
+    """Parse ``1s 5s ... 2h`` into milliseconds (``DefaultMessageStore.parseDelayLevel``, RocketMQ 5.3).
+
+    Raises ValueError for a word of another form.
+    """
     levels = []
     for word in text.split(" "):
         found = re.fullmatch(r"(\d{1,9})([smhd])", word)
@@ -27,7 +30,7 @@ def delay_levels(text: str) -> tuple[int, ...]:
 
 
 def moment(text: str) -> int:
-    """Milliseconds since 1970, or an ISO time with its zone. Raises ValueError."""
+    """Parse a time, given as milliseconds since 1970 or as an ISO time with its zone, into milliseconds. Raises ValueError."""
     if re.fullmatch(r"-?\d{1,18}", text):
         return int(text)
     try:

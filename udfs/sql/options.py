@@ -1,4 +1,4 @@
-"""Options of the data sources: words as Spark hands them over, checked before anything is read."""
+"""Options of the data sources: texts from Spark, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from rocketmq_reindex.udfs.sql.option_words import CRC_MODES, DELAY_LEVELS, dela
 
 SKIP, ROWS, FAIL = "skip", "rows", "fail"
 RANGE_SIZE: Final = 256 << 20
-"""A range in the middle of a segment first finds its way from the segment's start: four of 1 GiB are worth that."""
+"""Bytes of a range. The scan of one inside a segment walks there from the segment's start: four to a GiB are worth that."""
 UNPACKED_MAX: Final = 4 << 20
-"""``MessageStoreConfig.maxMessageSize``: no body is longer by default"""
+"""``MessageStoreConfig.maxMessageSize``: by default no body is longer."""
 
 
 class Words:
-    """A data source's options by lower-case name."""
+    """The options of one data source by lower-case name; each method raises UsageError for a wrong value.
+
+    ``known`` are the names of its options, without path. Raises UsageError for any other name.
+    """
 
     def __init__(self, source: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
         self.source = source
@@ -31,31 +34,36 @@ class Words:
             raise self.error(f"no option {escape(unknown[0])}: there are {', '.join(known)}")
 
     def error(self, text: str) -> UsageError:
+        """An error that names the data source."""
         return UsageError(f"{self.source}: {text}")
 
     def text(self, name: str, otherwise: str = "") -> str:
+        """The value of an option; ``otherwise`` if it is not given."""
         return self._given.get(name.lower(), otherwise)
 
     def chosen(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of ``choices``, the first if it is not given."""
+        """One of ``choices``; the first of them if the option is not given."""
         value = self.text(name, choices[0])
         if value not in choices:
             raise self.error(f"{name} {value!a}: take {' or '.join(choices)}")
         return value
 
     def flag(self, name: str) -> bool:
+        """true or false; false if the option is not given."""
         value = self.text(name, "false").lower()
         if value not in ("true", "false"):
             raise self.error(f"{name} {value!a}: take true or false")
         return value == "true"
 
     def number(self, name: str, otherwise: int, low: int = 0) -> int:
+        """An integer from ``low`` to 2**63 - 1; ``otherwise`` if the option is not given."""
         text = self.text(name, str(otherwise))
         if not text.lstrip("-").isascii() or not text.lstrip("-").isdigit() or not low <= int(text) <= INT64_MAX:
             raise self.error(f"{name} {text!a}: take a number from {low} on")
         return int(text)
 
     def time(self, name: str, otherwise: int) -> int:
+        """A time in milliseconds (``moment``); ``otherwise`` if the option is not given."""
         text = self.text(name)
         try:
             return moment(text) if text else otherwise
@@ -67,30 +75,33 @@ class Words:
         return tuple(word.strip() for word in self.text(name).split(",") if word.strip())
 
     def delays(self) -> tuple[int, ...]:
+        """The option delayLevels in milliseconds; RocketMQ's default if it is not given."""
         try:
             return delay_levels(self.text("delayLevels", DELAY_LEVELS))
         except ValueError as error:
             raise self.error(f"delayLevels: {error}") from None
 
     def crc(self) -> int:
+        """The option crc as ``record.layout`` numbers it."""
         return CRC_MODES[self.chosen("crc", ("body", "all", "none"))]
 
 
 @dataclass(frozen=True)
 class Topics:
-    """Topics wanted: any of the globs ``include`` (all, where there is none), but none of ``exclude``."""
+    """The wanted topics: those that match a glob of ``include`` (all, if it is empty) and no glob of ``exclude``."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
     def wants(self, topic: str) -> bool:
+        """Whether a topic is wanted."""
         wanted = not self.include or any(fnmatch.fnmatchcase(topic, glob) for glob in self.include)
         return wanted and not any(fnmatch.fnmatchcase(topic, glob) for glob in self.exclude)
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Offsets and times wanted, each from the low one on and below the high one."""
+    """The wanted records: phy_offset in [start_offset, end_offset), store time in [start_time, end_time), milliseconds."""
 
     start_offset: int = 0
     end_offset: int = INT64_MAX
@@ -99,6 +110,7 @@ class Bounds:
 
     @classmethod
     def of(cls, words: Words) -> Bounds:
+        """The bounds that the options name. Raises UsageError for a wrong value."""
         return cls(
             words.number("startOffset", 0),
             words.number("endOffset", INT64_MAX),
@@ -108,4 +120,5 @@ class Bounds:
 
     @property
     def empty(self) -> bool:
+        """Whether no record can be within them."""
         return self.start_offset >= self.end_offset or self.start_time >= self.end_time

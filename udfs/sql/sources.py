@@ -1,4 +1,4 @@
-"""Spark SQL's data sources over a store's files: ``register(spark)``, then ``spark.read.format("rocketmq-commitlog")``."""
+"""Spark SQL's data sources over a store: ``register(spark)``, then ``spark.read.format("rocketmq-commitlog").load(path)``."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class PushingCommitlogSource(CommitlogSource):
-    """The same for sessions that hand filters over."""
+    """The same, for sessions that push filters down."""
 
     pushing = True
 
 
 class PushingConsumeQueueSource(ConsumeQueueSource):
-    """The same for sessions that hand filters over."""
+    """The same, for sessions that push filters down."""
 
     pushing = True
 
 
 class PushingIndexSource(IndexSource):
-    """The same for sessions that hand filters over."""
+    """The same, for sessions that push filters down."""
 
     pushing = True
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``rocketmq-commitlog``, ``rocketmq-consumequeue`` and ``rocketmq-index`` known to a session.
+    """Register ``rocketmq-commitlog``, ``rocketmq-consumequeue`` and ``rocketmq-index`` with a session.
 
-    In Spark 4.1 the filters of a query narrow what is read: PUSHDOWN is set to true, unless the session sets it itself.
-    Where that is false when this is called, only options narrow.
+    In Spark 4.1 the filters of a query narrow what is read: this sets PUSHDOWN to true, unless the session has set it. Where it
+    is false at this moment, only options narrow what is read.
     """
-    said = spark.conf.get(PUSHDOWN, None)
-    if said is None and hasattr(DataSourceReader, "pushFilters"):
+    enabled = spark.conf.get(PUSHDOWN, None)
+    if enabled is None and hasattr(DataSourceReader, "pushFilters"):
         spark.conf.set(PUSHDOWN, "true")
-        said = "true"
+        enabled = "true"
     plain = (CommitlogSource, ConsumeQueueSource, IndexSource)
     pushing = (PushingCommitlogSource, PushingConsumeQueueSource, PushingIndexSource)
-    for source in pushing if said == "true" else plain:
+    for source in pushing if enabled == "true" else plain:
         spark.dataSource.register(source)

@@ -1,4 +1,4 @@
-"""Rows of the table ``files``: the manifest's list, read in stretches by executors, so that no line passes the driver."""
+"""Rows of the table ``files``: executors read the manifest's list in stretches, so no line passes through the driver."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.tables.schema import FILES
 
 STRETCH: Final = 16 << 20
-"""bytes of the manifest that one task reads"""
+"""Bytes of the manifest that one task reads."""
 _LINE: Final = b'  {"path": "'
-"""how the manifest begins each line of its list, and no other"""
+"""How each line of the manifest's list begins, and no other line."""
 _FIELDS: Final = pa.schema([("path", pa.string()), ("size", pa.int64()), ("used", pa.int64()), ("digest", pa.string())])
 _PIECE: Final = 1 << 20
 
 
 @dataclass(frozen=True)
 class ManifestFiles:
-    """Task k of ``tasks`` takes the lines that begin in its share of the manifest's ``size`` bytes."""
+    """Makes rows of ``FILES`` from the lines of the file ``manifest`` that begin in a task's share of its ``size`` bytes.
+
+    ``tasks`` tasks share them; ``build`` is the value of the column build.
+    """
 
     manifest: str
     size: int
@@ -32,11 +35,9 @@ class ManifestFiles:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with files.Reader(self.manifest) as reader:
-            for batch in batches:
-                for task in batch.column(0).to_pylist():
-                    low, high = task * self.size // self.tasks, (task + 1) * self.size // self.tasks
-                    for lines in _lines(reader, low, high, self.size):
-                        yield from self._rows(lines)
+            for task in plans.numbers(batches):
+                for lines in _lines(reader, *plans.share_of(self.size, task, self.tasks), self.size):
+                    yield from self._rows(lines)
 
     def _rows(self, lines: list[bytes]) -> Iterator[pa.RecordBatch]:
         from pyarrow import json
@@ -57,7 +58,7 @@ class ManifestFiles:
 
 def _lines(reader: files.Reader, low: int, high: int, size: int) -> Iterator[list[bytes]]:
     """The whole lines that begin in [low, high), some at a time."""
-    # The line that the byte before ``low`` belongs to began earlier.
+    # The line with the byte before ``low`` began earlier.
     at, rest, skip = max(0, low - 1), b"", low > 0
     begin = at
     while begin < high and at < size:

@@ -1,6 +1,6 @@
-"""Rows of the table ``messages``: the records of the ranges that a build was made from, read again by executors.
+"""Rows of the table ``messages``: executors read the records of the ranges that a build was made from once more.
 
-A range that was built from begins with a record that is known: nothing is guessed again.
+Such a range begins with a record that is known, so nothing is guessed again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSe
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
 from rocketmq_reindex.storage_format.text.hashes import hash_keys
 from rocketmq_reindex.storage_format.walk.state import INT64_MAX
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs import plans
 from rocketmq_reindex.udfs.messages.arrow_columns import string_buffers
 from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
+from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
 from rocketmq_reindex.udfs.tables.schema import MESSAGES
 
 _OF_RECORD = [name for name in MESSAGES.arrow.names if name in fields(body=False, damage=False).names]
@@ -29,7 +30,10 @@ _MIN = -(2**63)
 
 @dataclass(frozen=True)
 class MessageRows:
-    """Task k of ``tasks`` takes its share of the ranges; ``settings`` are those of the build's scan, for messages alone."""
+    """Makes rows of ``MESSAGES`` from a task's share of the ranges ``specs``, which ``tasks`` tasks share.
+
+    ``settings`` are those of the build's scan, but for messages only; ``build`` is the value of the column build.
+    """
 
     specs: tuple[RangeSpec, ...]
     tasks: int
@@ -40,28 +44,16 @@ class MessageRows:
         scanner = RangeScanner(self.settings)
         everything = fields(body=False, damage=False)
         made = MessageBatches(pa.schema([everything.field(name) for name in _OF_RECORD]), _MIN, INT64_MAX)
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                low, high = task * len(self.specs) // self.tasks, (task + 1) * len(self.specs) // self.tasks
-                for spec in self.specs[low:high]:
-                    yield from self._range(scanner, made, spec)
-
-    def _range(self, scanner: RangeScanner, made: MessageBatches, spec: RangeSpec) -> Iterator[pa.RecordBatch]:
-        with files.Reader(spec.path) as reader:
-
-            def read(at: int, out: npt.NDArray[np.uint8]) -> None:
-                reader.read_into(at - spec.segment_start, out)
-
-            def view(at: int, count: int) -> npt.NDArray[np.uint8] | None:
-                return reader.view(at - spec.segment_start, count)
-
-            for block in scanner.scan(spec, read, view):
-                for batch in made.of_block(block):
-                    yield with_keys(batch, self.build)
+        for task in plans.numbers(batches):
+            for spec in plans.share(self.specs, task, self.tasks):
+                with SegmentReader(spec.path, spec.segment_start) as segment:
+                    for block in scanner.scan(spec, segment.read, segment.view):
+                        for batch in made.of_block(block):
+                            yield with_keys(batch, self.build)
 
 
 def with_keys(batch: pa.RecordBatch, build: str) -> pa.RecordBatch:
-    """Rows of ``MESSAGES`` from the columns of records that it has."""
+    """A batch of ``MESSAGES``, from one with the columns that records have."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns |= _keys(columns["topic"], columns["uniqKey"], columns["keys"])
     columns["build"] = pa.array([build] * len(batch), pa.string())
@@ -69,7 +61,7 @@ def with_keys(batch: pa.RecordBatch, build: str) -> pa.RecordBatch:
 
 
 def _keys(topic: pa.Array, unique: pa.Array, keys: pa.Array) -> dict[str, pa.Array]:
-    """The columns of hashes. Which texts are keys, and their order: ``IndexService.buildIndex``."""
+    """The columns of hashes. Which texts are keys, and their order, is that of ``IndexService.buildIndex`` (RocketMQ 5.3)."""
     count = len(topic)
     parts = pc.split_pattern(pc.fill_null(keys, ""), " ")
     part, row_of_part = pc.list_flatten(parts), pc.list_parent_indices(parts).to_numpy(zero_copy_only=False)
@@ -96,7 +88,7 @@ def _keys(topic: pa.Array, unique: pa.Array, keys: pa.Array) -> dict[str, pa.Arr
 
 
 def _taken(values: npt.NDArray[np.int64], at: npt.NDArray[np.int32], valid: npt.NDArray[np.bool_]) -> pa.Array:
-    """``values[at]``, null where not ``valid``."""
+    """``values[at]`` as an array, null where not ``valid``."""
     out = np.zeros(len(at), np.int64)
     out[valid] = values[at[valid]]
     return pa.array(out, mask=~valid)

@@ -1,4 +1,4 @@
-"""Rows of the table ``quarantine``: damaged places, each with its first bytes, which executors read."""
+"""Rows of the table ``quarantine``: stretches of damage, each with its first bytes, which executors read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rocketmq_reindex.udfs.tables.schema import FIRST_BYTES, QUARANTINE
 
 
 def read_first_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Places as ``QUARANTINE``, whose ``firstBytes`` are still null: filled in where they can be read."""
+    """Rows of ``QUARANTINE`` with the first bytes filled in, where they can be read, and without passwords in paths."""
     for batch in batches:
-        # Arrow gives a place's row as a dict: there are few, and each is a read of its own.
+        # One dict for each row: there are few, and each is a read of its own.
         rows = batch.to_pylist()
         for row in rows:
             row["firstBytes"] = first_bytes(row["path"], int(row["segment"]), row["offset"], row["length"])
@@ -25,7 +25,10 @@ def read_first_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 def first_bytes(path: str | None, start: int, offset: int, length: int) -> str | None:
-    """Up to 64 bytes of a damaged place in hex; None where they cannot be read. The segment begins at offset ``start``."""
+    """Up to 64 bytes of damage in hex; None where they cannot be read.
+
+    The segment at ``path`` (None: missing) begins at phy_offset ``start``, the damage at ``offset``, with ``length`` bytes.
+    """
     if path is None:
         return None
     with contextlib.suppress(OSError, InputError), files.Reader(path) as reader:

@@ -1,7 +1,7 @@
 """The Delta tables of ``--tables``: their columns, constraints and clustering. docs/reference/delta-tables.md is made from it.
 
-One definition for the driver, which makes the tables, and for the executors, which make their rows. Names of columns are those
-of the SQL data sources; times from the log are its own milliseconds, whatever they are.
+The driver makes the tables from this definition, and the executors their rows. Columns have the names of the SQL data sources.
+Times from the log are in milliseconds, as the records have them, whatever they are.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TYPES: Final[dict[str, pa.DataType]] = {
 
 @dataclass(frozen=True)
 class Column:
-    """``sql`` is its type for Spark; ``required`` makes it NOT NULL."""
+    """One column: its type for Spark, ``sql``, a comment, and ``required``, which makes it NOT NULL."""
 
     name: str
     sql: str
@@ -49,7 +49,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """``checks`` are CHECK constraints by name; ``clustered`` the columns of CLUSTER BY."""
+    """One table: ``checks`` are its CHECK constraints by name, ``clustered`` the columns of CLUSTER BY."""
 
     name: str
     comment: str
@@ -59,11 +59,12 @@ class Table:
 
     @property
     def arrow(self) -> pa.Schema:
+        """The columns as an Arrow schema."""
         return pa.schema([pa.field(column.name, _TYPES[column.sql]) for column in self.columns])
 
     @property
     def ddl(self) -> str:
-        """Names and types, as ``mapInArrow`` takes them."""
+        """The columns as the schema text that ``mapInArrow`` takes."""
         return ", ".join(f"{column.name} {column.sql}" for column in self.columns)
 
 
@@ -134,7 +135,7 @@ SEGMENTS: Final = Table(
 )
 
 KINDS: Final = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
-"""What a file is: the first part of its path."""
+"""The kinds of files: the first part of a path."""
 
 FILES: Final = Table(
     "files",

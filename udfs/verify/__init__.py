@@ -1,1 +1,1 @@
-"""Compare the files of a store with its log."""
+"""Compare the files of a store with its log, or two stores with each other."""

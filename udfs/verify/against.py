@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +19,11 @@ from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT
 from rocketmq_reindex.storage_format.queue.consume_queue import PRE_BLANK_SIZE, UNIT
-from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs import files, plans, results
+from rocketmq_reindex.udfs.results import Result
 
 CHUNK: Final = 8 << 20
+"""Bytes that are compared at once."""
 HEADER_FIELDS: Final = ("beginTimestamp", "endTimestamp", "beginPhyOffset", "endPhyOffset", "hashSlotCount", "indexCount")
 ITEM_FIELDS: Final = ("keyHash", "phyOffset", "timeDiff", "prevItem")
 BATCH_FOLDER: Final = "batchconsumequeue"
@@ -30,7 +31,7 @@ BATCH_FOLDER: Final = "batchconsumequeue"
 
 @dataclass(frozen=True)
 class Stretch:
-    """The same bytes of the log in two stores: from its offset ``low`` on, at ``a_at`` and ``b_at`` of two files."""
+    """The same bytes of two logs: ``length`` from phy_offset ``low`` on, at byte ``a_at`` of ``a`` and ``b_at`` of ``b``."""
 
     low: int
     length: int
@@ -40,24 +41,47 @@ class Stretch:
     b_at: int
 
 
+@dataclass
+class LogDifference(Result):
+    """A stretch of the log that differs."""
+
+    first: int
+    """phy_offset of the first byte that differs"""
+    bytes: int
+    """how many bytes differ"""
+    a: bool
+    b: bool
+    """whether A, or B, has there anything but zeros"""
+
+
+@dataclass
+class AgainstResult(Result):
+    """What one task found in two stores' queues or IndexFiles."""
+
+    tally: Tally = field(default_factory=Tally)
+    files: int = 0
+    units: int = 0
+    """units that were compared"""
+
+
 @dataclass(frozen=True)
 class CompareLogs:
-    """``plan`` is the file of stretches, which ``tasks`` share; a word for each that differs."""
+    """Compares a task's share of the stretches; leaves a ``LogDifference`` for each that differs.
+
+    ``plan`` is the plan of ``Stretch`` that ``tasks`` tasks share.
+    """
 
     plan: str
     tasks: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stretches = [Stretch(*fields) for fields in json.loads(files.read_bytes(self.plan))]
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                low, high = task * len(stretches) // self.tasks, (task + 1) * len(stretches) // self.tasks
-                words = [json.dumps(word) for stretch in stretches[low:high] if (word := self._compare(stretch))]
-                yield schemas.result(words)
+        stretches = [Stretch(*fields) for fields in plans.read_plan(self.plan)]
+        for task in plans.numbers(batches):
+            found = (self._compare(stretch) for stretch in plans.share(stretches, task, self.tasks))
+            yield results.batch(difference for difference in found if difference)
 
     @staticmethod
-    def _compare(stretch: Stretch) -> dict[str, Any] | None:
-        """The first offset that differs, how many bytes do, and whether either store has anything but zeros there."""
+    def _compare(stretch: Stretch) -> LogDifference | None:
         first, count, filled = -1, 0, [False, False]
         a, b = np.empty(CHUNK, np.uint8), np.empty(CHUNK, np.uint8)
         with files.Reader(stretch.a) as one, files.Reader(stretch.b) as other:
@@ -70,13 +94,16 @@ class CompareLogs:
                     first = stretch.low + at + int(differ[0]) if first < 0 else first
                     count += len(differ)
                     filled = [filled[0] or bool(a[differ].any()), filled[1] or bool(b[differ].any())]
-        return {"first": first, "bytes": count, "a": filled[0], "b": filled[1]} if count else None
+        return LogDifference(first, count, *filled) if count else None
 
 
 @dataclass(frozen=True)
 class CompareQueues:
-    """``plan`` holds the names of topics below ``folder`` of stores ``a`` and ``b``. Units of records before ``log_start``, the
-    first offset that both logs have, do not count."""
+    """Compares the ConsumeQueue files of a task's share of the topics; leaves ``AgainstResult``.
+
+    ``plan`` is the plan of the names of topics below ``folder`` of the stores ``a`` and ``b``, which ``tasks`` tasks share.
+    Units of records before ``log_start``, the first phy_offset that both logs have, do not count.
+    """
 
     a: str
     b: str
@@ -86,46 +113,45 @@ class CompareQueues:
     log_start: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        names = json.loads(files.read_bytes(self.plan))
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                tally, counts = Tally(), {"files": 0, "units": 0}
-                for name in names[task :: self.tasks]:
-                    paths = [_below(files.join(store, self.folder, name)) for store in (self.a, self.b)]
-                    for path in sorted(paths[0] | paths[1]):
-                        self._pair(f"{self.folder}/{name}/{path}", tally, counts)
-                yield schemas.result([json.dumps({"tally": tally.to_json(), **counts})])
+        names = plans.read_plan(self.plan)
+        for task in plans.numbers(batches):
+            result = AgainstResult()
+            for name in names[task :: self.tasks]:
+                paths = [_below(files.join(store, self.folder, name)) for store in (self.a, self.b)]
+                for path in sorted(paths[0] | paths[1]):
+                    self._pair(f"{self.folder}/{name}/{path}", result)
+            yield results.batch([result])
 
-    def _pair(self, path: str, tally: Tally, counts: dict[str, int]) -> None:
+    def _pair(self, path: str, result: AgainstResult) -> None:
         one, other = files.look(files.join(self.a, path)), files.look(files.join(self.b, path))
-        counts["files"] += 1
-        told, unit = escape(path), BATCH_UNIT if self.folder == BATCH_FOLDER else UNIT
+        result.files += 1
+        tally, shown, unit = result.tally, escape(path), BATCH_UNIT if self.folder == BATCH_FOLDER else UNIT
         if files.ABSENT in (one.kind, other.kind):
             there = other if one.kind == files.ABSENT else one
             units, store = _units(there, unit), "B" if there is other else "A"
             mine = np.flatnonzero(~self._gone(units))
             if len(mine):
-                tally.add("against-queue-file", 1, told, int(mine[0]), f"only in {store}, {counted(len(mine), 'unit')}")
+                tally.add("against-queue-file", 1, shown, int(mine[0]), f"only in {store}, {counted(len(mine), 'unit')}")
             return
         a, b = _units(one, unit), _units(other, unit)
         if len(a) != len(b):
-            tally.add("against-queue-file", 1, told, len(a), f"{one.size} bytes in A, {other.size} in B")
+            tally.add("against-queue-file", 1, shown, len(a), f"{one.size} bytes in A, {other.size} in B")
         shorter = min(len(a), len(b))
         a, b = a[:shorter], b[:shorter]
-        counts["units"] += shorter
+        result.units += shorter
         differ = np.flatnonzero((a != b) & ~(self._gone(a) & self._gone(b)))
         if len(differ):
             k = int(differ[0])
             first = (first_byte(path.rpartition("/")[2]) or 0) // unit.itemsize + k
-            one_told, other_told = (named_fields(units[k].item()) for units in (a, b))
-            text = f"queue offset {first}: {one_told} in A; {other_told} in B"
-            tally.add("against-queue-unit", len(differ), told, first, text)
+            one_text, other_text = (named_fields(units[k].item()) for units in (a, b))
+            text = f"queue offset {first}: {one_text} in A; {other_text} in B"
+            tally.add("against-queue-unit", len(differ), shown, first, text)
 
     def _gone(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Slots without a unit whose record both logs can have: zeros, pre-blank, expired."""
-        place, size = units["place"].astype(np.int64), units["size"].astype(np.int64)
-        blank = (place == 0) & ((size == 0) | (size == PRE_BLANK_SIZE)) & (units["tags_code"] == 0)
-        gone: npt.NDArray[np.bool_] = blank | ((place >= 0) & (size > 0) & (place < self.log_start))
+        """For each slot whether it has no unit of a record that both logs can have: zeros, pre-blank, expired (bool)."""
+        phy_offset, size = units["place"].astype(np.int64), units["size"].astype(np.int64)
+        blank = (phy_offset == 0) & ((size == 0) | (size == PRE_BLANK_SIZE)) & (units["tags_code"] == 0)
+        gone: npt.NDArray[np.bool_] = blank | ((phy_offset >= 0) & (size > 0) & (phy_offset < self.log_start))
         return gone
 
 
@@ -144,7 +170,11 @@ def _units(entry: files.Entry, unit: np.dtype[np.void]) -> npt.NDArray[np.void]:
 
 @dataclass(frozen=True)
 class CompareIndex:
-    """``plan`` holds pairs of paths below index/ of both stores; ``slots`` is that of either, 0 unknown."""
+    """Compares the pairs of IndexFiles whose numbers it is given; leaves ``AgainstResult``.
+
+    ``plan`` is the plan of pairs: (path below index/ of store ``a``, path below that of ``b``). ``slots`` is the number of
+    slots of their files, 0 where it is unknown.
+    """
 
     a: str
     b: str
@@ -152,27 +182,27 @@ class CompareIndex:
     slots: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pairs = json.loads(files.read_bytes(self.plan))
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                tally = Tally()
-                self._pair(pairs[number][0], pairs[number][1], tally)
-                yield schemas.result([json.dumps({"tally": tally.to_json()})])
+        pairs = plans.read_plan(self.plan)
+        for number in plans.numbers(batches):
+            result = AgainstResult()
+            one, other = pairs[number]
+            self._pair(one, other, result.tally)
+            yield results.batch([result])
 
     def _pair(self, one: str, other: str, tally: Tally) -> None:
-        told = f"index/{escape(one)}" + ("" if one == other else f" and {escape(other)}")
+        shown = f"index/{escape(one)}" + ("" if one == other else f" and {escape(other)}")
         with files.Reader(files.join(self.a, "index", one)) as a, files.Reader(files.join(self.b, "index", other)) as b:
             sizes = (a.size(), b.size())
             if min(sizes) < HEADER_SIZE or sizes[0] != sizes[1]:
-                tally.add("against-index-item", 1, told, sizes[0], f"{sizes[0]} bytes in A, {sizes[1]} in B")
+                tally.add("against-index-item", 1, shown, sizes[0], f"{sizes[0]} bytes in A, {sizes[1]} in B")
                 return
             found = self._differing(a, b, sizes[0])
         if found:
             at, text = found
-            tally.add("against-index-item", 1, told, at, text)
+            tally.add("against-index-item", 1, shown, at, text)
 
     def _differing(self, a: files.Reader, b: files.Reader, size: int) -> tuple[int, str] | None:
-        """Where two files of one size part: a field of the header, an item, or a slot. Items tell more than slots do."""
+        """Where two files of ``size`` bytes differ, and how: in an item, else in a slot, else in a field of the header."""
         heads = [IndexHeader.from_bytes(reader.read(0, HEADER_SIZE)) for reader in (a, b)]
         values = [list(vars(head).values()) for head in heads]
         items_at = HEADER_SIZE + SLOT_SIZE * self.slots
@@ -181,24 +211,25 @@ class CompareIndex:
             if at < 0:
                 continue
             if low == HEADER_SIZE:
-                return at, f"slot {(at - HEADER_SIZE) // SLOT_SIZE}: {_int(a, at)} in A, {_int(b, at)} in B"
+                return at, f"slot {(at - HEADER_SIZE) // SLOT_SIZE}: {_slot(a, at)} in A, {_slot(b, at)} in B"
             number = (at - items_at) // ITEM_SIZE
             items = [np.frombuffer(reader.read(items_at + number * ITEM_SIZE, ITEM_SIZE), ITEM)[0].item() for reader in (a, b)]
-            told = [named_fields(item, ITEM_FIELDS) for item in items]
-            return number, f"item {number}: {told[0]} in A; {told[1]} in B"
+            texts = [named_fields(item, ITEM_FIELDS) for item in items]
+            return number, f"item {number}: {texts[0]} in A; {texts[1]} in B"
         for name, one, other in zip(HEADER_FIELDS, *values, strict=True):
             if one != other:
                 return 0, f"{name}: {one} in A, {other} in B"
         return None
 
 
-def _int(reader: files.Reader, at: int) -> int:
+def _slot(reader: files.Reader, at: int) -> int:
+    """The slot that has the byte ``at``."""
     at -= (at - HEADER_SIZE) % SLOT_SIZE
     return int.from_bytes(reader.read(at, SLOT_SIZE), "big", signed=True)
 
 
 def _first_difference(a: files.Reader, b: files.Reader, low: int, high: int) -> int:
-    """The first byte in [low, high) that differs, -1 for none; what is a hole in both is passed over."""
+    """The first byte in [low, high) that differs, -1 for none; holes of both files are not read."""
     at = low
     while (at := min(max(low, a.next_data(at)), max(low, b.next_data(at)))) < high:
         size = min(CHUNK, high - at)
@@ -211,6 +242,6 @@ def _first_difference(a: files.Reader, b: files.Reader, low: int, high: int) -> 
 
 
 def topics_of(*folders: str) -> list[str]:
-    """Names of the topics in any of the folders."""
+    """The names in any of the folders, sorted as bytes; a folder may be missing."""
     found = [entry.name for folder in folders if files.look(folder).kind == files.FOLDER for entry in files.listing(folder)]
     return sorted(set(found), key=os.fsencode)

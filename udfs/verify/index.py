@@ -1,13 +1,12 @@
-"""Check IndexFiles in themselves: header, slots, links, sizes; and note where in the log their items point, chunk by chunk."""
+"""Check each IndexFile by itself (header, slots, links, sizes), and note chunk by chunk where in the log its items point."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +18,14 @@ from rocketmq_reindex.storage_format.findings import Finding, UnreadableError
 from rocketmq_reindex.storage_format.index.file import file_size
 from rocketmq_reindex.storage_format.index.reader import IndexView, open_index
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs import files, plans, results
+from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.stage import Stage
 
 CHUNK_ITEMS: Final = 1 << 16
-"""Items of which the lowest and the highest place are noted together."""
+"""Items whose lowest and highest phy_offset are noted together."""
 CHUNK: Final = np.dtype([("low", "<i8"), ("high", "<i8")])
+"""The lowest and highest phy_offset of a chunk."""
 _FIELDS: Final = {
     "index-count": "indexCount",
     "index-slot-count": "hashSlotCount",
@@ -32,7 +33,7 @@ _FIELDS: Final = {
     "index-end-offset": "endPhyOffset",
     "index-end-time": "endTimestamp",
 }
-"""The header's field that a code speaks of."""
+"""The header field of a finding's code."""
 _KINDS: Final = {
     "index-size": "index-file-size",
     "index-item-zero": "index-stray",
@@ -43,16 +44,16 @@ _KINDS: Final = {
     "index-link-circular": "index-chain-circular",
     **dict.fromkeys(_FIELDS, "index-header"),
 }
-"""All others are broken chains."""
+"""The kind of difference of a finding's code; all other codes are broken chains."""
 _BESIDE_OTHERS: Final = ("index-empty-offset", "index-empty-time")
-"""What ``storage_format.checks.index_neighbours`` tells better, since it knows the file before."""
+"""Left to ``storage_format.checks.index_neighbours``, which knows the file before."""
 
 
 @dataclass(frozen=True)
-class IndexPlace:
-    """One file of index/, by its number in the order of names; the sizes are those of the settings.
+class ListedIndexFile:
+    """One file of index/, by its number in the order of names.
 
-    ``trimmed``: zeros at its end may not be stored.
+    ``slots`` and ``items`` are the sizes of the settings. ``trimmed``: zeros at its end may be missing.
     """
 
     number: int
@@ -63,84 +64,117 @@ class IndexPlace:
     trimmed: bool = False
 
 
+@dataclass
+class IndexFileCheck(Result):
+    """What is known of one IndexFile. One that is not ``readable`` has only its size and its differences."""
+
+    number: int
+    name: str
+    tally: Tally
+    size: int
+    """bytes"""
+    readable: bool = False
+    used: int = 0
+    """items in use"""
+    header: dict[str, int] = field(default_factory=dict)
+    """the fields of its ``IndexHeader``"""
+    sealed: bool = False
+    """whether it is marked as full"""
+    first: int = -1
+    last: int = -1
+    """phy_offset of the first and of the last item"""
+    low: int = -1
+    high: int = -1
+    """lowest and highest phy_offset of all items"""
+    chunks: str = ""
+    """path of a file with the ``CHUNK`` of each CHUNK_ITEMS items"""
+    slots_used: int = 0
+    longest_chain: int = 0
+    chains: list[int] = field(default_factory=list)
+    """how many slots have chains of up to 1, 2, 4, 8 ... items"""
+
+
 @dataclass(frozen=True)
 class CheckIndex:
-    """``plan`` is the file of IndexPlaces; a word for each, with what the comparison of items has to know of it."""
+    """Checks the IndexFiles whose numbers it is given (``IndexFile``, RocketMQ 5.3); leaves ``IndexFileCheck``.
+
+    ``plan`` is the plan of ``ListedIndexFile``; the log begins at the phy_offset ``log_start``.
+    """
 
     stage: Stage
     plan: str
     log_start: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        places = [IndexPlace(**fields) for fields in json.loads(files.read_bytes(self.plan))]
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield schemas.result([json.dumps(self._check(places[number]))])
+        listed = [ListedIndexFile(*fields) for fields in plans.read_plan(self.plan)]
+        for number in plans.numbers(batches):
+            yield results.batch([self._check(listed[number])])
 
-    def _check(self, place: IndexPlace) -> dict[str, Any]:
-        tally, told = Tally(), f"index/{escape(place.name)}"
-        word: dict[str, Any] = {"number": place.number, "name": place.name, "used": 0, "readable": False}
-        with files.Reader(place.path) as reader:
+    def _check(self, file: ListedIndexFile) -> IndexFileCheck:
+        tally, shown = Tally(), f"index/{escape(file.name)}"
+        with files.Reader(file.path) as reader:
             size = reader.size()
-            data = reader.view(0, size)
-            wanted = file_size(place.slots, place.items)
-            if place.trimmed and size < wanted:
+            wanted = file_size(file.slots, file.items)
+            if file.trimmed and size < wanted:
                 data = np.zeros(wanted, np.uint8)
                 reader.read_into(0, data[:size])
-            elif data is None:
-                data = np.frombuffer(reader.read(0, size), np.uint8)
+            else:
+                data = reader.whole()
         try:
-            view = open_index(data, place.slots, place.items)
+            view = open_index(data, file.slots, file.items)
         except UnreadableError:
-            tally.add("index-file-size", 1, told, size, f"{size} bytes instead of {wanted}")
-            return word | {"tally": tally.to_json(), "size": size}
+            tally.add("index-file-size", 1, shown, size, f"{size} bytes instead of {wanted}")
+            return IndexFileCheck(file.number, file.name, tally, size)
         found = check_index(view)
         table, last = self._chunks(view, found.items)
-        self._tell(view, found, tally, told, last)
+        self._add(view, found, tally, shown, last)
         lengths = slot_lengths(view, found.items)
         longest = int(lengths.max(initial=0))
         powers = np.bincount(np.ceil(np.log2(lengths[lengths > 0])).astype(np.int64)) if longest else np.zeros(0, np.int64)
         chunks = files.join(self.stage.plans, f"chunks-{uuid.uuid4().hex}")
         files.write_bytes(self.stage.temporary, chunks, [table])
-        return word | {
-            "readable": True,
-            "size": size,
-            "used": found.items,
-            "header": dataclasses.asdict(view.header),
-            "sealed": view.sealed,
-            "first": int(view.read(1, 1).place[0]) if found.items else -1,
-            "last": last,
-            "low": int(table["low"].min()) if len(table) else -1,
-            "high": int(table["high"].max()) if len(table) else -1,
-            "chunks": chunks,
-            "slots_used": found.slots_used,
-            "longest_chain": longest,
-            "chains": powers.tolist(),
-            "tally": tally.to_json(),
-        }
+        return IndexFileCheck(
+            file.number,
+            file.name,
+            tally,
+            size,
+            readable=True,
+            used=found.items,
+            header=dataclasses.asdict(view.header),
+            sealed=view.sealed,
+            first=int(view.read(1, 1).place[0]) if found.items else -1,
+            last=last,
+            low=int(table["low"].min()) if len(table) else -1,
+            high=int(table["high"].max()) if len(table) else -1,
+            chunks=chunks,
+            slots_used=found.slots_used,
+            longest_chain=longest,
+            chains=powers.tolist(),
+        )
 
     @staticmethod
     def _chunks(view: IndexView, used: int) -> tuple[npt.NDArray[np.void], int]:
-        """The lowest and highest place of each chunk of items, and the last item's place."""
+        """The ``CHUNK`` of each chunk of items, and the phy_offset of the last item (-1: there is none)."""
         count = -(-used // CHUNK_ITEMS)
         table, last = np.empty(count, CHUNK), -1
         for k in range(count):
-            place = view.read(1 + k * CHUNK_ITEMS, min(CHUNK_ITEMS, used - k * CHUNK_ITEMS)).place
-            table[k] = (place.min(), place.max())
-            last = int(place[-1])
+            phy_offset = view.read(1 + k * CHUNK_ITEMS, min(CHUNK_ITEMS, used - k * CHUNK_ITEMS)).place
+            table[k] = (phy_offset.min(), phy_offset.max())
+            last = int(phy_offset[-1])
         return table, last
 
-    def _tell(self, view: IndexView, found: IndexCheck, tally: Tally, told: str, last: int) -> None:
+    def _add(self, view: IndexView, found: IndexCheck, tally: Tally, shown: str, last: int) -> None:
+        """Add the findings of a check to ``tally``."""
         for finding in found.findings:
             if finding.code == "index-end-time" and last >= self.log_start:
-                continue  # the records themselves say it to the millisecond
+                continue  # the records have it to the millisecond
             if finding.code not in _BESIDE_OTHERS:
                 kind = _KINDS.get(finding.code, "index-chain-broken")
-                tally.add(kind, finding.count, told, finding.at, _text(view, finding))
+                tally.add(kind, finding.count, shown, finding.at, _text(view, finding))
 
 
 def _text(view: IndexView, finding: Finding) -> str:
-    """What stands at a finding's first place, and what should."""
+    """What the file has at a finding's first place, and what it should have."""
     at, code, wanted = finding.at, finding.code, finding.expected
     instead = "" if wanted is None else f" instead of {wanted}"
     if code == "index-size":

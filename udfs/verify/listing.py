@@ -1,12 +1,11 @@
-"""List the files of ConsumeQueues: rows that go where the units of their queues go, and what else lies there."""
+"""List the files of ConsumeQueues: rows that go to the tasks of their queues, and what else lies in the folders."""
 
 from __future__ import annotations
 
-import json
 import os
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -16,19 +15,37 @@ from rocketmq_reindex.storage_format.file_names import first_byte, is_number, qu
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.grouping import bucket_of
-from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs import files, plans, schemas
+from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.scan.batch_rows import QUEUE_BUCKETS
-from rocketmq_reindex.udfs.verify.scan import AT_FILES, GROUPS
+from rocketmq_reindex.udfs.verify.scan import FILES_FIRST, GROUPS
 
-NOT_QUEUES_MAX = 10
+OTHERS_MAX = 10
+"""Names listed of what is no queue."""
+
+
+@dataclass
+class ListingResult(Result):
+    """The data of a SUMMARY row: what one task listed."""
+
+    tally: Tally = field(default_factory=Tally)
+    """files that a broker does not start on, or that mislead it"""
+    others: list[str] = field(default_factory=list)
+    """the first OTHERS_MAX names that a broker passes over, escaped"""
+    passed_over: int = 0
+    """how many there are"""
+    files: int = 0
+    bytes: int = 0
+    """sizes of the files"""
 
 
 @dataclass(frozen=True)
 class ListQueues:
-    """Lists the topics whose names are in ``plan`` below ``folder``; ``tasks`` share them. ``batch``: of batch queues.
+    """Lists the topics of ``folder`` whose names are in the plan ``plan``, which ``tasks`` tasks share.
 
-    ``trimmed``: zeros at a file's end may not be stored. ``old_broker``: it is for RocketMQ 4.9.
-    Leaves rows of files and, as a summary, {tally, files, bytes, others}.
+    Leaves for each queue a row of UNITS (of BATCHES with ``batch``) with the sort key FILES_FIRST, whose first two columns are
+    the logical offset of each file's first byte and its size in bytes; and a SUMMARY row (``ListingResult``). ``keys[b]`` is
+    the key of bucket b. ``trimmed``: zeros at a file's end may be missing. ``old_broker``: the broker is RocketMQ 4.9.
     """
 
     folder: str
@@ -41,14 +58,12 @@ class ListQueues:
     old_broker: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        names = json.loads(files.read_bytes(self.plan))
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                yield from schemas.batches(self._rows(names[task :: self.tasks]))
+        names = plans.read_plan(self.plan)
+        for task in plans.numbers(batches):
+            yield from schemas.batches(self._rows(names[task :: self.tasks]))
 
     def _rows(self, names: list[str]) -> Iterator[schemas.Row]:
-        tally, others = Tally(), list[str]()
-        counts = {"files": 0, "bytes": 0}
+        result, others = ListingResult(), list[str]()
         for name in names:
             topic = files.join(self.folder, name)
             is_folder = files.look(topic).kind == files.FOLDER
@@ -57,12 +72,12 @@ class ListQueues:
             for entry in files.listing(topic) if is_folder else []:
                 number = queue_id(entry.name)
                 if entry.kind != files.FOLDER or number is None:
-                    # ConsumeQueueStore.loadConsumeQueues passes over it.
+                    # ConsumeQueueStore.loadConsumeQueues (5.3) passes over it.
                     others.append(escape(f"{name}/{entry.name}"))
                     continue
-                table = self._files(entry.path, tally, others)
-                counts["files"] += len(table)
-                counts["bytes"] += sum(size for _, size in table)
+                table = self._files(entry.path, result.tally, others)
+                result.files += len(table)
+                result.bytes += sum(size for _, size in table)
                 raw = os.fsencode(name)
                 ids = np.array([number], np.int32)
                 crc = np.array([zlib.crc32(raw)], np.uint32)
@@ -71,13 +86,16 @@ class ListQueues:
                 columns[:2] = np.array(table, np.int64).reshape(-1, 2).T
                 cell = cells.pack([raw], ids, np.array([len(table)], np.int32), columns)
                 kind = schemas.BATCHES if self.batch else schemas.UNITS
-                yield kind, bucket, self.keys[bucket % len(self.keys)], -1, cell, AT_FILES
-        word = {"tally": tally.to_json(), "others": others[:NOT_QUEUES_MAX], "passed_over": len(others), **counts}
-        yield schemas.SUMMARY, 0, 0, -1, json.dumps(word).encode(), 0
+                yield schemas.Row(kind, bucket, self.keys[bucket % len(self.keys)], -1, cell, FILES_FIRST)
+        result.others, result.passed_over = others[:OTHERS_MAX], len(others)
+        yield schemas.summary(-1, result.to_json().encode())
 
     def _files(self, folder: str, tally: Tally, others: list[str]) -> list[tuple[int, int]]:
-        """(first logical byte, size) of each file of a queue. Of what else lies there is told what keeps a broker from
-        starting, or misleads it (``MappedFileQueue.doLoad``; tests/serving/test_start.py tries each with real ones)."""
+        """(logical offset of the first byte, size in bytes) of each file of a queue.
+
+        What keeps a broker from starting, or misleads it, goes to ``tally`` (``MappedFileQueue.doLoad``, RocketMQ 5.3;
+        tests/serving/test_start.py tries each with real brokers), all else to ``others``.
+        """
         found = []
         entries = files.listing(folder)
         for number, entry in enumerate(entries):

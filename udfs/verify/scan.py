@@ -1,4 +1,4 @@
-"""The scan of a verify: as a build's, but all of a queue goes to one task, in the order of the log."""
+"""The scan of a verify. Unlike a build's, it sends all units of a queue to one task, in the order of the log."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rocketmq_reindex.udfs.scan.block_cells import BlockCells, Pieces
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 
 GROUPS: Final = 4096
-"""Queues are dealt out to so many buckets, each with its queues as a whole: a reducer has one bucket's queues open at once."""
+"""Buckets that queues are spread over, each as a whole; a reducing task has the queues of one bucket open at a time."""
 ANY_FILE: Final = 1 << 62
-"""units per file when files do not matter"""
-AT_FILES, AT_RUNS = -2, -1
-"""Rows of a bucket come by ``place``: first the files of its queues, then the runs, then units in the order of the log."""
+"""Units in a file where files do not matter."""
+FILES_FIRST, RUNS_NEXT = -2, -1
+"""Sort keys: first come the files of a bucket's queues, then the runs, then the units in the order of the log."""
 
 
 @dataclass(frozen=True)
 class VerifyScan(ScanTask):
-    """``units_per_file`` is ANY_FILE."""
+    """As ``ScanTask``, with ``units_per_file`` ANY_FILE; runs are rows of UNITS, too, with the sort key RUNS_NEXT."""
 
     def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[schemas.Row]:
         if not len(units.place):
@@ -35,9 +35,10 @@ class VerifyScan(ScanTask):
         def cells(pieces: Pieces, first: int, step: int) -> Iterator[schemas.Row]:
             group = block.bucket(pieces.queue, np.zeros_like(pieces.queue), GROUPS)
             for number, (bucket, cell) in enumerate(block.cut(group, pieces)):
-                yield schemas.UNITS, bucket, self.keys[bucket % len(self.keys)], spec.number, cell, first + step * number
+                key = self.keys[bucket % len(self.keys)]
+                yield schemas.Row(schemas.UNITS, bucket, key, spec.number, cell, first + step * number)
 
-        yield from cells(block.runs(), AT_RUNS, 0)
+        yield from cells(block.runs(), RUNS_NEXT, 0)
         _, pieces = block.pieces(ANY_FILE)
-        # There are fewer cells than records, and a record has more than one byte: these places rise.
+        # There are fewer cells than records, and a record has more than one byte: so the sort keys ascend.
         yield from cells(pieces, int(units.place[0]), 1)

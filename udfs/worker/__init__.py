@@ -1,1 +1,1 @@
-"""Spark's Python daemon and its workers."""
+"""Spark's Python daemon, and what its workers need."""

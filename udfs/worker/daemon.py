@@ -1,8 +1,9 @@
-"""Spark's Python daemon with what every task needs already imported: its workers are forks, and begin at once.
+"""Spark's Python daemon with all imports of the tasks already made: its workers are forks, and start at once.
 
-``spark.python.daemon.module`` of a local session. The imports take seconds, so the driver has them made while the JVM gets
-ready, by a process of this module (``ahead``) that waits at a socket which VARIABLE names. The daemon that Spark starts later
-hands it its pipes and its environment, and stays only to end with it; where nobody waits, it imports by itself.
+A local session names it in ``spark.python.daemon.module``. The imports take seconds. So while the JVM starts, the driver
+starts a process of this module (``ahead``), which imports and then waits at a socket that VARIABLE names. The daemon that Spark
+starts later hands its pipes and its environment to that process, and ends with it. Where no process waits, the daemon does the
+imports itself.
 
 Whoever starts it does so in FOLDER, and with PYTHONSAFEPATH: ``-m`` puts the working folder first on ``sys.path``. Python 3.10
 does not know that variable, but only root can put a file into FOLDER.
@@ -21,14 +22,14 @@ from collections.abc import Callable
 from typing import Final, cast
 
 VARIABLE = "REINDEX_DAEMON_AHEAD"
-"""Names the socket, in Linux's abstract namespace: no file is left behind, whatever ends."""
+"""The name of the socket, in Linux's abstract namespace: no file remains, whatever ends first."""
 FOLDER: Final = "/"
-"""where the processes of a session work: only root can put there what Python or Java would load"""
+"""Where the processes of a session work: only root can put files there that Python or Java would load."""
 _TAKEN: Final = b"t"
-_WORD = struct.Struct("<Q")
+_LENGTH = struct.Struct("<Q")
 _CREDENTIALS = struct.Struct("3i")
 _PIPES: Final = 3
-"""stdin, by which Spark says whom to kill and when to end, stdout, where it reads the port, and stderr"""
+"""stdin, by which Spark names workers to kill and ends the daemon; stdout, from which it reads the port; stderr."""
 
 
 def _address(name: str) -> str:
@@ -42,7 +43,7 @@ def _same_user(link: socket.socket) -> bool:
 
 
 def _manager() -> Callable[[], None]:
-    """Spark's own daemon, with all imported that its workers need."""
+    """Spark's own daemon, after the imports that its workers need."""
     import pandas  # type: ignore[import-untyped]  # noqa: F401  by pyarrow, at the first array that it makes
     from pyspark.daemon import manager
 
@@ -54,15 +55,15 @@ def _manager() -> Callable[[], None]:
 
 
 def _handed_over(name: str) -> bool:
-    """Let the process that waits be the daemon; returns when it has ended. False when nobody waits."""
+    """Let the waiting process be the daemon; returns when it has ended. False when no process waits."""
     with socket.socket(socket.AF_UNIX) as link:
         try:
             link.connect(_address(name))
             if not _same_user(link):
                 return False
-            told = json.dumps(dict(os.environ)).encode()
-            socket.send_fds(link, [_WORD.pack(len(told))], list(range(_PIPES)))
-            link.sendall(told)
+            environment = json.dumps(dict(os.environ)).encode()
+            socket.send_fds(link, [_LENGTH.pack(len(environment))], list(range(_PIPES)))
+            link.sendall(environment)
             if link.recv(1) != _TAKEN:
                 return False
         except OSError:
@@ -73,18 +74,18 @@ def _handed_over(name: str) -> bool:
 
 
 def _take_over(link: socket.socket) -> None:
-    """Take the pipes and the environment of the daemon at the other end. Raises OSError when it is gone."""
-    length, pipes, _, _ = socket.recv_fds(link, _WORD.size, _PIPES)
-    if len(length) < _WORD.size or len(pipes) < _PIPES:
+    """Take over the pipes and the environment of the daemon at the other end. Raises OSError when it has ended."""
+    length, pipes, _, _ = socket.recv_fds(link, _LENGTH.size, _PIPES)
+    if len(length) < _LENGTH.size or len(pipes) < _PIPES:
         raise ConnectionError("the daemon has ended")
-    left, told = _WORD.unpack(length)[0], bytearray()
-    while len(told) < left:
-        some = link.recv(left - len(told))
+    left, environment = _LENGTH.unpack(length)[0], bytearray()
+    while len(environment) < left:
+        some = link.recv(left - len(environment))
         if not some:
             raise ConnectionError("the daemon has ended")
-        told += some
+        environment += some
     os.environ.clear()
-    os.environ.update(json.loads(told))
+    os.environ.update(json.loads(environment))
     for number, pipe in enumerate(pipes):
         os.dup2(pipe, number)
         os.close(pipe)
@@ -92,32 +93,33 @@ def _take_over(link: socket.socket) -> None:
 
 
 def _ahead(name: str) -> None:
-    """Import, and be the first daemon that asks; or end with stdin, which the driver holds."""
-    # Ctrl-C is for the driver, which then ends the run.
+    """Import, then stand in for the first daemon that asks; or end with stdin, which the driver holds."""
+    # Ctrl-C is for the driver, which ends the run then.
     os.setpgid(0, 0)
-    with socket.socket(socket.AF_UNIX) as place:
-        place.bind(_address(name))
-        place.listen()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(_address(name))
+        listener.listen()
         manager = _manager()
         while True:
-            ready, _, _ = select.select([place, sys.stdin], [], [])
-            if place not in ready:
+            ready, _, _ = select.select([listener, sys.stdin], [], [])
+            if listener not in ready:
                 return
-            link, _ = place.accept()
+            link, _ = listener.accept()
             if _same_user(link):
                 break
             link.close()
     _take_over(link)
-    # The link stays open until this process ends; a worker that outlives it shall not keep the other end waiting.
+    # The link stays open until this process ends, and a worker that lives longer must not keep it open.
     os.register_at_fork(after_in_child=link.close)
     try:
         manager()
     finally:
-        # Half a second, in which an interpreter takes apart what it has imported.
+        # Saves half a second, in which the interpreter would free what it has imported.
         os._exit(0)
 
 
 def main() -> None:
+    """Be the daemon, or with the argument ``ahead`` the process that waits for it."""
     os.chdir(FOLDER)
     name = os.environ.get(VARIABLE, "")
     if sys.argv[1:2] == ["ahead"]:

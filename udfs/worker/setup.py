@@ -1,4 +1,4 @@
-"""What a Python worker of Spark need not do again for every task."""
+"""Save a Python worker of Spark what it need not do again for each task."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Any
 import pyarrow as pa
 
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A function over the Arrow batches of one task, as ``mapInArrow`` takes it."""
 
 
 def run(function: Batches, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``function`` over the batches of a task."""
+    """Run ``function`` over the batches of a task; returns the batches that it makes."""
     keep_zip_directories()
     return function(iter(batches))
 
 
 def keep_zip_directories() -> None:
-    """Let importers read a zip's directory again only when the zip has changed.
+    """Make importers read the directory of a zip again only when the zip has changed.
 
-    Before each task Spark's worker (``setup_spark_files``) has all importers forget what they know. There are about 16 for
-    pyspark.zip, py4j's zip and Spark's own jar, and each then reads a whole directory in Python: 0.25 s a task.
+    Before each task Spark's worker (``setup_spark_files``) invalidates the caches of all importers. There are about 16 for
+    pyspark.zip, py4j's zip and Spark's own jar, and each would read a whole directory in Python: 0.25 s for each task.
     """
     forget = zipimport.zipimporter.invalidate_caches
     if getattr(forget, "keeps_directories", False):

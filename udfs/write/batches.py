@@ -1,8 +1,8 @@
-"""Write the files of batch ConsumeQueues: a queue's units come in the order of the log, and go to its files one by one."""
+"""Write the files of batch ConsumeQueues. The units of a queue come in the order of the log and fill its files in turn."""
 
 from __future__ import annotations
 
-import json
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -14,10 +14,10 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT_SIZE, BatchPlacement, batch_units
-from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs import files, results, schemas
 from rocketmq_reindex.udfs.order.placements import Placements
 from rocketmq_reindex.udfs.stage import Stage
-from rocketmq_reindex.udfs.write.queue_files import Line, entry_line, queue_path, write_part
+from rocketmq_reindex.udfs.write.queue_files import FilesResult, Line, entry_line, queue_path, write_part
 
 FOLDER = "batchconsumequeue"
 """``StorePathConfigHelper.getStorePathBatchConsumeQueue``"""
@@ -25,7 +25,7 @@ FOLDER = "batchconsumequeue"
 
 @dataclass
 class _Queue:
-    """One queue being written: its open file, if any."""
+    """One queue while its files are written."""
 
     name: str
     queue_id: int
@@ -39,10 +39,10 @@ class _Queue:
 
 @dataclass(frozen=True)
 class WriteBatches:
-    """Rows come sorted by bucket and place; ``placements`` is the plan that says of each queue out of order where its
-    placement is (``PlanWriter``), or empty.
+    """Reduces rows of BATCHES to files of ``file_size`` bytes (``BatchConsumeQueue``, RocketMQ 5.3).
 
-    ``empty``: whether units without a message are written, as the broker does.
+    Rows come by bucket and ``sort_key``. ``placements`` is the plan of the queues out of order (``PlanWriter``), or "".
+    ``empty``: whether units without a message are written, as the broker does. Leaves a result (``FilesResult``).
     """
 
     stage: Stage
@@ -52,13 +52,12 @@ class WriteBatches:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         odd = Placements(self.placements, lambda _, kept, fills: BatchPlacement(kept, fills))
-        lines: list[Line] = []
-        counts = {"files": 0, "units": 0, "bytes": 0}
+        lines, counts = list[Line](), FilesResult("")
         queues: dict[tuple[bytes, int], _Queue] = {}
         try:
             for cells_of_bucket in schemas.by_bucket(batches):
-                for _, _, cell in cells_of_bucket:
-                    pieces = cells.unpack(cell, cells.BATCH_COLUMNS)
+                for cell in cells_of_bucket:
+                    pieces = cells.unpack(cell.data, cells.BATCH_COLUMNS)
                     name, queue_id = pieces.names[0], int(pieces.queue_ids[0])
                     queue = queues.get((name, queue_id))
                     if queue is None:
@@ -72,13 +71,12 @@ class WriteBatches:
                     queue.writer.abandon()
             raise
         if lines:
-            yield schemas.result([json.dumps({"part": write_part(self.stage, FOLDER, lines), **counts})])
+            yield results.batch([dataclasses.replace(counts, part=write_part(self.stage, FOLDER, lines))])
 
-    def _append(self, queue: _Queue, units: npt.NDArray[np.int64], counts: dict[str, int]) -> Iterator[Line]:
+    def _append(self, queue: _Queue, units: npt.NDArray[np.int64], counts: FilesResult) -> Iterator[Line]:
         if not self.empty:
             units = units[:, units[5] > 0]
         image = batch_units(queue.placement.place(units) if queue.placement else units)
-        counts["units"] += len(image)
         units_per_file = self.file_size // BATCH_UNIT_SIZE
         while len(image):
             if queue.writer is None:
@@ -93,19 +91,18 @@ class WriteBatches:
             if queue.filled == units_per_file:
                 yield self._close(queue, counts)
 
-    def _close(self, queue: _Queue, counts: dict[str, int]) -> Line:
-        """Finish the open file; the next units go to the next one. Returns its line for the manifest."""
+    def _close(self, queue: _Queue, counts: FilesResult) -> Line:
+        """Finish the open file: the next units go to the next one. Returns its line of the manifest."""
         assert queue.writer is not None
         queue.writer.finish(self.stage.stored(self.file_size))
         relative, used = _path(queue, self.file_size), queue.filled * BATCH_UNIT_SIZE
         line = entry_line(relative, self.file_size, used, queue.digest.digest().hex(), queue.filled)
-        counts["files"] += 1
-        counts["bytes"] += used
+        counts.add(queue.filled, used)
         queue.writer, queue.digest, queue.filled = None, new_digest(), 0
         queue.file_number += 1
         return line
 
-    def _finish(self, queues: dict[tuple[bytes, int], _Queue], counts: dict[str, int]) -> list[Line]:
+    def _finish(self, queues: dict[tuple[bytes, int], _Queue], counts: FilesResult) -> list[Line]:
         lines = [self._close(queue, counts) for queue in queues.values() if queue.writer is not None]
         queues.clear()
         return lines

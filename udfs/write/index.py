@@ -1,12 +1,12 @@
-"""Write whole IndexFiles from staged items. Two passes over the items: slots stand before items in the file."""
+"""Write whole IndexFiles from staged items, in two passes over the items, since a file has its slots before its items."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +15,51 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, Stretch
-from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs import files, plans, results
+from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.stage import Stage
 
 CHUNK_ITEMS = 1 << 20
+"""Items that are read at once."""
 _SLOT_BLOCK = 1 << 14
 _PACKED_ITEMS = 1 << 14
 
 
+@dataclass
+class IndexFileResult(Result):
+    """One IndexFile that was written."""
+
+    number: int
+    """its place in the plan"""
+    made: str
+    """path of the file, under a name of this attempt alone"""
+    maker: int
+    """phy_offset of the record that made a broker begin the file"""
+    items: int
+    full: bool
+    header: dict[str, int]
+    """the fields of its ``IndexHeader``"""
+    size: int
+    used: int
+    """bytes up to the end of the last item"""
+    digest: str
+    """of header, slots and items"""
+    bytes: int
+    """bytes that were written; the rest are holes"""
+
+    @classmethod
+    def of_kept(cls, fields: Mapping[str, Any]) -> IndexFileResult:
+        """The file from what an incremental build keeps of it: these fields, and others."""
+        return cls(**{field.name: fields[field.name] for field in dataclasses.fields(cls)})
+
+
 @dataclass(frozen=True)
 class WriteIndex:
-    """``plan`` is the file of IndexFilePlans; a task writes those whose numbers it is given."""
+    """Writes the planned IndexFiles whose numbers it is given (``IndexFile``, RocketMQ 5.3); leaves ``IndexFileResult``.
+
+    ``plan`` is the plan of ``IndexFilePlan``; ``slots`` and ``items`` are the sizes of a file. ``seal``: the last file is
+    marked as full, so that no crash deletes it.
+    """
 
     stage: Stage
     plan: str
@@ -35,12 +69,11 @@ class WriteIndex:
     seal: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        plans = load_plans(files.read_bytes(self.plan))
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield schemas.result([json.dumps(self._write(plans[number]))])
+        planned = [_index_file_plan(*fields) for fields in plans.read_plan(self.plan)]
+        for number in plans.numbers(batches):
+            yield results.batch([self._write(planned[number])])
 
-    def _write(self, plan: IndexFilePlan) -> dict[str, object]:
+    def _write(self, plan: IndexFilePlan) -> IndexFileResult:
         before = staged_items(plan.before)[-1] if plan.before else None
         inherited = (int(before["time"]), int(before["place"])) if before is not None else None
         slots = np.zeros(self.slots, np.int32)
@@ -56,7 +89,7 @@ class WriteIndex:
             header = ix.IndexHeader(int(first["time"]), int(last["time"]), int(first["place"]), int(last["place"]), used, end)
         else:
             header = ix.empty_header(inherited, self.broker_version)
-        # Never at a name in the tree: an attempt that comes late must not leave a file there.
+        # Never under a name in the tree: a late attempt must not leave a file there.
         made = files.join(self.stage.made, f"{plan.number}-{uuid.uuid4().hex}")
         size = ix.file_size(self.slots, self.items)
         at = ix.HEADER_SIZE + self.slots * ix.SLOT_SIZE + ix.ITEM_SIZE
@@ -72,24 +105,24 @@ class WriteIndex:
                 hasher.update(packed.data)
                 at += len(packed)
             writer.finish(self.stage.stored(size))
-        return {
-            "number": plan.number,
-            "made": made,
-            "maker": maker_of(plan),
-            "items": count,
-            "full": plan.full,
-            "header": dataclasses.asdict(header),
-            "size": size,
-            "used": at if count else ix.HEADER_SIZE,
-            "digest": hasher.digest().hex(),
-            "bytes": writer.written,
-        }
+        return IndexFileResult(
+            number=plan.number,
+            made=made,
+            maker=maker_of(plan),
+            items=count,
+            full=plan.full,
+            header=dataclasses.asdict(header),
+            size=size,
+            used=at if count else ix.HEADER_SIZE,
+            digest=hasher.digest().hex(),
+            bytes=writer.written,
+        )
 
     @staticmethod
     def _packed(
         plan: IndexFilePlan, prev: npt.NDArray[np.int32], begin_time: int, inherited_time: int
     ) -> Iterator[npt.NDArray[np.uint8]]:
-        """The items as they stand in the file, in blocks that stay in the processor's cache until they are written."""
+        """The items as the file has them (uint8), in blocks that stay in the processor's cache until they are written."""
         out = np.empty((_PACKED_ITEMS, ix.WORDS), np.uint32)
         at = 0
         for chunk in chunks(plan.stretches):
@@ -102,34 +135,40 @@ class WriteIndex:
 
 
 def maker_of(plan: IndexFilePlan) -> int:
-    """The record that made a file. In the middle of a range: its first item's, or one without items before it."""
+    """The phy_offset of the record that made a broker begin a file.
+
+    In the middle of a range that is the record of the file's first item, or one without items before it.
+    """
     if plan.maker >= 0:
         return plan.maker
     stretch = plan.stretches[0]
     items, makers = plan.maker_table
-    found = find_maker(stretch, items, makers) if makers else -1
+    found = _find_maker(stretch, items, makers) if makers else -1
     return found if found >= 0 else int(staged_items(dataclasses.replace(stretch, count=1))[0]["place"])
 
 
-def load_plans(data: bytes) -> list[IndexFilePlan]:
-    plans = []
-    for fields in json.loads(data):
-        fields["stretches"] = tuple(Stretch(**stretch) for stretch in fields["stretches"])
-        fields["before"] = Stretch(**fields["before"]) if fields["before"] else None
-        fields["maker_table"] = tuple(fields["maker_table"])
-        plans.append(IndexFilePlan(**fields))
-    return plans
+def _index_file_plan(*fields: Any) -> IndexFilePlan:
+    number, stretches, before, maker, maker_table, full, last = fields
+    return IndexFilePlan(
+        number,
+        tuple(Stretch(*stretch) for stretch in stretches),
+        Stretch(*before) if before else None,
+        maker,
+        tuple(maker_table),
+        full,
+        last,
+    )
 
 
 def staged_items(stretch: Stretch) -> npt.NDArray[np.void]:
-    """The items of one stretch (dtype STAGED)."""
+    """The items of one stretch (dtype ``STAGED``)."""
     with files.Reader(stretch.block) as reader:
         size = ix.STAGED.itemsize
         return np.frombuffer(reader.read(stretch.start * size, stretch.count * size), ix.STAGED)
 
 
 def ends(stretches: tuple[Stretch, ...]) -> tuple[Stretch, Stretch]:
-    """The first and the last item, as stretches of one."""
+    """The first and the last item of stretches, each as a stretch of one item."""
     first, last = stretches[0], stretches[-1]
     return (
         dataclasses.replace(first, count=1),
@@ -138,7 +177,10 @@ def ends(stretches: tuple[Stretch, ...]) -> tuple[Stretch, Stretch]:
 
 
 def chunks(stretches: tuple[Stretch, ...]) -> Iterator[npt.NDArray[np.void]]:
-    """The items of stretches in order, CHUNK_ITEMS of STAGED at most at a time: mapped, or read into one buffer."""
+    """The items of stretches (dtype ``STAGED``), in order, at most CHUNK_ITEMS at a time.
+
+    They are mapped, or read into one buffer: a chunk is valid until the next one.
+    """
     size = ix.STAGED.itemsize
     buffer = np.empty(0, np.uint8)
     for stretch in stretches:
@@ -153,8 +195,11 @@ def chunks(stretches: tuple[Stretch, ...]) -> Iterator[npt.NDArray[np.void]]:
                 yield data.view(ix.STAGED)
 
 
-def find_maker(stretch: Stretch, items: int, makers: int) -> int:
-    """Binary search for the stretch's first item in its block's table of makers; -1 when it is not there."""
+def _find_maker(stretch: Stretch, items: int, makers: int) -> int:
+    """Search the table of makers (dtype ``MAKER``) behind the ``items`` items of a block for the stretch's first item.
+
+    Returns the phy_offset of its maker, or -1 when the table does not have the item.
+    """
     size = ix.MAKER.itemsize
     with files.Reader(stretch.block) as reader:
         low, high = 0, makers

@@ -38,7 +38,7 @@ def test_keys_lead_to_partitions(buckets: int, partitions: int) -> None:
 
 def test_cells_come_by_bucket_across_batches() -> None:
     """In batches of any size, as Spark cuts them; who takes no cell of a bucket gets the next one all the same."""
-    rows: list[schemas.Row] = [(0, k // 5, 0, 0, b"%d" % k, k) for k in range(23)]
+    rows = [schemas.Row(0, k // 5, 0, 0, b"%d" % k, k) for k in range(23)]
     for size in (1, 2, 7, 100):
         cut = [batch for low in range(0, len(rows), size) for batch in schemas.batches(rows[low : low + size])]
         taken = [list(cells) for cells in schemas.by_bucket(cut)]

@@ -25,7 +25,6 @@ from rocketmq_reindex.udfs.tables.files_table import ManifestFiles
 from rocketmq_reindex.udfs.tables.messages import with_keys
 from rocketmq_reindex.udfs.tables.quarantine import first_bytes, read_first_bytes
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, TABLES
-from tests import ROOT
 from tests.reference import java
 from tests.reference.index_file import key_hash
 from tests.tools.local_engine import local_build

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import struct
 from itertools import pairwise
@@ -18,6 +17,7 @@ from rocketmq_reindex.storage_format.queue.order import order_logical
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.stage import Stage
 from rocketmq_reindex.udfs.write.batches import WriteBatches
+from rocketmq_reindex.udfs.write.queue_files import FilesResult
 from tests.tools.batch_log import batch_files, batch_queue
 
 Unit = tuple[int, int, int, int, int, int]
@@ -78,7 +78,7 @@ def test_placement_goes_block_by_block(cut: int) -> None:
 
 def row(bucket: int, queue: int, units: list[Unit]) -> schemas.Row:
     cell = cells.pack([b"B"], np.array([queue], np.int32), np.array([len(units)], np.int32), columns(units))
-    return schemas.BATCHES, bucket, 0, 0, cell, units[0][1]
+    return schemas.Row(schemas.BATCHES, bucket, 0, 0, cell, units[0][1])
 
 
 def test_queues_that_share_a_bucket(tmp_path: Path) -> None:
@@ -87,19 +87,19 @@ def test_queues_that_share_a_bucket(tmp_path: Path) -> None:
     stage.make()
     parts = [units_of([(5 * k + at, 1) for at in range(5)], 1000 * k) for k in range(4)]
     rows = [row(1, queue, part) for part in parts for queue in (0, 1)] + [row(2, 2, parts[0])]
-    word = json.loads(next(WriteBatches(stage, 46 * 8, "", False)(schemas.batches(rows))).column(0)[0].as_py())
+    result = FilesResult.from_json(next(WriteBatches(stage, 46 * 8, "", False)(schemas.batches(rows))).column(0)[0].as_py())
     for queue in (0, 1):
         assert [unit[4] for unit in batch_queue(Path(stage.tree), "B", queue)] == list(range(20))
     assert [unit[4] for unit in batch_queue(Path(stage.tree), "B", 2)] == list(range(5))
-    assert (word["files"], word["units"], word["bytes"]) == (7, 45, 45 * 46)
-    assert len(Path(word["part"]).read_text().splitlines()) == len(batch_files(Path(stage.tree))) == 7
+    assert (result.files, result.units, result.bytes) == (7, 45, 45 * 46)
+    assert len(Path(result.part).read_text().splitlines()) == len(batch_files(Path(stage.tree))) == 7
     assert not list(Path(stage.temporary).iterdir())
 
 
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
     stage = Stage(str(tmp_path))
     stage.make()
-    rows = [row(1, 0, units_of([(0, 1)])), (schemas.BATCHES, 1, 0, 0, b"no cell", 1)]
+    rows = [row(1, 0, units_of([(0, 1)])), schemas.Row(schemas.BATCHES, 1, 0, 0, b"no cell", 1)]
     with pytest.raises(ValueError, match="buffer"):
         list(WriteBatches(stage, 46 * 8, "", False)(schemas.batches(rows)))
     assert not list(Path(stage.temporary).iterdir())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.building import odd_queues
-from rocketmq_reindex.jobs.building.odd_queues import Lowest
+from rocketmq_reindex.jobs.building.odd_queues import FirstHoles
 from rocketmq_reindex.storage_format.queue.order import Placement
 from rocketmq_reindex.storage_format.scan.chain import Hole
 from rocketmq_reindex.udfs import files
@@ -27,7 +27,7 @@ def placement_of(number: int) -> Placement:
 def test_each_queue_finds_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert zlib.crc32(ALIKE[0]) == zlib.crc32(ALIKE[1])
     monkeypatch.setattr(placements, "_HELD_LINES", 7)
-    monkeypatch.setattr(placements, "_HELD_PLACES", 5)
+    monkeypatch.setattr(placements, "_HELD_SPANS", 5)
     queues: list[Queue] = [(f"topic-{k // 4}".encode(), k % 4) for k in range(50)] + [(ALIKE[0], 0), (ALIKE[0], 2**31 - 1)]
     plan, rows = PlanWriter(str(tmp_path), str(tmp_path / "plan")), str(tmp_path / "rows")
     with files.writing(str(tmp_path), rows) as writer:
@@ -58,7 +58,7 @@ def test_the_lowest_of_many(count: int, seed: int, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(odd_queues, "DAMAGE_MAX", 5)
     rng = random.Random(seed)
     holes = [Hole("", rng.randrange(1000), rng.randrange(90), f"{k}") for k in range(count)]
-    lowest = Lowest()
+    lowest = FirstHoles()
     for hole in holes:
         lowest.add(hole)
     lowest.settle()

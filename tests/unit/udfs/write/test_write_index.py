@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import random
 from pathlib import Path
 
@@ -11,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rocketmq_reindex.jobs.building.writing import Written, name_index_files
+from rocketmq_reindex.jobs.building.writing import WrittenFiles, name_index_files
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import plan_index_files
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
+from rocketmq_reindex.udfs import plans
 from rocketmq_reindex.udfs.stage import Stage
 from rocketmq_reindex.udfs.write import index as write_index
 from tests.reference.index_file import IndexService
@@ -45,18 +44,17 @@ def write(
     """({relative path: bytes}, manifest entries) of the files as they come out of the writer's tasks, in any order."""
     stage = Stage(str(folder))
     stage.make()
-    for found in ranges:
-        stage_block(stage, found)
-    plans = plan_index_files([found.summary for found in ranges], items)
-    plan = folder / "plan"
-    plan.write_text(json.dumps([dataclasses.asdict(p) for p in plans]))
-    writer = write_index.WriteIndex(stage, str(plan), SLOTS, items, version, seal)
-    words = []
-    for number in reversed(range(len(plans))):
+    for one in ranges:
+        stage_block(stage, one)
+    planned = plan_index_files([one.summary for one in ranges], items)
+    plan = plans.write_plan(stage, "index", planned)
+    writer = write_index.WriteIndex(stage, plan, SLOTS, items, version, seal)
+    found = []
+    for number in reversed(range(len(planned))):
         batch = pa.RecordBatch.from_arrays([pa.array([number])], ["id"])
-        words += [json.loads(w) for out in writer(iter([batch])) for w in out.column(0).to_pylist()]
-    words.sort(key=lambda word: word["number"])
-    entries = name_index_files(stage, Written(index=words))
+        found += [write_index.IndexFileResult.from_json(t) for out in writer(iter([batch])) for t in out.column(0).to_pylist()]
+    found.sort(key=lambda result: result.number)
+    entries = name_index_files(stage, WrittenFiles(index=found))
     files = {f"index/{path.name}": path.read_bytes() for path in Path(stage.tree, "index").glob("*")}
     assert list(Path(stage.temporary).iterdir()) == []
     return files, entries

@@ -1,4 +1,4 @@
-"""Look at single places of the log: does a record start there, and of which queue is it?"""
+"""Read the heads of single records: does a record start at an offset, and which queue is it of?"""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _HEAD = struct.Struct(">iiiiiqqi")
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A record as far as a look goes: its lengths add up and it tells its own place. No CRC is taken."""
+class RecordHead:
+    """What the head of a record says. Its lengths add up, and it names its own phy_offset; no CRC is checked."""
 
     topic: str
     queue_id: int
@@ -25,30 +25,34 @@ class Seen:
     size: int
 
 
-class LogLook:
-    """Reads a few bytes at a place of the log; ``segments`` in order."""
+class RecordHeads:
+    """Reads the head of one record at a time from the ``segments`` of a log, which are in order.
+
+    The layout is that of ``MessageDecoder`` (RocketMQ 5.3).
+    """
 
     def __init__(self, segments: tuple[Segment, ...]) -> None:
         self._segments = segments
         self._starts = [segment.start for segment in segments]
 
-    def record(self, place: int) -> Seen | None:
-        """The record that starts at ``place``, or None."""
-        number = bisect_right(self._starts, place) - 1
-        if number < 0 or place + r.RECORD_MIN > self._segments[number].data_end:
+    def at(self, phy_offset: int) -> RecordHead | None:
+        """The head of the record that starts at ``phy_offset``; None when none does."""
+        number = bisect_right(self._starts, phy_offset) - 1
+        if number < 0 or phy_offset + r.RECORD_MIN > self._segments[number].data_end:
             return None
         segment = self._segments[number]
         with files.Reader(segment.path) as reader:
-            return self._read(reader, segment, place)
+            return self._read(reader, segment, phy_offset)
 
     @staticmethod
-    def _read(reader: files.Reader, segment: Segment, place: int) -> Seen | None:
-        total, magic, _, queue_id, _, queue_offset, told, flags = _HEAD.unpack(reader.read(place - segment.start, _HEAD.size))
-        if magic not in (r.MAGIC_V1, r.MAGIC_V2) or told != place or total < r.RECORD_MIN:
+    def _read(reader: files.Reader, segment: Segment, phy_offset: int) -> RecordHead | None:
+        head = reader.read(phy_offset - segment.start, _HEAD.size)
+        total, magic, _, queue_id, _, queue_offset, named, flags = _HEAD.unpack(head)
+        if magic not in (r.MAGIC_V1, r.MAGIC_V2) or named != phy_offset or total < r.RECORD_MIN:
             return None
-        end = place + total
+        end = phy_offset + total
         extra = r.IPV6_EXTRA * (bool(flags & r.FLAG_BORN_HOST_V6) + bool(flags & r.FLAG_STORE_HOST_V6))
-        body_at = place + r.HEADER_SIZE + extra
+        body_at = phy_offset + r.HEADER_SIZE + extra
         if end > segment.data_end or body_at + 3 > end:
             return None
         (body,) = struct.unpack(">i", reader.read(body_at - 4 - segment.start, 4))
@@ -63,4 +67,4 @@ class LogLook:
         raw = reader.read(name_at - segment.start, length + 2)
         if name_at + length + 2 + max(0, int.from_bytes(raw[length:], "big", signed=True)) != end:
             return None
-        return Seen(java_text(raw[:length]), queue_id, queue_offset, total)
+        return RecordHead(java_text(raw[:length]), queue_id, queue_offset, total)

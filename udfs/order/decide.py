@@ -1,0 +1,113 @@
+"""Decide where the units of queues out of order go.
+
+Queues in order leave nothing. Those out of order go to staged files: a line for each (``OddQueue``), and its placement.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.queue import cells
+from rocketmq_reindex.storage_format.queue.order import (
+    BREAKS_MAX,
+    Placement,
+    RolledBack,
+    Run,
+    broken_at,
+    fewer_runs,
+    irregular,
+    order_appended,
+    order_broker,
+    order_logical,
+)
+from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.udfs import files, results, schemas
+from rocketmq_reindex.udfs.order.placements import PlacementWriter, Queue
+from rocketmq_reindex.udfs.order.queue_runs import QueueRuns
+from rocketmq_reindex.udfs.order.results import OddQueue, OrderResult, cap_decisions, odd_queue
+from rocketmq_reindex.udfs.stage import Stage
+
+QUEUES_MAX = 20_000
+"""Queues in one part: there may be very many out of order."""
+
+
+def order_digest(order: Placement) -> str:
+    """The digest of a placement: where it is equal, units of the same records stand at the same positions.
+
+    An incremental build keeps the files of such a queue.
+    """
+    return new_digest([json.dumps([order.kept, order.fills, order.opened]).encode()]).digest().hex()
+
+
+@dataclass(frozen=True)
+class DecideOrder:
+    """Reduces rows of runs (RUNS or BATCH_RUNS) to results (``OrderResult``).
+
+    ``policy`` is logical, broker or fail; what fail does not refuse is placed as logical places it. ``holes`` are the
+    phy_offsets of damage, ascending. Nothing is decided about records from the phy_offset ``cut`` on. ``opens``: also find
+    files without units at a queue's end (``Placement.opened``). ``batch``: the queues are batch ConsumeQueues, in which a run
+    spans as many queue offsets as its records have messages. ``rolled_back``: where records are older than those before them
+    (``order_logical``).
+    """
+
+    stage: Stage
+    policy: str
+    units_per_file: int
+    holes: tuple[int, ...]
+    cut: int = INT64_MAX
+    opens: bool = False
+    batch: bool = False
+    rolled_back: RolledBack | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        path = files.join(self.stage.plans, f"placements-{uuid.uuid4().hex}")
+        with files.writing(self.stage.temporary, path, own=True) as writer:
+            placements = PlacementWriter(writer, path)
+            pre_blank, odd = 0, list[tuple[Queue, str]]()
+            for cells_of_bucket in schemas.by_bucket(batches):
+                runs = self._runs(cell.data for cell in cells_of_bucket)
+                pre_blank += runs.pre_blank(self.units_per_file)
+                odd += [(queue, self._decide(queue, columns, placements).to_json()) for queue, columns in runs.odd()]
+                if len(odd) >= QUEUES_MAX:
+                    yield self._part(odd)
+                    odd = []
+            writer.finish()
+        if odd:
+            yield self._part(odd)
+        yield results.batch([OrderResult(pre_blank=0 if self.batch else pre_blank)])
+
+    def _part(self, odd: list[tuple[Queue, str]]) -> pa.RecordBatch:
+        path = files.join(self.stage.plans, f"odd-{uuid.uuid4().hex}")
+        files.write_bytes(self.stage.temporary, path, [f"{line}\n".encode() for _, line in sorted(odd)])
+        return results.batch([OrderResult(part=path)])
+
+    def _runs(self, some: Iterable[bytes]) -> QueueRuns:
+        return QueueRuns(cells.unpack(cell, cells.BATCH_RUN_COLUMNS if self.batch else cells.RUN_COLUMNS) for cell in some)
+
+    def _decide(self, queue: Queue, columns: npt.NDArray[np.int64], placements: PlacementWriter) -> OddQueue:
+        topic, queue_id = queue
+        breaks = len(broken_at(columns))
+        if breaks > BREAKS_MAX:
+            return OddQueue(topic.decode(), queue_id, breaks)
+        runs = fewer_runs(columns)
+        if self.policy == "fail" and (refused := irregular(runs)):
+            return OddQueue(topic.decode(), queue_id, decisions=cap_decisions(refused))
+        order = self._order(runs)
+        found = odd_queue(topic, queue_id, order)
+        found.where, found.batch, found.digest = list(placements.put(order)), self.batch, order_digest(order)
+        return found
+
+    def _order(self, runs: list[Run]) -> Placement:
+        if self.policy == "broker" and self.batch:
+            return order_appended(runs)
+        if self.policy == "broker":
+            return order_broker(runs, self.units_per_file if self.opens else 0)
+        return order_logical(runs, self.holes, self.cut, self.rolled_back)
