@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-FIRST_BYTE_MAX: Final = 2**63 - 2**41
+from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MAX, INT64_MIN
+
+FIRST_BYTE_MAX: Final = INT64_MAX + 1 - 2**41
 """Of a file's first byte: whatever is counted on from there, files and gaps between them, fits 64 bits, too."""
 _FIRST_BYTE: Final = re.compile(r"[0-9]{20}")
 _QUEUE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -28,7 +30,7 @@ def first_byte(name: str) -> int | None:
 def is_number(name: str) -> bool:
     """Whether ``Long.parseLong`` takes it, which also takes signs and digits of any script: a broker does not start on a
     ConsumeQueue file with another name, and finds other units in one with such a name."""
-    return _NUMBER.fullmatch(name) is not None and -(2**63) <= int(name) < 2**63
+    return _NUMBER.fullmatch(name) is not None and INT64_MIN <= int(name) <= INT64_MAX
 
 
 def queue_id(name: str) -> int | None:
@@ -36,9 +38,9 @@ def queue_id(name: str) -> int | None:
     if not _QUEUE_ID.fullmatch(name):
         return None
     found = int(name)
-    return found if found < 2**31 else None
+    return found if found <= INT32_MAX else None
 
 
 def is_index_file(name: str) -> bool:
     """Whether a broker's clock could have named an IndexFile so: a number below 2^63."""
-    return _INDEX_FILE.fullmatch(name) is not None and int(name) < 2**63
+    return _INDEX_FILE.fullmatch(name) is not None and int(name) <= INT64_MAX

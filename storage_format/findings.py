@@ -41,8 +41,6 @@ CODES: Final = {
     "queue-pre-blank": "pre-blank after a unit",
     "queue-backwards": "unit that lies before the one before it",
     "queue-overlap": "unit whose record begins inside the record of the one before it",
-    "queue-file-missing": "files of the queue are not consecutive",
-    "queue-file-short": "file that is not the queue's last has an empty end",
     # IndexFile; ``at`` is a byte of the file, a slot or an item, as the name says
     "index-size": "file size is not that of its slots and items (at: the size)",
     "index-count": "header's indexCount is not the number of items + 1 (at: indexCount)",
@@ -69,10 +67,6 @@ CODES: Final = {
     "checkpoint-size": "not 4,096 bytes",
     "checkpoint-negative": "negative time or offset",
     "checkpoint-rest": "bytes behind the fields that are not zero",
-    "checkpoint-confirm": "confirmPhyOffset lies behind the log's end",
-    "checkpoint-stale": "physic or logics is older than the last unit: the next unclean start dispatches again from there",
-    "checkpoint-ahead": "physic and logics are newer than the last record: lost units would not be dispatched again",
-    "checkpoint-index": "the next unclean start deletes IndexFiles whose endTimestamp is above indexMsgTimestamp",
 }
 
 

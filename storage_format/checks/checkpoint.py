@@ -6,12 +6,13 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from rocketmq_reindex.storage_format.checkpoint import SIZE, Checkpoint, read_checkpoint
+from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT, SIZE, Checkpoint, read_checkpoint
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.findings import Finding
 
 WHERE: Final = "checkpoint"
-FIELDS: Final = ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp", "masterFlushedOffset", "confirmPhyOffset")
+FIELDS: Final = CHECKPOINT_LAYOUT.names
+_AT: Final = CHECKPOINT_LAYOUT.at
 A_DAY: Final = 86_400_000
 """A crash or a rollback of the log may leave one field later than the log by what was lost. No broker loses a whole day so."""
 FARTHEST: Final = 1 << 50
@@ -61,10 +62,10 @@ def compare_checkpoint(data: bytes, store: StoreTimes, index: list[IndexEnd]) ->
     _times(found, store, tally)
     if found.master_flushed > store.log_end + FARTHEST:
         text = f"masterFlushedOffset {found.master_flushed}, the log ends at {store.log_end}"
-        tally.add("checkpoint-master", 1, WHERE, 24, text)
+        tally.add("checkpoint-master", 1, WHERE, _AT["master_flushed"], text)
     if found.confirm_offset > store.log_end:
         text = f"confirmPhyOffset {found.confirm_offset}, the log ends at {store.log_end}"
-        tally.add("checkpoint-confirm", 1, WHERE, 32, text)
+        tally.add("checkpoint-confirm", 1, WHERE, _AT["confirm_offset"], text)
     usual = 0
     with_items = [file for file in index if file.items]
     for number, file in enumerate(with_items):
@@ -76,7 +77,7 @@ def compare_checkpoint(data: bytes, store: StoreTimes, index: list[IndexEnd]) ->
             usual = file.items
             continue
         text = f"{file.name} ends at {file.end_time}, indexMsgTimestamp is {found.index}"
-        tally.add("checkpoint-index", 1, WHERE, 16, text)
+        tally.add("checkpoint-index", 1, WHERE, _AT["index"], text)
     _index_ahead(found, store, with_items, tally)
     return found, tally, usual
 
@@ -102,7 +103,7 @@ def _index_ahead(found: Checkpoint, store: StoreTimes, index: list[IndexEnd], ta
         text = f"indexMsgTimestamp {found.index}, the latest record is of {latest}"
     else:
         return
-    tally.add("checkpoint-index-ahead", 1, WHERE, 16, text)
+    tally.add("checkpoint-index-ahead", 1, WHERE, _AT["index"], text)
 
 
 def _times(found: Checkpoint, store: StoreTimes, tally: Tally) -> None:
@@ -110,13 +111,13 @@ def _times(found: Checkpoint, store: StoreTimes, tally: Tally) -> None:
     # Where the clock jumps back the last record may be older than the last one with a unit.
     wanted = min(store.last_time, store.last_unit_time) if store.unit_records else 0
     if 0 < found.physic < wanted and found.logics < wanted:
-        tally.add("checkpoint-stale", 1, WHERE, 0, f"physicMsgTimestamp {found.physic}, the log ends at {wanted}")
+        tally.add("checkpoint-stale", 1, WHERE, _AT["physic"], f"physicMsgTimestamp {found.physic}, the log ends at {wanted}")
     if found.logics < wanted:
-        tally.add("checkpoint-stale", 1, WHERE, 8, f"logicsMsgTimestamp {found.logics}, the log ends at {wanted}")
+        tally.add("checkpoint-stale", 1, WHERE, _AT["logics"], f"logicsMsgTimestamp {found.logics}, the log ends at {wanted}")
     newest = max(store.last_time, store.last_unit_time) if store.records else 0
     if min(found.physic, found.logics) > newest:
         text = f"physicMsgTimestamp {found.physic} and logicsMsgTimestamp {found.logics}, the last record is of {newest}"
-        tally.add("checkpoint-ahead", 1, WHERE, 0, text)
+        tally.add("checkpoint-ahead", 1, WHERE, _AT["physic"], text)
         return
     # One of them alone says nothing to a broker, which takes the lower, until the other is written, too.
     latest = max(newest, store.latest_time)

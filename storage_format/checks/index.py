@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.findings import Finding, from_bits
-from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.index.reader import IndexView
+from rocketmq_reindex.storage_format.integers import INT32_MAX, as_long
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
 
@@ -23,6 +24,9 @@ Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
+_AT_PHY_OFFSET: Final = ITEM_LAYOUT.at["place"]
+_AT_TIME_DIFF: Final = ITEM_LAYOUT.at["time_diff"]
+_AT_PREV: Final = ITEM_LAYOUT.at["prev"]
 ITEM_FAULTS: Final = (
     "index-item-hash", "index-item-place", "index-item-time", "index-link-range", "index-link-foreign", "index-link-gap",
     "index-link-circular", "index-item-lost",
@@ -61,13 +65,13 @@ def _check_items(data: Bytes, slots: int, used: int, newest: Int32s, fault: Byte
     for item in range(1, used + 1):
         at = item_start + ITEM_SIZE * item
         slot = _slot_of(data, item_start, slots, item)
-        place = int64_at(data, at + 4)
-        prev = int32_at(data, at + 16)
+        place = int64_at(data, at + _AT_PHY_OFFSET)
+        prev = int32_at(data, at + _AT_PREV)
         bits = 0
         if place < before or place < 0:
             bits |= _PLACE
         before = place
-        if int32_at(data, at + 12) < 0:
+        if int32_at(data, at + _AT_TIME_DIFF) < 0:
             bits |= _TIME
         expected = np.int64(-1)
         if slot < 0:
@@ -108,8 +112,8 @@ def _check_slots(data: Bytes, slots: int, used: int, newest: Int32s, fault: Byte
 def _next_item(data: Bytes, item_start: int, used: int, item: int) -> int:
     """The item that a lookup reads after ``item``, 0 where it ends (``IndexFile.selectPhyOffset``)."""
     at = item_start + ITEM_SIZE * item
-    prev = int32_at(data, at + 16)
-    if int32_at(data, at + 12) < 0 or prev <= 0 or prev > used or prev == item:
+    prev = int32_at(data, at + _AT_PREV)
+    if int32_at(data, at + _AT_TIME_DIFF) < 0 or prev <= 0 or prev > used or prev == item:
         return 0
     return prev
 
@@ -229,8 +233,7 @@ def _end_time_fits(view: IndexView, used: int, seconds: int) -> bool:
     begin, end = view.header.begin_time, view.header.end_time
     if used == 1:
         return begin == end
-    difference = (end - begin + 2**63) % 2**64 - 2**63  # a Java long
-    return seconds == (min(max(difference, 0) // 1000, 0x7FFFFFFF) if begin > 0 else 0)
+    return seconds == (min(max(as_long(end - begin), 0) // 1000, INT32_MAX) if begin > 0 else 0)
 
 
 def slot_lengths(view: IndexView, items: int) -> Int64s:

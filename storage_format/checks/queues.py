@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.checks.differences import Tally
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.queue.consume_queue import PRE_BLANK_SIZE
+from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -38,7 +38,7 @@ _KINDS: Final = {
     _BATCH: "queue-unit-batch",
     _OTHER: "queue-unit-other",
 }
-FIELDS: Final = ("phy_offset", "size", "tagsCode", "storeTimestamp", "baseOffset", "batchNum", "compactedOffset", "reserved")
+FIELDS: Final = BATCH_LAYOUT.names
 """Of a unit, the first three; of a batch queue's, all."""
 
 

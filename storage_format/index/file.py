@@ -8,20 +8,20 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE as HEADER_SIZE
+from rocketmq_reindex.storage_format.index.header import ITEM_LAYOUT
 from rocketmq_reindex.storage_format.index.header import ITEM_SIZE as ITEM_SIZE
 from rocketmq_reindex.storage_format.index.header import SLOT_SIZE as SLOT_SIZE
 from rocketmq_reindex.storage_format.index.header import IndexHeader as IndexHeader
 from rocketmq_reindex.storage_format.index.header import file_size as file_size
+from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 
-ITEM: Final = np.dtype([("key_hash", ">i4"), ("place", ">i8"), ("time_diff", ">i4"), ("prev", ">i4")])
+ITEM: Final = ITEM_LAYOUT.dtype
 STAGED: Final = np.dtype([("place", "<i8"), ("time", "<i8"), ("key_hash", "<i4")])
 """An item as a scan stages it, before its file is known."""
 WORDS: Final = STAGED.itemsize // 4
 Words = npt.NDArray[np.uint32]
 """Items, (n, WORDS)"""
-DIFFERENCE_MAX: Final = 0x7FFFFFFF
-INT64_MIN: Final = -(2**63)
 MAKER: Final = np.dtype([("item", "<i8"), ("place", "<i8")])
 """A staged block's table: before this item a record without items was dispatched at that place."""
 
@@ -60,8 +60,8 @@ def _seconds_since(begin: int, time: int) -> int:
     if begin <= 0:
         return 0
     if time < begin:
-        return DIFFERENCE_MAX if time < begin + INT64_MIN else 0
-    return min((time - begin) // 1000, DIFFERENCE_MAX)
+        return INT32_MAX if time < begin + INT64_MIN else 0
+    return min((time - begin) // 1000, INT32_MAX)
 
 
 @inlined

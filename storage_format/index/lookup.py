@@ -5,18 +5,17 @@ Plain Python over a reader of bytes, so that a query touches a page a step and c
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_LAYOUT, SLOT_SIZE, file_size
+from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN, as_int, as_long
 
 Read = Callable[[int, int], bytes | memoryview]
 """(byte of the file, bytes wanted) -> those bytes, fewer at the file's end"""
 
-TIME_MIN: Final = -(2**63)
-TIME_MAX: Final = 2**63 - 1
-_SLOT: Final = struct.Struct(">i")
+TIME_MIN: Final = INT64_MIN
+TIME_MAX: Final = INT64_MAX
 
 # Why a lookup ended; FOUND_ALL, ENOUGH and OLDER are sound ends, the others are faults of the file.
 FOUND_ALL: Final = "end of the chain"
@@ -50,25 +49,6 @@ class LookupHeader(NamedTuple):
     items: int
 
 
-def lookup_header(header: IndexHeader, slots: int, items: int) -> LookupHeader:
-    """As ``IndexHeader.load`` takes it: a count below 1 is 1."""
-    return LookupHeader(header.begin_time, header.index_count if header.index_count > 0 else 1, slots, items)
-
-
-def time_matches(header: IndexHeader, begin: int, end: int) -> bool:
-    """Whether the broker looks into a file at all (``IndexFile.isTimeMatched``); times in milliseconds, both included."""
-    low, high = header.begin_time, header.end_time
-    return (begin < low and end > high) or low <= begin <= high or low <= end <= high
-
-
-def _int32(value: int) -> int:
-    return (value + 2**31) % 2**32 - 2**31
-
-
-def _int64(value: int) -> int:
-    return (value + 2**63) % 2**64 - 2**63
-
-
 def lookup(
     read: Read,
     header: LookupHeader,
@@ -96,7 +76,7 @@ def lookup(
     steps = 0
     # Every circle has a link to a later item: one such link followed twice is a circle.
     forward: set[int] = set()
-    (item,) = _SLOT.unpack(bytes_at(HEADER_SIZE + SLOT_SIZE * (key_hash % header.slots), SLOT_SIZE))
+    (item,) = SLOT_LAYOUT.unpack(bytes_at(HEADER_SIZE + SLOT_SIZE * (key_hash % header.slots), SLOT_SIZE))
     if item == 0 or header.index_count <= 1:
         return Lookup(items, places, times, 0, FOUND_ALL)
     if item < 0 or item > header.index_count:
@@ -107,14 +87,14 @@ def lookup(
         if steps_max is not None and steps >= steps_max:
             return Lookup(items, places, times, steps, TOO_LONG)
         # A Java int, which wraps; the mapped file then refuses it, and the broker ends the lookup there.
-        at = _int32(HEADER_SIZE + SLOT_SIZE * header.slots + ITEM_SIZE * item)
+        at = as_int(HEADER_SIZE + SLOT_SIZE * header.slots + ITEM_SIZE * item)
         if at < 0 or at + ITEM_SIZE > size:
             return Lookup(items, places, times, steps, OUTSIDE)
         steps += 1
         hashed, place, seconds, prev = ITEM_LAYOUT.unpack(bytes_at(at, ITEM_SIZE))
         if seconds < 0 and not any_time:
             return Lookup(items, places, times, steps, BAD_TIME)
-        time = _int64(header.begin_time + 1000 * seconds)
+        time = as_long(header.begin_time + 1000 * seconds)
         if hashed == key_hash and (any_time or begin <= time <= end):
             items.append(item)
             places.append(place)

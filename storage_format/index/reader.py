@@ -14,12 +14,13 @@ from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE,
 from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS as DEFAULT_ITEMS
 from rocketmq_reindex.storage_format.index.sizes import DEFAULT_SLOTS as DEFAULT_SLOTS
 from rocketmq_reindex.storage_format.index.sizes import first_items_fit, quick_sizes
+from rocketmq_reindex.storage_format.integers import INT32_MAX
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-FILE_MAX: Final = 0x7FFFFFFF
+FILE_MAX: Final = INT32_MAX
 """The broker maps a file whole, by a Java int."""
 _CHUNK_ITEMS: Final = 1 << 20
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Final
 
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
+from rocketmq_reindex.storage_format.index.header import (
+    HEADER_SIZE,
+    ITEM_LAYOUT,
+    ITEM_SIZE,
+    SLOT_LAYOUT,
+    SLOT_SIZE,
+    IndexHeader,
+    file_size,
+)
 
 DEFAULT_SLOTS: Final = 5_000_000
 """``maxHashSlotNum``"""
 DEFAULT_ITEMS: Final = 20_000_000
 """``maxIndexNum``"""
 _LOOKED_AT: Final = 64
-_SLOT: Final = struct.Struct(">i")
 
 
 def quick_sizes(read: Callable[[int, int], bytes], size: int) -> tuple[int, int] | None:
@@ -45,5 +51,5 @@ def first_items_fit(read: Callable[[int, int], bytes], slots: int, items: int) -
         if key_hash < 0 or place < 0 or newest.get(slot, 0) != prev:
             return False
         newest[slot] = number
-    heads = {slot: _SLOT.unpack(read(HEADER_SIZE + SLOT_SIZE * slot, SLOT_SIZE))[0] for slot in newest}
+    heads = {slot: SLOT_LAYOUT.unpack(read(HEADER_SIZE + SLOT_SIZE * slot, SLOT_SIZE))[0] for slot in newest}
     return all(number <= heads[slot] < items for slot, number in newest.items())

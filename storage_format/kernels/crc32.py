@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.clmul import CAN_FOLD, FOLD_MIN, STEP, fold
-from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.kernels.jit import inlined
 
 POLYNOMIAL: Final = 0xEDB88320
 LOW31: Final = 0x7FFFFFFF
@@ -56,7 +56,8 @@ def _word(data: npt.NDArray[np.uint8], at: int) -> Any:
 
 
 @inlined
-def _crc32(data: npt.NDArray[np.uint8], start: int, end: int, folding: bool) -> int:
+def crc32_by(data: npt.NDArray[np.uint8], start: int, end: int, folding: bool) -> int:
+    """``crc32``; without ``folding`` by tables alone, as on a processor that has no carry-less multiplication."""
     crc = np.uint32(0xFFFFFFFF)
     at = start
     # Asked alone, so that numba leaves the branch out elsewhere.
@@ -79,10 +80,4 @@ def _crc32(data: npt.NDArray[np.uint8], start: int, end: int, folding: bool) -> 
 @inlined
 def crc32(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     """CRC-32 of ``data[start:end]``: 32 bits, unsigned, as int64."""
-    return _crc32(data, start, end, True)
-
-
-@jit
-def crc32_by_tables(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
-    """The same without carry-less multiplication: what a processor without it runs."""
-    return _crc32(data, start, end, False)
+    return crc32_by(data, start, end, True)

@@ -1,16 +1,4 @@
-"""Batch ConsumeQueue files (RocketMQ ``BatchConsumeQueue``, 5.x): one unit for each record of a queue, 46 bytes, big-endian.
-
-    commitLogOffset   8
-    size              4
-    tagsCode          8
-    storeTimestamp    8
-    msgBaseOffset     8     queue offset of the record's first message
-    batchSize         2     messages in the record
-    compactedOffset   4     -1
-    reserved          4
-
-Units stand one after another from byte 0 on, whatever their offsets: a broker finds them by a binary search for msgBaseOffset.
-"""
+"""Make batch ConsumeQueue files (RocketMQ ``BatchConsumeQueue``, 5.x) from units. The layout: ``queue.units``."""
 
 from __future__ import annotations
 
@@ -21,24 +9,13 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.queue.cells import BATCH_RUN_COLUMNS
 from rocketmq_reindex.storage_format.queue.order import Rows, kept_at
+from rocketmq_reindex.storage_format.queue.units import BATCH_COUNT_MAX, BATCH_LAYOUT, NOT_COMPACTED
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE as BATCH_UNIT_SIZE
 from rocketmq_reindex.storage_format.walk.state import BatchArrays
 
-BATCH_UNIT: Final = np.dtype(
-    [
-        ("place", ">i8"),
-        ("size", ">i4"),
-        ("tags_code", ">i8"),
-        ("store_time", ">i8"),
-        ("base", ">i8"),
-        ("count", ">i2"),
-        ("compacted", ">i4"),
-        ("reserved", ">i4"),
-    ]
-)
-INVALID_POSITION: Final = -1
-"""``BatchConsumeQueue.INVALID_POS``: of a record that was not compacted"""
-COUNT_MAX: Final = 0x7FFF
+BATCH_UNIT: Final = BATCH_LAYOUT.dtype
+_COLUMNS: Final = ("base", "place", "size", "tags_code", "store_time", "count")
+"""of a unit, in the order of ``cells.BATCH_COLUMNS``"""
 
 Int64s = npt.NDArray[np.int64]
 
@@ -117,17 +94,17 @@ class BatchPlacement:
 
     def _fill(self, unit: Int64s) -> Int64s:
         first, offsets = self._fills[int(unit[0, 0])]
-        bases = np.arange(first, first + offsets, COUNT_MAX)
+        bases = np.arange(first, first + offsets, BATCH_COUNT_MAX)
         filling = np.repeat(unit, len(bases), axis=1)
         filling[0] = bases
-        filling[5] = np.minimum(COUNT_MAX, first + offsets - bases)
+        filling[5] = np.minimum(BATCH_COUNT_MAX, first + offsets - bases)
         return filling
 
 
 def batch_units(columns: Int64s) -> npt.NDArray[np.void]:
     """Units as they stand in the file, from columns as ``cells.BATCH_COLUMNS`` says."""
     image = np.zeros(columns.shape[1], dtype=BATCH_UNIT)
-    for name, column in zip(("base", "place", "size", "tags_code", "store_time", "count"), columns, strict=True):
+    for name, column in zip(_COLUMNS, columns, strict=True):
         image[name] = column
-    image["compacted"] = INVALID_POSITION
+    image["compacted"] = NOT_COMPACTED
     return image

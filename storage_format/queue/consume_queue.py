@@ -1,12 +1,4 @@
-"""ConsumeQueue files (RocketMQ ``ConsumeQueue``): units of one queue, 20 bytes each, big-endian.
-
-    commitLogOffset  8
-    size             4
-    tagsCode         8
-
-Unit i of a queue lies at logical byte i x 20. A file is named by its first logical byte and has its full size from the
-start; its tail is zeros.
-"""
+"""Make a ConsumeQueue file (RocketMQ ``ConsumeQueue``, 4.9 and 5.3) from units. The layout: ``queue.units``."""
 
 from __future__ import annotations
 
@@ -16,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE as PRE_BLANK_SIZE
+from rocketmq_reindex.storage_format.queue.units import UNIT_LAYOUT
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE as UNIT_SIZE
 
 Int64s = npt.NDArray[np.int64]
 
-UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+UNIT: Final = UNIT_LAYOUT.dtype
 
 
 class UnitGapError(ValueError):

@@ -20,6 +20,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import INT64_MAX
+
 Run = tuple[int, ...]
 Rows = npt.NDArray[np.int64] | Sequence[Sequence[int]]
 
@@ -136,7 +138,7 @@ def _record_by_record(parts: list[Run]) -> list[list[Run]]:
 
 
 def order_logical(
-    runs: Sequence[Run], holes: Sequence[int], cut: int = 2**63 - 1, rolled_back: RolledBack | None = None
+    runs: Sequence[Run], holes: Sequence[int], cut: int = INT64_MAX, rolled_back: RolledBack | None = None
 ) -> Placement:
     """A unit stands at its QUEUEOFFSET; ``holes`` are the offsets of damage in the log, ascending.
 

@@ -6,7 +6,6 @@ never fall; a unit that repeats the one before it exactly is a filled offset (``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.findings import Finding, UnreadableError, from_bits
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.queue.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
@@ -26,6 +25,8 @@ Int64s = npt.NDArray[np.int64]
 EMPTY, UNIT, PRE_BLANK, BAD = range(4)
 """what a slot is: all zeros, a unit, (0, 2147483647, 0), anything else"""
 
+_AT_SIZE: Final = UNIT_LAYOUT.at["size"]
+_AT_TAGS_CODE: Final = UNIT_LAYOUT.at["tags_code"]
 FAULTS: Final = ("queue-unit", "queue-hole", "queue-pre-blank", "queue-backwards", "queue-overlap")
 _UNIT, _HOLE, _PRE_BLANK, _BACKWARDS, _OVERLAP = (1 << k for k in range(len(FAULTS)))
 # What ``_judge`` tells.
@@ -81,7 +82,7 @@ def _decode(data: Bytes, place: Int64s, size: Int32s, tags_code: Int64s, kind: B
     """Columns of the whole slots in ``data``, and their kinds."""
     for slot in range(len(place)):
         at = slot * UNIT_SIZE
-        where, length, tags = int64_at(data, at), int32_at(data, at + 8), int64_at(data, at + 12)
+        where, length, tags = int64_at(data, at), int32_at(data, at + _AT_SIZE), int64_at(data, at + _AT_TAGS_CODE)
         place[slot] = where
         size[slot] = length
         tags_code[slot] = tags
@@ -164,24 +165,3 @@ def read_queue_file(data: Bytes | bytes | memoryview, start: int, file_size: int
     return QueueFile(
         start, len(raw), place, size, tags_code, kind, fault, used, lead, present, units, repeats, first, last, findings
     )  # fmt: skip
-
-
-def join_queue_files(files: Sequence[QueueFile]) -> list[Finding]:
-    """What is wrong between the files of one queue, given by their start; each file's own findings are not repeated."""
-    found: dict[str, list[int]] = {}
-    last: tuple[int, int, int] | None = None
-    for number, file in enumerate(files):
-        if number and file.start != files[number - 1].start + files[number - 1].length:
-            found.setdefault("queue-file-missing", []).append(file.position)
-        if number + 1 < len(files) and file.used < len(file.kind):
-            found.setdefault("queue-file-short", []).append(file.position + file.used)
-        if number and file.pre_blank:
-            found.setdefault("queue-pre-blank", []).append(file.position)
-        if file.first_unit < 0:
-            continue
-        unit = file.unit(file.first_unit)
-        if last is not None and unit != last and unit[0] < last[0] + last[1]:
-            code = "queue-backwards" if unit[0] < last[0] else "queue-overlap"
-            found.setdefault(code, []).append(file.position + file.first_unit)
-        last = file.unit(file.last_unit)
-    return [Finding(code, places[0], len(places)) for code, places in found.items()]

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.crc_ranges import crc32_of_range, prefix_sums
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
@@ -19,6 +20,7 @@ from rocketmq_reindex.storage_format.record.layout import CRC_ALL as CRC_ALL
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY as CRC_BODY
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE as CRC_NONE
 from rocketmq_reindex.storage_format.record.properties import CRC32, NAMES, scan_properties
+from rocketmq_reindex.storage_format.text.java_text import signed32
 
 # Fields of a record found, in the int64 array ``rec``; positions are indexes into the data.
 TOTAL, QUEUE_ID, QUEUE_OFFSET, SYS_FLAG, STORE_TIME, TOPIC_START, TOPIC_END, PROPS_START, PROPS_END, VERSION = range(10)
@@ -37,13 +39,13 @@ def int16_at(data: npt.NDArray[np.uint8], at: int) -> int:
 def int32_at(data: npt.NDArray[np.uint8], at: int) -> int:
     """The big-endian signed 32-bit integer at ``at``."""
     value = (np.int64(data[at]) << 24) | (np.int64(data[at + 1]) << 16) | (np.int64(data[at + 2]) << 8) | np.int64(data[at + 3])
-    return int(value - 0x100000000 if value >= 0x80000000 else value)
+    return int(signed32(value))
 
 
 @inlined
 def int64_at(data: npt.NDArray[np.uint8], at: int) -> int:
     """The big-endian signed 64-bit integer at ``at``."""
-    return int((np.int64(int32_at(data, at)) << 32) | (int32_at(data, at + 4) & 0xFFFFFFFF))
+    return int((np.int64(int32_at(data, at)) << 32) | (int32_at(data, at + 4) & UINT32_MAX))
 
 
 @inlined
@@ -58,8 +60,8 @@ def _stored_property_crc(data: npt.NDArray[np.uint8], start: int, end: int) -> i
     """The number in a ``__CRC32#`` value: decimal digits, lowest first (``MessageDecoder.createCrc32``), in 32 bits."""
     value = np.int64(0)
     for at in range(end - 1, start - 1, -1):
-        value = (value * 10 + np.int64(data[at]) - 0x30) & 0xFFFFFFFF
-    return int(value - 0x100000000 if value >= 0x80000000 else value)
+        value = (value * 10 + np.int64(data[at]) - 0x30) & UINT32_MAX
+    return int(signed32(value))
 
 
 @inlined

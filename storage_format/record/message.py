@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from rocketmq_reindex.storage_format.integers import INT16_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.text.java_string import java_text
 
@@ -23,10 +24,8 @@ ZLIB, LZ4, ZSTD, UNKNOWN = "zlib", "lz4", "zstd", "unknown"
 _COMPRESSION: Final = {0: ZLIB, 1: LZ4, 2: ZSTD, 3: ZLIB}
 """``CompressionType.findByValue`` of bits 8 to 10 of SYSFLAG; 0 is what was written before there was a choice"""
 
-_HEAD: Final = struct.Struct(">iiiiiqqiq")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
-_AFTER_HOSTS: Final = struct.Struct(">iqi")
 _LONGEST_HEADER: Final = r.HEADER_SIZE + 2 * r.IPV6_EXTRA
 _FIRST_READ: Final = 4096
 
@@ -128,11 +127,11 @@ def read_message(read: Read, place: int, room: int) -> Message | int:
     # Fewer bytes than asked for: the file has become shorter.
     if total < r.RECORD_MIN or total > room or len(first) < min(total, _LONGEST_HEADER):
         return r.BAD_SIZE
-    _, _, crc, queue_id, flag, queue_offset, position, sys_flag, born_time = _HEAD.unpack_from(first)
-    born = 16 if sys_flag & r.FLAG_BORN_HOST_V6 else 4
-    store = 16 if sys_flag & r.FLAG_STORE_HOST_V6 else 4
-    store_at = r.AT_STORE_TIMESTAMP + born - 4
-    body_at = r.HEADER_SIZE + born - 4 + store - 4
+    _, _, crc, queue_id, flag, queue_offset, position, sys_flag, born_time = r.HEAD_LAYOUT.unpack_from(first)
+    born = r.IPV6_SIZE if sys_flag & r.FLAG_BORN_HOST_V6 else r.IPV4_SIZE
+    store = r.IPV6_SIZE if sys_flag & r.FLAG_STORE_HOST_V6 else r.IPV4_SIZE
+    store_at = r.AT_STORE_TIMESTAMP + born - r.IPV4_SIZE
+    body_at = r.HEADER_SIZE + born + store - 2 * r.IPV4_SIZE
     length_size = 1 if magic == r.MAGIC_V1 else 2
     fixed = body_at + length_size + 2
     if total < fixed:
@@ -140,7 +139,7 @@ def read_message(read: Read, place: int, room: int) -> Message | int:
     body_length = _INT32.unpack_from(first, body_at - 4)[0]
     body_size = max(0, body_length)
     # Topic and properties have lengths of two bytes at most: nothing longer is read for them.
-    if body_size > total - fixed or total - fixed - body_size > 2 * 0x7FFF:
+    if body_size > total - fixed or total - fixed - body_size > 2 * INT16_MAX:
         return r.BAD_LENGTHS
     topic_at = body_at + body_size + length_size
     topic_size = int.from_bytes(part(topic_at - length_size, length_size), "big", signed=True)
@@ -153,10 +152,10 @@ def read_message(read: Read, place: int, room: int) -> Message | int:
     if position != place:
         return r.BAD_POSITION
     after = store_at + 8 + store
-    reconsume_times, prepared_offset, _ = _AFTER_HOSTS.unpack_from(first, after + 4)
+    reconsume_times, prepared_offset, _ = r.TAIL_LAYOUT.unpack_from(first, after + 4)
     return Message(
         place, total, length_size, crc, queue_id, flag, queue_offset, sys_flag,
-        born_time, Host(first[48 : 48 + born], _INT32.unpack_from(first, 48 + born)[0]),
+        born_time, Host(first[r.AT_BORN_HOST : r.AT_BORN_HOST + born], _INT32.unpack_from(first, r.AT_BORN_HOST + born)[0]),
         _INT64.unpack_from(first, store_at)[0],
         Host(first[store_at + 8 : after], _INT32.unpack_from(first, after)[0]),
         reconsume_times, prepared_offset, body_at, body_size,
@@ -166,7 +165,7 @@ def read_message(read: Read, place: int, room: int) -> Message | int:
 
 def glance(data: bytes, at: int) -> tuple[int, int, int, int, int, bytes]:
     """(size, version, sysFlag, store time, body size, raw topic) of the good record at ``data[at]``, all of which is there."""
-    total, magic, _, _, _, _, _, sys_flag, _ = _HEAD.unpack_from(data, at)
+    total, magic, _, _, _, _, _, sys_flag, _ = r.HEAD_LAYOUT.unpack_from(data, at)
     born = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
     body_at = at + r.HEADER_SIZE + born + (r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0)
     body_size = max(0, _INT32.unpack_from(data, body_at - 4)[0])

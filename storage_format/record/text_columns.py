@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
 from rocketmq_reindex.storage_format.record.frame import int32_at
 from rocketmq_reindex.storage_format.text.java_text import decode_at
@@ -131,7 +132,7 @@ def read_bytes(data: Bytes, starts: Int64s, ends: Int64s) -> TextColumn:
 def _text_hash(data: Bytes, start: int, end: int) -> int:
     h = np.int64(end - start)
     for at in range(start, end):
-        h = (h * 31 + np.int64(data[at])) & 0xFFFFFFFF
+        h = (h * 31 + np.int64(data[at])) & UINT32_MAX
     return int(h ^ (h >> 13))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import INT32_MIN
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.text.java_text import java_hash, signed32
 
@@ -32,7 +33,7 @@ def hash_keys(offsets: Int32s, data: Bytes) -> Int32s:
     """The hash under which an IndexFile keeps each of the texts (``topic#key``): int32 (n,), never below 0."""
     hashed = hash_texts(offsets, data)
     # abs(-2147483648) is taken as 0.
-    return np.where(hashed == -(2**31), 0, np.abs(hashed)).astype(np.int32)
+    return np.where(hashed == INT32_MIN, 0, np.abs(hashed)).astype(np.int32)
 
 
 @jit

@@ -8,6 +8,8 @@ from __future__ import annotations
 import codecs
 from typing import Final
 
+from rocketmq_reindex.storage_format.integers import INT32_MAX, as_int
+
 _HANDLER: Final = "storage-format-java"
 
 
@@ -34,11 +36,11 @@ def string_hash(text: str) -> int:
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return value - 0x100000000 if value >= 0x80000000 else value
+        value = as_int(31 * value + (units[at] << 8 | units[at + 1]))
+    return value
 
 
 def key_hash(topic: str, key: str) -> int:
     """The hash under which an IndexFile keeps a key (``IndexFile.indexKeyHashMethod``): abs(-2147483648) counts as 0."""
     value = abs(string_hash(f"{topic}#{key}"))
-    return 0 if value == 0x80000000 else value
+    return 0 if value > INT32_MAX else value

@@ -11,11 +11,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import INT32_MAX, UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.text.java_string import java_text as java_text
 
 REPLACEMENT: Final = 0xFFFD
-MASK32: Final = 0xFFFFFFFF
+_UINT32_SPAN: Final = UINT32_MAX + 1
 
 DIGIT_ZEROS: Final[npt.NDArray[np.int64]] = np.array(
     [c for c in range(0x10000) if unicodedata.decimal(chr(c), -1) == 0], dtype=np.int64
@@ -75,31 +76,31 @@ def java_hash(data: npt.NDArray[np.uint8], start: int, end: int, seed: int) -> i
             b0, b1 = np.int64(data[at]), np.int64(data[at + 1])
             b2, b3 = np.int64(data[at + 2]), np.int64(data[at + 3])
             if (b0 | b1 | b2 | b3) < 0x80:
-                h = (h * 923521 + b0 * 29791 + b1 * 961 + b2 * 31 + b3) & MASK32
+                h = (h * 923521 + b0 * 29791 + b1 * 961 + b2 * 31 + b3) & UINT32_MAX
                 at += 4
                 continue
         point, at = decode_at(data, at, end)
         if point >= 0x10000:
             point -= 0x10000
-            h = (h * 31 + 0xD800 + (point >> 10)) & MASK32
+            h = (h * 31 + 0xD800 + (point >> 10)) & UINT32_MAX
             point = 0xDC00 + (point & 0x3FF)
-        h = (h * 31 + point) & MASK32
+        h = (h * 31 + point) & UINT32_MAX
     return int(h)
 
 
 @inlined
 def signed32(value: int) -> int:
     """An unsigned 32-bit value as Java's ``int``."""
-    return value - 0x100000000 if value >= 0x80000000 else value
+    return value - _UINT32_SPAN if value > INT32_MAX else value
 
 
 @inlined
 def index_hash(value: int) -> int:
     """``IndexFile.indexKeyHashMethod``: absolute value, with abs(-2147483648) taken as 0."""
-    signed = value - 0x100000000 if value >= 0x80000000 else value
+    signed = signed32(value)
     if signed < 0:
         signed = -signed
-    return 0 if signed == 0x80000000 else signed
+    return 0 if signed > INT32_MAX else signed
 
 
 @jit

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.names import BATCH, LMQ, NAME_BYTES_MAX, PLAIN, SEEN
 from rocketmq_reindex.storage_format.record import layout as r
@@ -14,7 +15,6 @@ from rocketmq_reindex.storage_format.record import properties as p
 from rocketmq_reindex.storage_format.text.java_text import decode_at, parse_number
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
 
 _COMMA: Final = 0x2C
 _SLASH: Final = 0x2F
@@ -104,7 +104,7 @@ def check_lmq(
         if good:
             o_stop = _piece_end(data, o, o_end)
             if name >= 0 and names.flags[name] & (PLAIN | BATCH) == PLAIN:
-                number, value = parse_number(data, o, o_stop, -INT64_MAX - 1, INT64_MAX)
+                number, value = parse_number(data, o, o_stop, INT64_MIN, INT64_MAX)
                 if not number or value < 0 or value > r.QUEUE_OFFSET_MAX:
                     good = False
             o = o_stop + 1
@@ -159,7 +159,7 @@ def dispatch_lmq(
             else:
                 state[w.LMQ_NO_FILE] += 1
         else:
-            _, offset = parse_number(data, o, o_stop, -INT64_MAX - 1, INT64_MAX)
+            _, offset = parse_number(data, o, o_stop, INT64_MIN, INT64_MAX)
             names.flags[name] |= SEEN
             lmq_id = 0 if names.flags[name] & LMQ else queue_id
             queue = w.enter_queue(queues, state, np.int64(names.canonical[name]), lmq_id)

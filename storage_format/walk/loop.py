@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.names import (
     BATCH,
@@ -45,7 +46,6 @@ from rocketmq_reindex.storage_format.walk.state import (
     EXCLUDED,
     FIRST_DISPATCHED,
     INNER_BATCHES,
-    INT64_MAX,
     ITEMS,
     LAST_DISPATCHED,
     LAST_GOOD,
@@ -166,7 +166,7 @@ def walk(
         if spans[2 * p.TAGS] >= 0:
             tags_code = signed32(java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], 0))
         if spans[2 * p.DELAY] >= 0 and flags & SCHEDULE:
-            number, level = parse_number(data, spans[2 * p.DELAY], spans[2 * p.DELAY + 1], -0x80000000, 0x7FFFFFFF)
+            number, level = parse_number(data, spans[2 * p.DELAY], spans[2 * p.DELAY + 1], INT32_MIN, INT32_MAX)
             if not number:
                 return r.BAD_NUMBER, at
             if level > 0:
@@ -174,10 +174,10 @@ def walk(
         # DispatchRequest, CommitLog.setBatchSizeIfNeeded: a record without both is a batch of one.
         batch_base, batch_count = rec[QUEUE_OFFSET], np.int64(1)
         if not options.old_broker and spans[2 * p.INNER_NUM] >= 0 and spans[2 * p.INNER_BASE] >= 0:
-            number, batch_count = parse_number(data, spans[2 * p.INNER_NUM], spans[2 * p.INNER_NUM + 1], -0x8000, 0x7FFF)
+            number, batch_count = parse_number(data, spans[2 * p.INNER_NUM], spans[2 * p.INNER_NUM + 1], INT16_MIN, INT16_MAX)
             if number:
                 number, batch_base = parse_number(
-                    data, spans[2 * p.INNER_BASE], spans[2 * p.INNER_BASE + 1], -INT64_MAX - 1, INT64_MAX
+                    data, spans[2 * p.INNER_BASE], spans[2 * p.INNER_BASE + 1], INT64_MIN, INT64_MAX
                 )
             if not number:
                 return r.BAD_NUMBER, at

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined
 from rocketmq_reindex.storage_format.names import (
     BATCH,
@@ -48,7 +49,7 @@ class NameArrays(NamedTuple):
 def _slot_hash(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     h = np.int64(17)
     for at in range(start, end):
-        h = (h * 48271 + np.int64(data[at])) & 0xFFFFFFFF
+        h = (h * 48271 + np.int64(data[at])) & UINT32_MAX
     return int(h ^ (h >> 15))
 
 

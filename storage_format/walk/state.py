@@ -7,9 +7,14 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import INT64_MAX as INT64_MAX
+from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
-from rocketmq_reindex.storage_format.record.layout import INT64_MAX as INT64_MAX
 from rocketmq_reindex.storage_format.text.java_text import index_hash
+
+Bytes = npt.NDArray[np.uint8]
+State = npt.NDArray[np.int64]
+"""STATE_SIZE numbers that the loop keeps between calls, by the names below"""
 
 # What the loop keeps between calls, in the int64 array ``state``.
 (
@@ -42,6 +47,14 @@ from rocketmq_reindex.storage_format.text.java_text import index_hash
     AGAIN,
 ) = range(27)
 STATE_SIZE: Final = 27
+
+
+def new_state() -> State:
+    """The state before the first record of a range."""
+    state = np.zeros(STATE_SIZE, np.int64)
+    for k in (FIRST_DISPATCHED, LAST_DISPATCHED, WAITING, LAST_GOOD):
+        state[k] = -1
+    return state
 
 
 class QueueArrays(NamedTuple):
@@ -102,7 +115,7 @@ class MessageArrays(NamedTuple):
 def enter_queue(queues: QueueArrays, state: npt.NDArray[np.int64], name: int, queue_id: int) -> int:
     """The number of a queue, entered if it is new. The caller has made sure of room."""
     mask = len(queues.slots) - 1
-    slot = ((name * 0x9E3779B1 + (queue_id & 0xFFFFFFFF) * 0x85EBCA77) >> 7) & mask
+    slot = ((name * 0x9E3779B1 + (queue_id & UINT32_MAX) * 0x85EBCA77) >> 7) & mask
     while True:
         entry = queues.slots[slot]
         if entry < 0:
@@ -116,6 +129,24 @@ def enter_queue(queues: QueueArrays, state: npt.NDArray[np.int64], name: int, qu
         if queues.name[entry] == name and queues.queue_id[entry] == queue_id:
             return int(entry)
         slot = (slot + 1) & mask
+
+
+def new_queues(slots: int) -> QueueArrays:
+    """Room for ``slots // 2`` queues; ``slots`` is a power of two."""
+    return QueueArrays(
+        np.full(slots, -1, np.int32), np.zeros(slots // 2, np.int32),
+        np.zeros(slots // 2, np.int32), np.full(slots // 2, -1, np.int64),
+    )  # fmt: skip
+
+
+def grown_queues(queues: QueueArrays, state: State) -> QueueArrays:
+    """The same queues under the same numbers, with room for twice as many."""
+    grown, count = new_queues(2 * len(queues.slots)), int(state[QUEUES])
+    state[QUEUES] = 0
+    for k in range(count):
+        enter_queue(grown, state, int(queues.name[k]), int(queues.queue_id[k]))
+    grown.last[:count] = queues.last[:count]
+    return grown
 
 
 @inlined

@@ -107,7 +107,7 @@ def fault_findings(plain: PlainIndex) -> list[Finding]:
 def look_up(raw: bytes, slots: int, items: int, plain: PlainIndex, chosen: int) -> None:
     """The places that the broker would give, of every hash in the file, and an end where it has none."""
     header = open_index(raw, slots, items).header
-    known = index_lookup.lookup_header(header, slots, items)
+    known = index_lookup.LookupHeader(header.begin_time, max(header.index_count, 1), slots, items)
     begin_time = header.begin_time
     spans = (
         (index_lookup.TIME_MIN, index_lookup.TIME_MAX),

@@ -17,7 +17,6 @@ from rocketmq_reindex.storage_format.queue.reader import (
     PRE_BLANK,
     UNIT,
     QueueFile,
-    join_queue_files,
     read_queue_file,
 )
 from tests.fuzz.guard import allow, guarded
@@ -49,7 +48,6 @@ def check(data: bytes) -> None:
     parts = [read_queue_file(raw[:split], start), read_queue_file(raw[split:], start + split)]
     for part, bytes_ in zip(parts, (raw[:split], raw[split:]), strict=True):
         plain_check(part, bytes_, part.start, None)
-    plain_join(parts, file, split // 20)
 
 
 def plain_check(file: QueueFile, raw: bytes, start: int, size: int | None) -> None:
@@ -95,21 +93,6 @@ def kind_of(place: int, length: int, tags_code: int) -> int:
     if (place, length, tags_code) == (0, 2**31 - 1, 0):
         return PRE_BLANK
     return UNIT if place >= 0 and length > 0 and place + length < 2**63 else BAD
-
-
-def plain_join(parts: list[QueueFile], whole: QueueFile, split: int) -> None:
-    """Two halves joined say what the whole says of the place where they meet."""
-    found = {finding.code: finding for finding in join_queue_files(parts)}
-    assert "queue-file-missing" not in found
-    assert ("queue-file-short" in found) == (parts[0].used < split)
-    assert ("queue-pre-blank" in found) == (parts[1].pre_blank > 0)
-    first = parts[1].first_unit
-    if first >= 0 and parts[0].first_unit >= 0:
-        bits = int(whole.fault[split + first])
-        for code in ("queue-backwards", "queue-overlap"):
-            assert (code in found) == bool(bits >> _NAMES.index(code) & 1)
-    else:
-        assert not found.keys() & {"queue-backwards", "queue-overlap"}
 
 
 def seeds(rng: random.Random) -> list[bytes]:
