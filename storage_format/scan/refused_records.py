@@ -16,8 +16,8 @@ from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import CRC_BODY, TOTAL, addresses_extra, check_record, int32_at, int64_at
-from rocketmq_reindex.storage_format.scan.chain import TORN_TAIL_MAX
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.torn_tail import TORN_TAIL_MAX
 from rocketmq_reindex.storage_format.walk.window import ReadInto, Window
 
 

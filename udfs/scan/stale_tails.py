@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.scan.stale_tail import Damage, Doubt, StaleTail, StaleTailJudge
+from rocketmq_reindex.storage_format.scan.stale_tail import Damage, Doubt, StaleTail, StaleTailSearch
 from rocketmq_reindex.udfs import files
 
 STALE: Final = "stale tail"
@@ -33,7 +33,7 @@ def judge_segment(
         def view(at: int, count: int) -> npt.NDArray[np.uint8] | None:
             return reader.view(at - start, count)
 
-        return StaleTailJudge(start, data_end, segment_end, read, view, told).judge(list(holes))
+        return StaleTailSearch(start, data_end, segment_end, read, view, told).find(holes)
 
 
 def framed(holes: Iterable[Sequence[int]]) -> list[Damage]:
