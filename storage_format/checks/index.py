@@ -1,4 +1,4 @@
-"""Is an IndexFile sound? One pass over its items says what each slot and each link should be.
+"""Check an IndexFile by itself. One pass over its items says what each slot and each link should be.
 
 Items stand in the order in which they were put (``IndexFile.putKey``): an item's link is what its slot held before, and in
 the end each slot holds its newest item. Only where that fails are the chains themselves walked.
@@ -40,7 +40,11 @@ _SLOT_RANGE, _SLOT_FOREIGN, _SLOT_OLD = (1 << k for k in range(len(SLOT_FAULTS))
 
 @dataclass(frozen=True)
 class IndexCheck:
-    """What a check found: uint8 bits of the tuples above, ``item_fault`` by item number (0 unused), ``slot_fault`` by slot."""
+    """What a check found.
+
+    ``item_fault``, uint8 by item number (0 is unused), has a bit for each of ITEM_FAULTS; ``slot_fault``, uint8 by slot, one
+    for each of SLOT_FAULTS.
+    """
 
     items: int
     """items that count: up to indexCount, or to the last one written in a sealed file"""
@@ -52,7 +56,7 @@ class IndexCheck:
 
 @jit
 def _slot_of(data: Bytes, item_start: int, slots: int, item: int) -> int:
-    """The slot that an item's hash belongs to, -1 for none."""
+    """The slot to which an item's hash leads, -1 for none."""
     key_hash = int32_at(data, item_start + ITEM_SIZE * item)
     return key_hash % slots if key_hash >= 0 else -1
 
@@ -159,7 +163,10 @@ def _find_lost(data: Bytes, slots: int, used: int, met: Int32s, fault: Bytes) ->
 
 
 def check_index(view: IndexView) -> IndexCheck:
-    """Check a whole file: header, slots, items and links. Takes 5 bytes a slot and, in a broken file, 5 an item."""
+    """Check a whole file: header, slots, items and links.
+
+    It takes 5 bytes of memory for each slot, and in a broken file 5 for each item.
+    """
     header = view.header
     written = view.last_written()
     count = header.index_count if header.index_count > 0 else 1  # IndexHeader.load

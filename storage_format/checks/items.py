@@ -1,6 +1,6 @@
-"""Compare the index items that a stretch of the log gives with those that stand in IndexFiles: as multisets, record by record.
+"""Compare the index items that a stretch of the log gives with those in IndexFiles: as multisets, record by record.
 
-Nothing is assumed of where files begin and end: a broker cuts them where it was started, stopped or full.
+Files may begin and end anywhere: a broker begins a new one where it was started, or where one is full.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Expected(NamedTuple):
-    """Items of the log in its order: physical offset, store time (milliseconds), hash."""
+    """The items that the log gives, in its order: physical offset, store time (milliseconds), hash."""
 
     place: Int64s
     time: Int64s
@@ -25,7 +25,10 @@ class Expected(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Items of files, in the order of files and numbers: physical offset, hash, seconds, the file's number, the item's."""
+    """The items of files, in the order of files and numbers.
+
+    Physical offset, hash, timeDiff (seconds), the file's number, the item's number.
+    """
 
     place: Int64s
     key_hash: Int32s
@@ -36,8 +39,12 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Matches:
-    """``pairs``: rows (expected, found) that are the same item. ``hashes``: found items of a record that lacks as many and has
-    other hashes instead. ``missing``: rows of the expected, ``extra`` and ``repeats`` rows of the found."""
+    """How expected and found items go together, by their row numbers.
+
+    ``pairs``: rows (expected, found) of the same items. ``missing``: expected rows that were not found. ``extra``: found rows
+    that are not expected. ``hashes``: found rows with wrong hashes, of records that lack as many items. ``repeats``: found rows
+    of records that stand there several times.
+    """
 
     pairs: tuple[Int64s, Int64s]
     missing: Int64s
@@ -50,7 +57,7 @@ _NONE = np.zeros(0, np.int64)
 
 
 def match_items(expected: Expected, found: Found) -> Matches:
-    """Which expected item is which found one. Fast where both are alike but for a few places."""
+    """Pair the expected items with the found ones. It is fast where both differ in a few rows only."""
     n, m = len(expected.place), len(found.place)
     head = _common(expected, found, min(n, m), False)
     tail = _common(expected, found, min(n, m) - head, True)
@@ -65,7 +72,7 @@ def match_items(expected: Expected, found: Found) -> Matches:
 
 
 def _common(expected: Expected, found: Found, most: int, from_end: bool) -> int:
-    """How many items are alike from the beginning, or the end, on."""
+    """How many items are alike from the first on, or from the last on backwards."""
     if most <= 0:
         return 0
     if from_end:
@@ -80,7 +87,7 @@ def _common(expected: Expected, found: Found, most: int, from_end: bool) -> int:
 
 
 def _whole(expected: Int64s, found: Int64s, count: int, from_end: bool) -> int:
-    """Fewer, so that no record is cut in two in either row."""
+    """At most ``count``, so that no record is cut in two in either row."""
     for row in (expected, found):
         if from_end:
             while 0 < count < len(row) and row[len(row) - count] == row[len(row) - count - 1]:

@@ -1,10 +1,11 @@
-"""IndexFiles (RocketMQ ``IndexFile``, ``IndexHeader``): a hash index from ``topic#key`` to physical offsets, big-endian.
+"""Layout of an IndexFile (RocketMQ ``IndexFile``, ``IndexHeader``, 4.9 and 5.3): a hash index from ``topic#key`` to physical
+offsets, big-endian.
 
     HEADER_LAYOUT   40 bytes
     SLOT_LAYOUT     4 bytes x maxHashSlotNum    the number of the newest item in the slot, 0 for none
     ITEM_LAYOUT     20 bytes x maxIndexNum
 
-Items are numbered from 1; the place of item 0 stays zero, so a file holds maxIndexNum - 1.
+Items are numbered from 1. Item 0 stays zero, so a file holds maxIndexNum - 1.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ITEM_SIZE: Final = ITEM_LAYOUT.size
 
 @dataclass(frozen=True)
 class IndexHeader:
-    """Times in milliseconds since 1970; offsets absolute; ``index_count`` is items + 1."""
+    """The fields of a header: times in milliseconds since 1970, absolute offsets, slots in use, and the number of items + 1."""
 
     begin_time: int
     end_time: int
@@ -49,16 +50,17 @@ class IndexHeader:
     index_count: int
 
     def to_bytes(self) -> bytes:
+        """The header as it stands in the file: HEADER_SIZE bytes."""
         return HEADER_LAYOUT.pack(*astuple(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> IndexHeader:
-        """Raises ValueError when ``data`` is too short to be one."""
+        """The header at the start of ``data``. Raises ValueError where it is too short."""
         if len(data) < HEADER_SIZE:
             raise ValueError(f"an index header has {HEADER_SIZE} bytes, not {len(data)}")
         return cls(*HEADER_LAYOUT.unpack_from(data))
 
 
 def file_size(slots: int, items: int) -> int:
-    """Bytes of an IndexFile with so many slots and places for items."""
+    """The bytes of an IndexFile with ``slots`` slots and room for ``items`` items (``IndexFile``'s ``fileTotalSize``)."""
     return HEADER_SIZE + slots * SLOT_SIZE + items * ITEM_SIZE

@@ -1,6 +1,6 @@
-"""Look a key up in an IndexFile as the broker does (``IndexFile.selectPhyOffset``), but never without end.
+"""Look a key up in an IndexFile as the broker does (``IndexFile.selectPhyOffset`` of 4.9 and 5.3), but always come to an end.
 
-Plain Python over a reader of bytes, so that a query touches a page a step and compiles nothing.
+Plain Python over a reader of bytes: a query reads a page at each step, and compiles nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ TOO_LONG: Final = "more steps than allowed"
 
 
 class Lookup(NamedTuple):
-    """Items with the hash and a time in range, newest first: numbers, physical offsets, and times as the file has them."""
+    """Items with the hash and a time in range, newest first: their numbers, physical offsets, and store times in milliseconds.
+
+    ``end`` says why the lookup ended.
+    """
 
     items: list[int]
     places: list[int]
@@ -41,7 +44,7 @@ class Lookup(NamedTuple):
 
 
 class LookupHeader(NamedTuple):
-    """What a lookup needs to know of a file."""
+    """What a lookup needs to know of a file: beginTimestamp, indexCount, and how many slots and items it has room for."""
 
     begin_time: int
     index_count: int
@@ -61,9 +64,10 @@ def lookup(
 ) -> Lookup:
     """Walk the chain of ``key_hash`` (not negative), newest item first.
 
-    With the defaults nothing is left out by time. The same places come out as from the broker, also of a broken file, up to
-    where its own lookup would not end. Bytes that the file lacks read as zeros, as the broker maps it. ``any_time``: times
-    decide nothing, not even a negative timeDiff, at which the broker's lookup ends.
+    ``begin`` and ``end`` are store times in milliseconds, both included; ``most`` items are found, ``steps_max`` items read, at
+    most. The physical offsets are those that the broker finds, in a broken file, too, up to where its own lookup would not end.
+    Bytes that the file lacks read as zeros, as the broker maps it. ``any_time``: times decide nothing, not even a negative
+    timeDiff, at which the broker's lookup ends.
     """
     size = file_size(header.slots, header.items)
 
@@ -74,7 +78,7 @@ def lookup(
     places: list[int] = []
     times: list[int] = []
     steps = 0
-    # Every circle has a link to a later item: one such link followed twice is a circle.
+    # Every circle has a link to a later item. Where such a link is followed twice, it is part of a circle.
     forward: set[int] = set()
     (item,) = SLOT_LAYOUT.unpack(bytes_at(HEADER_SIZE + SLOT_SIZE * (key_hash % header.slots), SLOT_SIZE))
     if item == 0 or header.index_count <= 1:

@@ -1,4 +1,4 @@
-"""Cut the items of a whole log into IndexFiles, from the counts of the ranges alone (``IndexService``)."""
+"""Cut the items of a whole log into IndexFiles (``IndexService`` of 4.9 and 5.3), from the counts of the ranges alone."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rocketmq_reindex.storage_format.errors import RefusedError
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 
 WINDOWED_FILES_MAX: Final = 10_000
-"""A clock that jumps must not make files without end."""
+"""A clock that jumps must not make any number of files."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Items ``start`` to ``start + count`` of one staged block."""
+    """The items ``start`` to ``start + count`` of one staged block."""
 
     block: str
     start: int
@@ -26,9 +26,10 @@ class Stretch:
 
 @dataclass(frozen=True)
 class IndexFilePlan:
-    """One file: its items, the item before them, and the place of the record that makes the file.
+    """One file: its items, the item before them, and the record that makes the file.
 
-    ``maker`` -1: to be looked up in the first stretch's block (``maker_table``: its items and its makers).
+    ``maker`` is the physical offset of that record. -1: it is to be looked up in the first stretch's block, of which
+    ``maker_table`` are the items and the rows of its table of makers.
     """
 
     number: int
@@ -41,15 +42,16 @@ class IndexFilePlan:
 
     @property
     def items(self) -> int:
+        """How many items the file has."""
         return sum(stretch.count for stretch in self.stretches)
 
 
 @dataclass(frozen=True)
 class Begun:
-    """Where a plan goes on with files that were begun when the log had more in front.
+    """Where a plan goes on, with files that were planned when the log had more in front.
 
-    ``skip`` items of the given ranges are in files that are gone; ``maker`` is the record that made the first file that is
-    left, -1 if none is gone; ``window`` the highest time window of ranges that are no longer given.
+    ``skip`` items of the given ranges are in files that are gone. ``maker`` is the physical offset of the record that made the
+    first file that is left, -1 if none is gone. ``window`` is the highest time window of the ranges that are no longer given.
     """
 
     skip: int = 0
@@ -61,7 +63,8 @@ _NOTHING: Final = Begun()
 
 
 def _boundaries(ranges: Sequence[RangeSummary], starts: list[int], total: int, capacity: int, begun: Begun) -> list[int]:
-    """First item of each file (capacity, and where the highest time window so far rises), and the total."""
+    """The first item of each file, and the total: a file ends at its capacity, and where the highest time window so far
+    rises."""
     rises: list[int] = []
     highest = begun.window
     for start, summary in zip(starts, ranges, strict=True):
@@ -83,7 +86,10 @@ def _boundaries(ranges: Sequence[RangeSummary], starts: list[int], total: int, c
 
 
 def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, begun: Begun = _NOTHING) -> list[IndexFilePlan]:
-    """The files of a log whose accepted ranges are given in order; ``index_items`` as maxIndexNum."""
+    """The files of a log whose accepted ranges are given in order; ``index_items`` is maxIndexNum.
+
+    Raises RefusedError where time windows would cut too many files.
+    """
     capacity = index_items - 1
     starts, total = [], 0
     for summary in ranges:
@@ -109,7 +115,8 @@ def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, begun: Be
         return tuple(found)
 
     def next_dispatched(item: int) -> int:
-        """The first record dispatched after the one of ``item``, the last item of its range; -1 for none."""
+        """The physical offset of the first record dispatched after that of ``item``, the last item of its range; -1 for
+        none."""
         k = locate(item)
         if ranges[k].waiting >= 0:
             return ranges[k].waiting

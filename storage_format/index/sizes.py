@@ -1,4 +1,5 @@
-"""Slots and items of an IndexFile whose settings nobody knows, from a few reads (``index_reader.guess_sizes`` reads it all)."""
+"""Guess slots and items of an IndexFile from a few reads, where its settings are not known (``reader.guess_sizes`` reads it
+all)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ _LOOKED_AT: Final = 64
 
 
 def quick_sizes(read: Callable[[int, int], bytes], size: int) -> tuple[int, int] | None:
-    """(slots, items) of a file of the default size, or of one that is full or sealed; else None."""
+    """(slots, items) of a file of the default size, or of one that is full or sealed; else None.
+
+    ``read(at, count)`` gives bytes of the file, ``size`` is its bytes.
+    """
     if size == file_size(DEFAULT_SLOTS, DEFAULT_ITEMS):
         return DEFAULT_SLOTS, DEFAULT_ITEMS
     raw = read(0, HEADER_SIZE)
@@ -37,7 +41,8 @@ def quick_sizes(read: Callable[[int, int], bytes], size: int) -> tuple[int, int]
 
 
 def first_items_fit(read: Callable[[int, int], bytes], slots: int, items: int) -> bool:
-    """Whether the first items link to those before them, and their slots hold these or newer ones."""
+    """Whether a file may have these sizes: its first items link to those before them, and their slots hold these or newer
+    ones."""
     start = HEADER_SIZE + SLOT_SIZE * slots
     raw = read(start, ITEM_SIZE * min(items, _LOOKED_AT))
     table = list(ITEM_LAYOUT.iter_unpack(raw[: len(raw) - len(raw) % ITEM_SIZE]))

@@ -1,7 +1,7 @@
-"""Where compiled record loops are kept: numba unpickles what lies there, so nobody else may be able to write it.
+"""The folder of compiled record loops. numba unpickles what lies there, so nobody else may be able to write it.
 
-The one module here that looks at a folder (``pyproject.toml`` says so): it is asked when ``storage_format.kernels.jit`` is
-imported, in every process, before anything else could hand the folder in.
+This is the only module of storage_format that looks at a folder (``pyproject.toml`` says so): ``kernels.jit`` needs it when it
+is imported, in every process, before anything could pass the folder in.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ STAMP: Final = _stamp()
 
 
 def find() -> str:
-    """The folder to keep them in, made if need be, without links in its path; "" where there is none.
+    """The path of the folder, without links in it; "" where there is none. It is made where it does not exist.
 
     It is in the folder that VARIABLE names, else ``__pycache__`` beside this file, else in the user's own cache. Raises
-    InputError where others may write to the named one.
+    InputError where others may write to the folder that VARIABLE names.
     """
     if named := os.environ.get(VARIABLE, ""):
         folder, trouble = _own(os.path.realpath(named))
@@ -68,14 +68,14 @@ def find() -> str:
 
 _LOCK: Final = "rmq-reindex.lock"
 _POLLS, _POLL = 1200, 0.05
-"""how long one waits for what another compiles: a minute, then it compiles by itself"""
+"""How long a process waits for what another compiles: a minute, then it compiles by itself."""
 _locks: dict[str, int] = {}
-"""the open file of each folder. It stays open: to close it would give up all of a process's locks."""
+"""The open lock file of each folder. It stays open: to close it would give up all locks of the process."""
 _held: dict[str, int] = {}
 
 
 def wait_for_others(folder: str, name: str) -> bool:
-    """Wait until nobody else compiles ``name``, and keep others from it; whether somebody did.
+    """Wait until nobody else compiles ``name``, and lock it; returns whether somebody did.
 
     A lock is a byte of one file: it ends with its process, and a process that is forked does not have it.
     """

@@ -1,6 +1,6 @@
-"""CRC-32 (IEEE, reflected: ``java.util.zip.CRC32``) sixteen bytes at a step, for use inside compiled loops.
+"""CRC-32 (IEEE, reflected, as ``java.util.zip.CRC32``) in steps of sixteen bytes, for use inside compiled loops.
 
-Long runs are folded by carry-less multiplication where the processor has it (``clmul``); tables do the rest.
+Long runs of bytes are folded by carry-less multiplication where the processor has it (``clmul``); tables do the rest.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TABLES: Final = _tables()
 
 @inlined
 def _step(a: Any, b: Any, c: Any, d: Any) -> Any:
-    """The register after sixteen bytes, as four little-endian words, of which the first has taken in the register before."""
+    """The register after sixteen bytes, given as four little-endian words; the register before is XORed into the first."""
     t, low = TABLES, np.uint32(0xFF)
     return np.uint32(
         t[15, a & low] ^ t[14, (a >> np.uint32(8)) & low] ^ t[13, (a >> np.uint32(16)) & low] ^ t[12, a >> np.uint32(24)]
@@ -60,7 +60,7 @@ def crc32_by(data: npt.NDArray[np.uint8], start: int, end: int, folding: bool) -
     """``crc32``; without ``folding`` by tables alone, as on a processor that has no carry-less multiplication."""
     crc = np.uint32(0xFFFFFFFF)
     at = start
-    # Asked alone, so that numba leaves the branch out elsewhere.
+    # A condition of its own, so that numba leaves the branch out where it is false.
     if CAN_FOLD:  # noqa: SIM102
         if folding and end - at >= FOLD_MIN:
             blocks = (end - at) // STEP

@@ -1,8 +1,8 @@
-"""One way to compile a record loop: numba in nopython mode, cached on disk, without the GIL.
+"""Compile a record loop: numba in nopython mode, cached on disk, without the GIL.
 
-numba looks only at a function's own file to see whether its cached code is stale, not at the functions and constants it
-takes from others: code of an older version would go on running. What is cached therefore holds a stamp of the whole package.
-The wrapped function keeps its Python twin (``NUMBA_DISABLE_JIT=1`` runs it), which the tests compare with the compiled one.
+To see whether cached code is stale numba looks only at a function's own file, not at those of the functions and constants that
+it uses. Code of an older version would go on running. What is cached therefore has a stamp of the whole package. The compiled
+function keeps its Python twin (``NUMBA_DISABLE_JIT=1`` runs it), which the tests compare with the compiled one.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ FOLDER: Final = cache_folder.find()
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]  # numba ships no types
-    """The one folder. numba's own locators go by a module's path, which for one in a zip is another on every executor of every
-    application, and none of them asks whose their folder is."""
+    """Puts all compiled code into one folder.
+
+    numba's own locators go by a module's path, which for a module in a zip differs on every executor of every application. And
+    none of them checks who owns the folder.
+    """
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._name = f"{function.__module__}-{function.__code__.co_firstlineno}"
@@ -47,7 +50,8 @@ class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """What one process compiles the others wait for: driver, daemon and workers would all compile the same at the same time."""
+    """Lets one process compile while the others wait: driver, daemon and workers would all compile the same at the same
+    time."""
 
     _impl_class = _Impl
 
@@ -60,7 +64,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        # A full disk, or a folder that is gone: it is done without.
+        # Where the disk is full, or the folder is gone, it works without a cache.
         with contextlib.suppress(OSError):
             super().save_overload(sig, data)
         cache_folder.let_others_go_on(self._impl.filename_base)
@@ -77,16 +81,16 @@ def _compile(function: F, **options: bool) -> F:
 
 
 def jit(function: F) -> F:
-    """Compile ``function``; integer arguments are int64, arrays are C-contiguous. It may make no array."""
-    # No reference counts: every call from loop to helper would else count each array it passes, atomically.
+    """Compile ``function``, which may make no array. Integer arguments are int64, arrays are C-contiguous."""
+    # Without reference counts: else each call from a loop to a helper would count each array it passes, atomically.
     return _compile(function, _nrt=False)
 
 
 def inlined(function: F) -> F:
-    """The same for what a record loop calls for each record: its code becomes part of the caller's."""
+    """Compile as ``jit`` does what a loop calls for each record: its code becomes part of the caller's."""
     return _compile(function, _nrt=False, forceinline=True)
 
 
 def allocating(function: F) -> F:
-    """The same for a function that makes arrays: its calls count references."""
+    """Compile as ``jit`` does a function that makes arrays: its calls count references."""
     return _compile(function)

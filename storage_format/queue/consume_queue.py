@@ -17,13 +17,14 @@ UNIT: Final = UNIT_LAYOUT.dtype
 
 
 class UnitGapError(ValueError):
-    """Units given for a file are not consecutive: an internal error, never to be written."""
+    """The units given for a file are not consecutive. This is an internal error: such a file is never written."""
 
 
 def file_units(units_per_file: int, file_number: int, rows: Int64s) -> tuple[int, int, npt.NDArray[np.void]]:
-    """The units of one file: (first logical byte of the file, bytes used, units from the file's start on).
+    """The units of one file: (first logical byte of the file, bytes used, units of dtype UNIT from the file's start on).
 
-    ``rows`` int64 (4, n): position in the queue, place, size, tagsCode; all of this file, consecutive, in any order.
+    ``rows``: int64 (4, n) with position in the queue, physical offset, size, tagsCode; all of this file, consecutive, in any
+    order. Pre-blank stands before the first (``ConsumeQueue.fillPreBlank`` of 4.9 and 5.3). Raises UnitGapError.
     """
     start = file_number * units_per_file
     position = rows[0] - start

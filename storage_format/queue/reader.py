@@ -1,7 +1,8 @@
-"""Read ConsumeQueue files: bytes to columns, what each slot is, and what is wrong with it. The layout: ``consume_queue``.
+"""Read a ConsumeQueue file (``ConsumeQueue`` of 4.9 and 5.3): its slots as columns, what each is, and what is wrong with it.
 
-A sound file is pre-blank (only at the start of a queue's first file), then units, then zeros. Positions in the commitlog
-never fall; a unit that repeats the one before it exactly is a filled offset (``--queue-order logical``) and no fault.
+A sound file is pre-blank (only at the start of a queue's first file), then units, then zeros. Physical offsets never fall. A
+unit that repeats the one before it exactly is a filled offset (``--queue-order logical``) and no fault. The layout:
+``queue.units``.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ _AT_SIZE: Final = UNIT_LAYOUT.at["size"]
 _AT_TAGS_CODE: Final = UNIT_LAYOUT.at["tags_code"]
 FAULTS: Final = ("queue-unit", "queue-hole", "queue-pre-blank", "queue-backwards", "queue-overlap")
 _UNIT, _HOLE, _PRE_BLANK, _BACKWARDS, _OVERLAP = (1 << k for k in range(len(FAULTS)))
-# What ``_judge`` tells.
+# The numbers that ``_check`` leaves in ``counts``.
 _USED, _LEAD, _PRESENT, _UNITS, _REPEATS, _SEEN, _FIRST, _LAST = range(8)
 
 
 @dataclass(frozen=True)
 class QueueFile:
-    """One file as columns, a row a slot: ``place`` and ``tags_code`` int64, ``size`` int32, ``kind`` and ``fault`` uint8.
+    """One file as columns with a row for each slot.
 
-    ``position`` is the first slot's place in the queue (its queue offset). ``fault`` is not 0 where a slot breaks the order.
+    ``place`` (physical offset) and ``tags_code`` are int64, ``size`` is int32, ``kind`` and ``fault`` are uint8; ``fault`` is
+    not 0 where something is wrong with the slot.
     """
 
     start: int
@@ -54,7 +56,7 @@ class QueueFile:
     pre_blank: int
     """pre-blank slots at the start"""
     present: int
-    """slots that the broker's recovery takes as present (``ConsumeQueue.recover``): up to the first without offset or size"""
+    """slots that a broker's recovery takes for units (``ConsumeQueue.recover``): up to the first without offset or size"""
     units: int
     repeats: int
     """units that repeat the one before them"""
@@ -65,21 +67,22 @@ class QueueFile:
 
     @property
     def position(self) -> int:
+        """The position of the first slot in the queue, which is its queue offset."""
         return self.start // UNIT_SIZE
 
     def unit(self, slot: int) -> tuple[int, int, int]:
-        """Place, size and tagsCode of a slot."""
+        """The physical offset, size and tagsCode in a slot."""
         return int(self.place[slot]), int(self.size[slot]), int(self.tags_code[slot])
 
     @property
     def first_bad(self) -> int:
-        """Position in the queue of the first slot with a fault, -1 for none."""
+        """The position in the queue of the first slot with a fault, -1 for none."""
         return self.position + int(np.argmax(self.fault != 0)) if self.fault.any() else -1
 
 
 @jit
 def _decode(data: Bytes, place: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes) -> None:
-    """Columns of the whole slots in ``data``, and their kinds."""
+    """Read the columns of the whole slots in ``data``, and set their kinds."""
     for slot in range(len(place)):
         at = slot * UNIT_SIZE
         where, length, tags = int64_at(data, at), int32_at(data, at + _AT_SIZE), int64_at(data, at + _AT_TAGS_CODE)
@@ -97,8 +100,8 @@ def _decode(data: Bytes, place: Int64s, size: Int32s, tags_code: Int64s, kind: B
 
 
 @jit
-def _judge(place: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes, fault: Bytes, told: Int64s) -> None:
-    """Set ``fault`` of each slot, and ``told`` as the names above say."""
+def _check(place: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes, fault: Bytes, counts: Int64s) -> None:
+    """Set ``fault`` of each slot, and ``counts`` as the names above say."""
     used = len(kind)
     while used > 0 and kind[used - 1] == EMPTY:
         used -= 1
@@ -131,37 +134,38 @@ def _judge(place: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes, fault: B
             present = slot
         fault[slot] = bits
         seen |= bits
-    told[_USED] = used
-    told[_LEAD] = lead
-    told[_PRESENT] = used if present < 0 else present
-    told[_UNITS] = units
-    told[_REPEATS] = repeats
-    told[_SEEN] = seen
-    told[_FIRST] = first
-    told[_LAST] = last
+    counts[_USED] = used
+    counts[_LEAD] = lead
+    counts[_PRESENT] = used if present < 0 else present
+    counts[_UNITS] = units
+    counts[_REPEATS] = repeats
+    counts[_SEEN] = seen
+    counts[_FIRST] = first
+    counts[_LAST] = last
 
 
 def read_queue_file(data: Bytes | bytes | memoryview, start: int, file_size: int | None = None) -> QueueFile:
-    """Decode a whole file whose name says ``start``; ``file_size`` is the size that the broker wants, where it is known.
+    """Read a whole file whose name says that its first logical byte is ``start``.
 
-    Raises UnreadableError only for a name that no file of a queue can have.
+    ``file_size`` is the size that the broker wants, where it is known. Raises UnreadableError for a ``start`` that no file can
+    have.
     """
     raw = np.frombuffer(data, np.uint8)
     if start < 0 or start > INT64_MAX - len(raw) - UNIT_SIZE:
         raise UnreadableError(f"{start} is not the first logical byte of a ConsumeQueue file")
     rows = len(raw) // UNIT_SIZE
     place, size, tags_code = np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int64)
-    kind, fault, told = np.empty(rows, np.uint8), np.zeros(rows, np.uint8), np.zeros(8, np.int64)
+    kind, fault, counts = np.empty(rows, np.uint8), np.zeros(rows, np.uint8), np.zeros(8, np.int64)
     _decode(raw, place, size, tags_code, kind)
-    _judge(place, size, tags_code, kind, fault, told)
+    _check(place, size, tags_code, kind, fault, counts)
     position = start // UNIT_SIZE
     findings = []
     if start % UNIT_SIZE or (file_size and start % file_size):
         findings.append(Finding("queue-name", position, 1))
     if len(raw) % UNIT_SIZE or len(raw) != (file_size or len(raw)):
         findings.append(Finding("queue-size", position + rows, 1))
-    findings += from_bits(fault, int(told[_SEEN]), FAULTS, position)
-    used, lead, present, units, repeats, _, first, last = (int(value) for value in told)
+    findings += from_bits(fault, int(counts[_SEEN]), FAULTS, position)
+    used, lead, present, units, repeats, _, first, last = (int(value) for value in counts)
     return QueueFile(
         start, len(raw), place, size, tags_code, kind, fault, used, lead, present, units, repeats, first, last, findings
     )  # fmt: skip

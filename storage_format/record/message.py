@@ -1,6 +1,6 @@
-"""One message of the log as its fields: plain Python, for looking at a few. The layout: ``record``.
+"""One message of the log as its fields, in plain Python, for looking at a few. The layout: ``record.layout``.
 
-What is a whole record is judged as the record loop judges it (``frame.check_record``), but for the CRCs: the body is not read.
+A record is checked as the record loop does it (``frame.check_record``), except for its CRCs: the body is not read.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketmq_reindex.storage_format.integers import INT16_MAX
 from rocketmq_reindex.storage_format.record import layout as r
@@ -22,7 +22,7 @@ FLAG_MULTI_TAGS: Final = 0x02
 FLAG_NEED_UNWRAP: Final = 0x40
 ZLIB, LZ4, ZSTD, UNKNOWN = "zlib", "lz4", "zstd", "unknown"
 _COMPRESSION: Final = {0: ZLIB, 1: LZ4, 2: ZSTD, 3: ZLIB}
-"""``CompressionType.findByValue`` of bits 8 to 10 of SYSFLAG; 0 is what was written before there was a choice"""
+"""``CompressionType.findByValue`` of bits 8 to 10 of SYSFLAG. A 0 was written before there was a choice."""
 
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -31,7 +31,7 @@ _FIRST_READ: Final = 4096
 
 
 def compression_of(sys_flag: int) -> str | None:
-    """How a body is packed; None for one that is not."""
+    """How a body with this SYSFLAG is compressed; None where it is not."""
     return _COMPRESSION.get(sys_flag >> 8 & 7, UNKNOWN) if sys_flag & FLAG_COMPRESSED else None
 
 
@@ -45,7 +45,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Message:
-    """A record's fields. Times in milliseconds since 1970; ``place`` is its absolute offset in the log."""
+    """The fields of a record. Times are milliseconds since 1970; ``place`` is the record's absolute offset in the log."""
 
     place: int
     size: int
@@ -69,6 +69,7 @@ class Message:
 
     @property
     def unique_key(self) -> str | None:
+        """UNIQ_KEY, which clients call the message id."""
         return self.properties.get("UNIQ_KEY")
 
     @property
@@ -78,6 +79,7 @@ class Message:
 
     @property
     def tags(self) -> str | None:
+        """TAGS, from which the tagsCode comes."""
         return self.properties.get("TAGS")
 
     @property
@@ -87,7 +89,7 @@ class Message:
 
     @property
     def compression(self) -> str | None:
-        """How the body is packed, None if it is not."""
+        """How the body is compressed, None where it is not."""
         return compression_of(self.sys_flag)
 
     def has_key(self, topic: str, key: str) -> bool:
@@ -96,7 +98,7 @@ class Message:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """``name 0x01 value 0x02 ...`` as ``MessageDecoder.string2messageProperties`` takes it: see ``properties``."""
+    """Properties from their text (``MessageDecoder.string2messageProperties``); ``record.properties`` says how it is read."""
     found: dict[str, str] = {}
     for piece in text.split("\x02"):
         name, split, value = piece.partition("\x01")
@@ -106,9 +108,9 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def read_message(read: Read, place: int, room: int) -> Message | int:
-    """The record at ``place``, with ``room`` bytes to the end of its file; or what stands there instead, a code of ``record``.
+    """The record at the absolute offset ``place``, or a code of ``record.layout`` for what stands there instead.
 
-    GOOD is never returned; ZERO and FILLER are no damage.
+    ``room`` is the bytes from there to the end of the file. GOOD is never returned; ZERO and FILLER are no damage.
     """
     first = read(0, min(room, _FIRST_READ))
 
@@ -163,8 +165,20 @@ def read_message(read: Read, place: int, room: int) -> Message | int:
     )  # fmt: skip
 
 
-def glance(data: bytes, at: int) -> tuple[int, int, int, int, int, bytes]:
-    """(size, version, sysFlag, store time, body size, raw topic) of the good record at ``data[at]``, all of which is there."""
+class Glance(NamedTuple):
+    """A few fields of a record: its size, V1 or V2, SYSFLAG, store time (milliseconds), bytes of its body, its topic's
+    bytes."""
+
+    size: int
+    version: int
+    sys_flag: int
+    store_time: int
+    body_size: int
+    raw_topic: bytes
+
+
+def glance(data: bytes, at: int) -> Glance:
+    """A few fields of the good record at ``data[at]``, all of which is in ``data``."""
     total, magic, _, _, _, _, _, sys_flag, _ = r.HEAD_LAYOUT.unpack_from(data, at)
     born = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
     body_at = at + r.HEADER_SIZE + born + (r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0)
@@ -175,4 +189,4 @@ def glance(data: bytes, at: int) -> tuple[int, int, int, int, int, bytes]:
     else:
         version, size, topic_at = 2, data[topic_at] << 8 | data[topic_at + 1], topic_at + 2
     stored = _INT64.unpack_from(data, at + r.AT_STORE_TIMESTAMP + born)[0]
-    return total, version, sys_flag, stored, body_size, data[topic_at : topic_at + size]
+    return Glance(total, version, sys_flag, stored, body_size, data[topic_at : topic_at + size])

@@ -1,4 +1,4 @@
-"""Text as Java sees it, in plain Python and without anything to compile: ``new String(bytes, UTF_8)``, ``String.hashCode``.
+"""Text as Java decodes and hashes it, in plain Python: ``new String(bytes, UTF_8)``, ``String.hashCode``.
 
 Java and Python differ on malformed input (ED A0 80 is one U+FFFD in Java, three in Python), so hashes would differ too.
 """
@@ -27,12 +27,12 @@ codecs.register_error(_HANDLER, _as_java)
 
 
 def java_text(raw: bytes) -> str:
-    """``new String(raw, UTF_8)`` as a Python string (no lone surrogates can come of it)."""
+    """``new String(raw, UTF_8)`` as a Python string, which has no lone surrogates."""
     return raw.decode("utf-8", _HANDLER)
 
 
 def string_hash(text: str) -> int:
-    """``String.hashCode``: over UTF-16 code units, signed 32 bits."""
+    """``String.hashCode`` of a text: over its UTF-16 code units, as a Java int."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):
@@ -41,6 +41,6 @@ def string_hash(text: str) -> int:
 
 
 def key_hash(topic: str, key: str) -> int:
-    """The hash under which an IndexFile keeps a key (``IndexFile.indexKeyHashMethod``): abs(-2147483648) counts as 0."""
+    """The hash under which an IndexFile keeps a key (``IndexFile.indexKeyHashMethod``); abs(-2147483648) counts as 0."""
     value = abs(string_hash(f"{topic}#{key}"))
     return 0 if value > INT32_MAX else value

@@ -1,6 +1,6 @@
-"""Text as Java decodes and hashes it: ``new String(bytes, UTF_8)`` and ``String.hashCode`` over raw UTF-8 bytes.
+"""Text as Java decodes and hashes it, compiled for the record loops: ``new String(bytes, UTF_8)``, ``String.hashCode``.
 
-For the record loops: compiled. Text that is a Python string already: ``java_string``.
+``java_string`` does the same for Python's strings.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _UINT32_SPAN: Final = UINT32_MAX + 1
 DIGIT_ZEROS: Final[npt.NDArray[np.int64]] = np.array(
     [c for c in range(0x10000) if unicodedata.decimal(chr(c), -1) == 0], dtype=np.int64
 )
-"""Each zero of a decimal digit block in the BMP: ``Integer.parseInt`` takes the digits of all of them."""
+"""The zero of each block of decimal digits in the BMP: ``Integer.parseInt`` takes the digits of all of them."""
 
 
 @jit
 def decode_at(data: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
-    """One code point of ``data[at:end]`` and where the next begins, as Java's ``String.decodeUTF8`` reads it.
+    """The first code point of ``data[at:end]`` and where the next begins, as Java's ``String.decodeUTF8`` reads it.
 
     A malformed sequence is U+FFFD and as long as Java takes it to be (``malformed3``, ``malformed4``).
     """
@@ -105,7 +105,8 @@ def index_hash(value: int) -> int:
 
 @jit
 def parse_number(data: npt.NDArray[np.uint8], start: int, end: int, low: int, high: int) -> tuple[bool, int]:
-    """``Long.parseLong`` of ``data[start:end]`` (Integer, Short by ``low``, ``high``): (it is a number, its value)."""
+    """``Long.parseLong`` of ``data[start:end]``: (whether it is a number, its value). ``low`` and ``high`` are the type's
+    bounds."""
     at = start
     negative = False
     if at < end and (data[at] == 0x2D or data[at] == 0x2B):

@@ -1,4 +1,5 @@
-"""Light message queues: one more unit in each LMQ that a record names (``MultiDispatchUtils``, ``ConsumeQueue``)."""
+"""Light message queues: a record gets one more unit in each LMQ that it names (``MultiDispatchUtils``, ``ConsumeQueue``,
+5.3)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _NO_FILE: Final = -2
 
 @jit
 def is_blank(data: npt.NDArray[np.uint8], start: int, end: int) -> bool:
-    """``StringUtils.isBlank``: only characters of ``Character.isWhitespace``."""
+    """Whether a text has only characters of ``Character.isWhitespace`` (``StringUtils.isBlank``)."""
     at = start
     while at < end:
         c, at = decode_at(data, at, end)
@@ -68,9 +69,9 @@ def _has_slash(data: npt.NDArray[np.uint8], start: int, end: int) -> bool:
 
 @jit
 def _find_lmq(names: NameArrays, data: npt.NDArray[np.uint8], start: int, end: int) -> int:
-    """The entry of a light queue's name, -1 when it has not been met, NO_FILE for one that is too long for a file.
+    """The entry of a light queue's name; -1 when it has not been met, _NO_FILE for a name that is too long for a file.
 
-    No name is shorter as Java reads it: malformed bytes become U+FFFD, three bytes for at most three.
+    As Java reads it no name is shorter: at most three malformed bytes become U+FFFD, which has three bytes.
     """
     if end - start > NAME_BYTES_MAX:
         return _NO_FILE
@@ -84,7 +85,11 @@ def check_lmq(
     names: NameArrays,
     state: npt.NDArray[np.int64],
 ) -> int:
-    """GOOD: dispatch; NOT_FOUND: nothing to dispatch; LMQ_MALFORMED: skip it; NEW_LMQS: the list holds new names."""
+    """Look at a record's light queues before anything is dispatched.
+
+    GOOD: they are to be dispatched. NOT_FOUND: there are none. LMQ_MALFORMED: the broker does not dispatch them. NEW_LMQS: the
+    list, whose bounds are in ``state``, has names that have not been met.
+    """
     q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
     q_end, o_end = spans[2 * p.MULTI_DISPATCH + 1], spans[2 * p.MULTI_OFFSET + 1]
     if q < 0 or o < 0 or is_blank(data, q, q_end) or is_blank(data, o, o_end):
@@ -114,7 +119,7 @@ def check_lmq(
 
 @jit
 def new_lmqs(data: npt.NDArray[np.uint8], start: int, end: int, names: NameArrays, found: npt.NDArray[np.int64]) -> int:
-    """The pieces of ``data[start:end]`` that are names not yet met, into ``found`` (start, end); returns how many."""
+    """Put start and end of each name in ``data[start:end]`` that has not been met into ``found``, int64; returns how many."""
     count, at = 0, start
     while at <= end:
         stop = _piece_end(data, at, end)
@@ -142,8 +147,8 @@ def dispatch_lmq(
 ) -> None:
     """``ConsumeQueue.multiDispatchLmqQueue``: one more unit in each LMQ named, at the offset given for it.
 
-    A name that is no plain file name never becomes a path: it is passed over alone. ``counts_each``: a queue's counter has
-    gone up for each time that a record named it (5.x, ``LmqDispatch.updateLmqOffsets``), though it got one unit.
+    A name that is no plain file name never becomes a path: it alone is passed over. ``counts_each``: the broker counted a
+    queue's offset up each time that a record named it (``LmqDispatch.updateLmqOffsets`` of 5.x), though it got one unit.
     """
     q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
     count, q_end = _pieces(data, q, spans[2 * p.MULTI_DISPATCH + 1])
@@ -153,7 +158,7 @@ def dispatch_lmq(
         o_stop = _piece_end(data, o, o_end)
         name = _find_lmq(names, data, q, stop)
         if name < 0 or names.flags[name] & (PLAIN | BATCH) != PLAIN:
-            # A broker that is told of plain units for a batch topic does not start.
+            # With plain units in a batch topic a broker does not start.
             if _has_slash(data, q, stop) or (name >= 0 and names.flags[name] & BATCH):
                 state[w.LMQ_SLASH] += 1
             else:

@@ -1,6 +1,6 @@
-"""The record loop: walk good records, and write down units and index items as arrays.
+"""The record loop: walk good records, and fill arrays with the units and index items that they give.
 
-Mirrors what RocketMQ derives in ``CommitLog.checkMessageAndReturnSize`` and dispatches in ``ConsumeQueue`` and
+It mirrors what RocketMQ (4.9 and 5.3) derives in ``CommitLog.checkMessageAndReturnSize`` and dispatches in ``ConsumeQueue`` and
 ``IndexService``.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
-from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.names import (
     BATCH,
     DISPATCHES,
@@ -38,6 +38,7 @@ from rocketmq_reindex.storage_format.record.frame import (
     check_record,
 )
 from rocketmq_reindex.storage_format.text.java_text import java_hash, parse_number, signed32
+from rocketmq_reindex.storage_format.walk.keys import index_record
 from rocketmq_reindex.storage_format.walk.lmq import check_lmq, dispatch_lmq
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
 from rocketmq_reindex.storage_format.walk.state import (
@@ -70,14 +71,13 @@ from rocketmq_reindex.storage_format.walk.state import (
     UnitArrays,
     enter_queue,
     put_batch,
-    put_item,
     put_message,
     put_unit,
 )
 
 
 class WalkOptions(NamedTuple):
-    """Settings of the loop; ``delays`` are milliseconds by level from 1 (index 0). Units want queues."""
+    """Settings of the loop. ``delays``: int64, milliseconds of each delay level from 1 (index 0) on. Units need queues, too."""
 
     crc_mode: int
     old_broker: bool
@@ -88,34 +88,6 @@ class WalkOptions(NamedTuple):
     want_items: bool
     want_messages: bool
     delays: npt.NDArray[np.int64]
-
-
-@inlined
-def _index_record(
-    data: npt.NDArray[np.uint8],
-    spans: npt.NDArray[np.int64],
-    items: ItemArrays,
-    state: npt.NDArray[np.int64],
-    seed: int,
-    place: int,
-    time: int,
-) -> bool:
-    """``IndexService.buildIndex``: UNIQ_KEY first, then each of KEYS (split on single spaces, empty pieces skipped)."""
-    before = state[ITEMS]
-    if spans[2 * p.UNIQ_KEY] >= 0:
-        h = java_hash(data, spans[2 * p.UNIQ_KEY], spans[2 * p.UNIQ_KEY + 1], seed)
-        put_item(items, state, h, place, time)
-    at = spans[2 * p.KEYS]
-    if at >= 0:
-        end = spans[2 * p.KEYS + 1]
-        while at < end:
-            stop = at
-            while stop < end and data[stop] != 0x20:
-                stop += 1
-            if stop > at:
-                put_item(items, state, java_hash(data, at, stop, seed), place, time)
-            at = stop + 1
-    return bool(state[ITEMS] > before)
 
 
 @jit
@@ -138,10 +110,12 @@ def walk(
     rec: npt.NDArray[np.int64],
     spans: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Walk the records that start in ``data[start:limit]``; returns why it stopped (a code of ``record``) and where.
+    """Walk the records that start in ``data[start:limit]``; returns why it stopped (a code of ``record.layout``) and where.
 
-    At every stop but LIMIT the record at that place has left no trace yet: the caller mends the cause (more data, room,
-    a new name) and calls again from there, or passes over it.
+    ``data[:filled]``, uint8, is the log from absolute offset ``base`` on; ``segment_end`` and ``data_end`` are as in
+    ``RangeSpec``. The loop fills ``units``, ``batches``, ``items`` and ``messages``, and counts in ``state``; ``rec`` and
+    ``spans`` are as for ``check_record``. At every stop but LIMIT the record there has left no trace yet: the caller removes
+    the cause (more data, more room, a new name) and calls again from there, or passes over the record.
     """
     at = start
     while at < limit:
@@ -236,7 +210,7 @@ def walk(
             put_message(messages, state, place, size, tags_code, batch_base, batch_count)
         indexed = False
         if options.want_items and transaction != r.TRANSACTION_ROLLBACK:
-            indexed = _index_record(data, spans, items, state, names.hash[name], place, time)
+            indexed = index_record(data, spans, items, state, names.hash[name], place, time)
         if not indexed and state[WAITING] < 0:
             state[WAITING] = place
         if state[FIRST_DISPATCHED] < 0:

@@ -1,4 +1,4 @@
-"""Passes over a segment's bytes for ``stale_tail``: store times around damage, and queue offsets on both sides of a gap."""
+"""Passes over a segment's bytes for ``scan.stale_reading``: store times around damage, queue offsets on both sides of a gap."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_nam
 Int64s = npt.NDArray[np.int64]
 
 LONGEST: Final = 16 << 20
-"""A longer record behind the gap is no proof of anything; and so much of a stale tail, at most, is no record."""
+"""Bytes of the longest record behind a gap that counts, and of what may be no record in a stale tail."""
 HEAD: Final = r.AT_STORE_TIMESTAMP + r.IPV6_EXTRA + 8
-"""bytes of a record up to its store time"""
+"""Bytes of a record up to the end of its store time."""
 # What a pass keeps between calls, in the int64 array ``state``.
 NEXT, TIME, HOLE, NAME_START, NAME_END, RECORDS, FIRST, COVERED, LIVE_TIME, SUMMED = range(10)
 STATE_SIZE: Final = 10
@@ -39,7 +39,7 @@ STATE_SIZE: Final = 10
 
 @jit
 def _is_head(data: npt.NDArray[np.uint8], base: int, at: int) -> bool:
-    """Whether what stands there says to be a record at this very place."""
+    """Whether a magic code stands at ``data[at]``, and a physical offset that is its own."""
     if data[at + 4] != 0xDA or data[at + 5] != 0xA3:
         return False
     magic = int32_at(data, at + 4)
@@ -65,10 +65,11 @@ def note_times(
     behind: Int64s,
     state: Int64s,
 ) -> int:
-    """Note, for each hole, the times of the good records in front of it and behind it, and the latest up to the next hole.
+    """Note the times ``before`` and ``after`` each hole, and the latest of those ``behind`` it up to the next hole.
 
-    Good records are walked up to the first hole; behind it every byte is looked at. Returns where to go on, or -1 where a
-    good record should stand in front of the first hole and does not.
+    ``holes`` and ``ends``, int64 (n,), are where the holes begin and end; the times are int64 (n,), in milliseconds. Good
+    records are walked up to the first hole; behind it every byte is looked at. Returns where to go on, or -1 where a good
+    record should stand in front of the first hole, and does not.
     """
     at = start
     while at < limit:
@@ -119,11 +120,11 @@ def note_queues(
     rec: Int64s,
     spans: Int64s,
 ) -> tuple[int, int]:
-    """Walk good records in front of ``end``, and look for sound ones behind it: the queue offsets of both.
+    """Walk good records in front of ``end``, and search for sound ones behind it: note the queue offsets of both.
 
-    What stands at ``end`` itself is damaged, as far as it was asked for: of a torn record only the CRC of all may tell.
-
-    Returns a code of ``record`` and the place, as ``walk`` does.
+    ``last`` and ``first``, int64 by queue, are the last queue offset in front and the first behind, -1 for none. What stands at
+    ``end`` itself is damaged, and is passed over: perhaps only the CRC of the whole record says so. Returns a code of
+    ``record.layout`` and where, as ``walk`` does.
     """
     at = start
     while at < limit:
@@ -136,7 +137,7 @@ def note_queues(
             return r.MORE, at
         if found != r.GOOD:
             if found == r.BAD_BODY_CRC:
-                # Bodies full of heads, each said to be long, would be summed up again for each of them.
+                # A body full of heads of long records would be summed up once for each of them.
                 state[SUMMED] += rec[TOTAL]
             if ahead or state[SUMMED] > 8 * LONGEST + data_end - end:
                 return r.NOT_FOUND, at

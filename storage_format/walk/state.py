@@ -1,4 +1,4 @@
-"""What the record loop writes down: arrays of queues, units and items, and the numbers it keeps between calls."""
+"""What the record loop fills: arrays of queues, units and items, and the numbers that it keeps between calls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ def new_state() -> State:
 
 
 class QueueArrays(NamedTuple):
-    """Queues met: open addressing over ``slots``; ``last`` is the record that last gave a unit."""
+    """The queues met, by number, in a hash table with open addressing over ``slots``.
+
+    ``name`` is an entry of the name table; ``last`` the physical offset of the record that last gave the queue a unit.
+    """
 
     slots: npt.NDArray[np.int32]
     name: npt.NDArray[np.int32]
@@ -67,9 +70,9 @@ class QueueArrays(NamedTuple):
 
 
 class UnitArrays(NamedTuple):
-    """ConsumeQueue units in commitlog order; ``queue`` indexes QueueArrays.
+    """ConsumeQueue units in commitlog order; ``queue`` is a number of QueueArrays.
 
-    One of size 0 is none: its record named the light queue of a unit before it again.
+    A row of size 0 is no unit: the record of the unit before it named its light queue again.
     """
 
     queue: npt.NDArray[np.int32]
@@ -80,7 +83,7 @@ class UnitArrays(NamedTuple):
 
 
 class BatchArrays(NamedTuple):
-    """Units of batch ConsumeQueues in commitlog order; ``base`` is the queue offset of the first of its ``messages``."""
+    """Units of batch ConsumeQueues in commitlog order; ``base`` is the queue offset of the first of a unit's ``messages``."""
 
     queue: npt.NDArray[np.int32]
     base: npt.NDArray[np.int64]
@@ -92,7 +95,11 @@ class BatchArrays(NamedTuple):
 
 
 class ItemArrays(NamedTuple):
-    """Index items in commitlog order, and where a record without items was dispatched before an item's record."""
+    """Index items in commitlog order, and the makers among them.
+
+    A maker is the first record without items dispatched after the item before: ``maker_item`` is the number in the range of the
+    item that follows it, ``maker_place`` its physical offset. It makes the next IndexFile where the one before is full.
+    """
 
     key_hash: npt.NDArray[np.int32]
     place: npt.NDArray[np.int64]
@@ -102,7 +109,7 @@ class ItemArrays(NamedTuple):
 
 
 class MessageArrays(NamedTuple):
-    """Records dispatched, in commitlog order: what of their DispatchRequest is not in their bytes as it stands."""
+    """The records dispatched, in commitlog order: what their DispatchRequest has that is derived from their bytes."""
 
     place: npt.NDArray[np.int64]
     size: npt.NDArray[np.int32]
@@ -113,7 +120,7 @@ class MessageArrays(NamedTuple):
 
 @inlined
 def enter_queue(queues: QueueArrays, state: npt.NDArray[np.int64], name: int, queue_id: int) -> int:
-    """The number of a queue, entered if it is new. The caller has made sure of room."""
+    """The number of a queue, which is entered if it is new. The caller has made sure that there is room."""
     mask = len(queues.slots) - 1
     slot = ((name * 0x9E3779B1 + (queue_id & UINT32_MAX) * 0x85EBCA77) >> 7) & mask
     while True:
@@ -172,7 +179,7 @@ def put_unit(
 
 @jit
 def put_again(units: UnitArrays, state: npt.NDArray[np.int64], queue: int, offset: int, place: int) -> None:
-    """The same LMQ once more in one record: no unit (``ConsumeQueue.putMessagePositionInfo``: maxPhysicOffset)."""
+    """A record names an LMQ once more: it gets no unit (maxPhysicOffset in ``ConsumeQueue.putMessagePositionInfo``)."""
     n = state[UNITS]
     units.queue[n] = queue
     units.offset[n] = offset

@@ -29,7 +29,7 @@ DICTIONARY = [
 ]  # fmt: skip
 _NAMES = ("queue-unit", "queue-hole", "queue-pre-blank", "queue-backwards", "queue-overlap")
 
-reader._decode, reader._judge = guarded(reader._decode), guarded(reader._judge)
+reader._decode, reader._check = guarded(reader._decode), guarded(reader._check)
 
 
 def check(data: bytes) -> None:

@@ -79,8 +79,8 @@ def runs_of(blocks: list[QueueBlock]) -> list[Run]:
     for block in blocks:
         queue, columns = block.runs()
         for first, rows, place, end in columns[:, queue == QUEUE].T.tolist():
-            runs.append((first, rows, place, end))
-    return sorted(runs, key=lambda run: run[2])
+            runs.append(Run(first, rows, place, end))
+    return sorted(runs, key=lambda run: run.phy_offset)
 
 
 def stand(blocks: list[QueueBlock], table: PlacementTable) -> dict[int, tuple[int, int, int]]:

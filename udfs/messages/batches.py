@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from rocketmq_reindex.storage_format.record import columns as m
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.text_columns import read_bytes, read_hosts, read_maps, read_texts
-from rocketmq_reindex.storage_format.scan.range_scan import Block
+from rocketmq_reindex.storage_format.record.hosts import read_hosts
+from rocketmq_reindex.storage_format.record.property_maps import read_maps
+from rocketmq_reindex.storage_format.record.text_columns import read_bytes, read_texts
+from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs.messages import arrow_columns as arrow
 from rocketmq_reindex.udfs.messages.bodies import unpack_bodies

@@ -23,6 +23,7 @@ from rocketmq_reindex.storage_format.queue.order import (
     Placement,
     PlacementTable,
     RolledBack,
+    Run,
     join_runs,
     order_broker,
     order_logical,
@@ -193,7 +194,7 @@ class VerifyQueues:
             # Who has not seen what lies between takes a jump up for none; of a fall nothing can be said.
             fine = follows | (self._is_between(columns) & (columns[0, 1:] > columns[0, :-1]))
             return [(IN_ORDER, None)] if fine.all() else [(SKIPPED, None)]
-        runs = [tuple(run) for run in columns.T.tolist()]
+        runs = [Run(*run) for run in columns.T.tolist()]
         if follows.all():
             # Where a record names a light queue twice, the units behind it stand in front of the offsets that they name.
             return [(IN_ORDER, order_broker(runs, 0))]
@@ -202,10 +203,10 @@ class VerifyQueues:
         if logical.filled <= self.task.max_fill and len(join_runs(runs)) > 1:
             orders.insert(0, (LOGICAL, logical))
         # Topics are deleted with their queues' files: what a broker dispatched since then is all that is there.
-        falls = [k for k in range(1, len(runs)) if runs[k][0] < runs[k - 1][0] + runs[k - 1][1]]
+        falls = [k for k in range(1, len(runs)) if runs[k].first < runs[k - 1].stop]
         if falls:
             first = found.first_place(self.task.log[0])
-            anew = {falls[-1], *(k for k in falls if runs[k][2] == first)}
+            anew = {falls[-1], *(k for k in falls if runs[k].phy_offset == first)}
             orders += [(REMADE, order_broker(runs[k:], 0)) for k in sorted(anew)]
         return orders
 
