@@ -72,7 +72,7 @@ CODES: Final = {
 
 
 def from_bits(bits: npt.NDArray[np.uint8], seen: int, names: tuple[str, ...], first: int) -> list[Finding]:
-    """Findings of ``bits``, uint8 (n,): bit i of element k stands for the fault ``names[i]`` at place ``first + k``.
+    """Findings of ``bits``, uint8 (n,): bit i of element k stands for the fault ``names[i]`` at ``first + k``.
 
     ``seen`` has all bits that are set anywhere.
     """

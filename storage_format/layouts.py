@@ -1,4 +1,4 @@
-"""A table of fields that lie one after another in a file: the one place where their order, sizes and names are written down."""
+"""Tables of fields that lie one after another in a file: their order, sizes and names are written down nowhere else."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.command.times import parse_time as parse_time
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
-from rocketmq_reindex.storage_format.record.layout import INT64_MAX
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.sql.option_words import CRC_MODES as CRC_MODES
 from rocketmq_reindex.udfs.sql.option_words import DELAY_LEVELS as DELAY_LEVELS

@@ -36,10 +36,10 @@ from rocketmq_reindex.jobs.spark.session import TASKS_PER_CORE
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.index.plan import Begun, IndexFilePlan
+from rocketmq_reindex.storage_format.index.plan import EarlierFiles, IndexFilePlan
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.scan.range_scan import ScanSettings
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.carry import Carry
 from rocketmq_reindex.udfs.incremental.scan_store import file_digest
@@ -70,7 +70,7 @@ class Increment:
         self.fingerprint = fingerprint_of(__version__, scan, units_per_file, settings.write_topics)
         self.memory = ScanMemory(self.store, self.fingerprint, settings.recheck)
         self.before = Before(settings, self.store, target, self.fingerprint, reporter)
-        self.history = IndexHistory([], Begun(), [])
+        self.history = IndexHistory([], EarlierFiles(), [])
         self.kept = 0
 
     # -- before the scan ------------------------------------------------------------------------------------------------

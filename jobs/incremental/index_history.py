@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.index.plan import Begun, IndexFilePlan, Stretch, plan_index_files
+from rocketmq_reindex.storage_format.index.plan import EarlierFiles, IndexFilePlan, Stretch, plan_index_files
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, begins_alike
 from rocketmq_reindex.udfs.write.index import ends, maker_of, staged_items
@@ -28,7 +28,7 @@ class IndexHistory:
     """The ranges in front of the log, and the plans of all files that are left."""
 
     ghosts: list[ScanEntry]
-    begun: Begun
+    begun: EarlierFiles
     plans: list[IndexFilePlan]
     anew: bool = False
     """whether files are cut elsewhere than in the build before"""
@@ -44,12 +44,12 @@ def plan_with_history(
     gone = _expired(plans, log.segments[0].start) if ghosts else 0
     if gone:
         skip = begun.skip + sum(plan.items for plan in plans[:gone])
-        begun = Begun(skip, maker_of(plans[gone]), begun.window)
+        begun = EarlierFiles(skip, maker_of(plans[gone]), begun.window)
         plans = [dataclasses.replace(plan, number=plan.number - gone) for plan in plans[gone:]]
     while ghosts and summaries[0].items <= begun.skip - 1:
         # The last item that is gone stays: a file's header inherits from the one before it.
         windows = [window for _, window in summaries[0].windows] + ([] if begun.window is None else [begun.window])
-        begun = Begun(begun.skip - summaries[0].items, begun.maker, max(windows, default=None))
+        begun = EarlierFiles(begun.skip - summaries[0].items, begun.maker, max(windows, default=None))
         ghosts, summaries = ghosts[1:], summaries[1:]
     return IndexHistory(ghosts, begun, plans, anew)
 
@@ -70,18 +70,18 @@ def fingerprints(store: ScanStore, history: IndexHistory, entries: Iterable[Scan
     return found
 
 
-def _in_front(last: LastBuild | None, log: Commitlog) -> tuple[list[ScanEntry], Begun, bool]:
+def _in_front(last: LastBuild | None, log: Commitlog) -> tuple[list[ScanEntry], EarlierFiles, bool]:
     """(ranges that are gone, where the files were begun, whether what was known of them is of no use)."""
     if last is None or not last.segments:
-        return [], Begun(), False
+        return [], EarlierFiles(), False
     known = bool(last.ghosts)
     starts = [int(name) for name, _ in last.segments]
     if not log.segments or log.segments[0].start not in starts:
         # All of it is gone, or there is more in front than there was.
-        return [], Begun(), known or bool(log.segments)
+        return [], EarlierFiles(), known or bool(log.segments)
     low = log.segments[0].start
     if (known or low > starts[0]) and not _goes_on(last, log):
-        return [], Begun(), True
+        return [], EarlierFiles(), True
     return [*last.ghosts, *(entry for entry in last.built_from if entry.start < low)], last.begun, False
 
 
@@ -95,6 +95,6 @@ def _goes_on(last: LastBuild, log: Commitlog) -> bool:
 def _expired(plans: list[IndexFilePlan], low: int) -> int:
     """How many of the first files end below ``low``; the last one is never counted."""
     for count, plan in enumerate(plans[:-1]):
-        if int(staged_items(ends(plan.stretches)[1])[0]["place"]) >= low:
+        if int(staged_items(ends(plan.stretches)[1])[0]["phy_offset"]) >= low:
             return count
     return max(0, len(plans) - 1)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
-from rocketmq_reindex.storage_format.index.plan import Begun
+from rocketmq_reindex.storage_format.index.plan import EarlierFiles
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, file_digest, sealed, unsealed
 from rocketmq_reindex.udfs.scan.segments import Commitlog
@@ -50,7 +50,7 @@ class LastBuild:
     """the numbers of those that it was built from, in order"""
     ghosts: list[ScanEntry] = field(default_factory=list)
     """ranges of expired segments, of which IndexFiles that are left still hold items; in order"""
-    begun: Begun = field(default_factory=Begun)
+    begun: EarlierFiles = field(default_factory=EarlierFiles)
     index: list[list[Any]] = field(default_factory=list)
     checkpoint: list[Any] = field(default_factory=list)
     """entries of the manifest that the driver wrote itself: checkpoint, topics; like ``index`` with their files' times"""
@@ -120,7 +120,7 @@ def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | No
             return None
         for name in ("ranges", "ghosts"):
             fields[name] = [ScanEntry(**entry) for entry in fields[name]]
-        found = LastBuild(**(fields | {"begun": Begun(**fields["begun"])}))
+        found = LastBuild(**(fields | {"begun": EarlierFiles(**fields["begun"])}))
     except (OSError, ValueError, TypeError, KeyError):
         return None
     used = [*found.ghosts, *found.built_from]

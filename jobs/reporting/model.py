@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.queue.consume_queue import UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 
 QUEUE_PATH: Final = re.compile(r"consumequeue/([^/]+)/(\d+)/(\d{20})")
 

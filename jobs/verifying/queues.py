@@ -16,8 +16,8 @@ from rocketmq_reindex.jobs.verifying.summary import QUEUES_TOLD, VerifySummary
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.order import RolledBack
-from rocketmq_reindex.storage_format.scan.chain import Segment
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files, schemas
 from rocketmq_reindex.udfs.order.judge import Judge
 from rocketmq_reindex.udfs.order.placements import PlanWriter

@@ -24,7 +24,7 @@ Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-_AT_PHY_OFFSET: Final = ITEM_LAYOUT.at["place"]
+_AT_PHY_OFFSET: Final = ITEM_LAYOUT.at["phy_offset"]
 _AT_TIME_DIFF: Final = ITEM_LAYOUT.at["time_diff"]
 _AT_PREV: Final = ITEM_LAYOUT.at["prev"]
 ITEM_FAULTS: Final = (
@@ -33,7 +33,7 @@ ITEM_FAULTS: Final = (
 )  # fmt: skip
 LINK_FAULTS: Final = ("index-link-range", "index-link-foreign", "index-link-gap")
 SLOT_FAULTS: Final = ("index-slot-range", "index-slot-foreign", "index-slot-old")
-_HASH, _PLACE, _TIME, _RANGE, _FOREIGN, _GAP, _CIRCULAR, _LOST = (1 << k for k in range(len(ITEM_FAULTS)))
+_HASH, _PHY_OFFSET, _TIME, _RANGE, _FOREIGN, _GAP, _CIRCULAR, _LOST = (1 << k for k in range(len(ITEM_FAULTS)))
 _STEP: Final = 1 << 20
 _SLOT_RANGE, _SLOT_FOREIGN, _SLOT_OLD = (1 << k for k in range(len(SLOT_FAULTS)))
 
@@ -69,12 +69,12 @@ def _check_items(data: Bytes, slots: int, used: int, newest: Int32s, fault: Byte
     for item in range(1, used + 1):
         at = item_start + ITEM_SIZE * item
         slot = _slot_of(data, item_start, slots, item)
-        place = int64_at(data, at + _AT_PHY_OFFSET)
+        phy_offset = int64_at(data, at + _AT_PHY_OFFSET)
         prev = int32_at(data, at + _AT_PREV)
         bits = 0
-        if place < before or place < 0:
-            bits |= _PLACE
-        before = place
+        if phy_offset < before or phy_offset < 0:
+            bits |= _PHY_OFFSET
+        before = phy_offset
         if int32_at(data, at + _AT_TIME_DIFF) < 0:
             bits |= _TIME
         expected = np.int64(-1)
@@ -218,7 +218,7 @@ def _header_findings(view: IndexView, used: int, written: int, slots_used: int) 
             findings.append(Finding("index-empty-offset", header.end_place, 1))
         if header.begin_time != header.end_time or header.end_time < 0:
             findings.append(Finding("index-empty-time", header.end_time, 1))
-    # 0: an empty file of 4.9; as many as places: full, or sealed.
+    # 0: an empty file of 4.9; as many as there is room for: full, or sealed.
     counts = {used + 1, view.items} if written else {0, 1, view.items}
     if header.index_count not in counts:
         findings.append(Finding("index-count", header.index_count, 1, used + 1))
@@ -226,10 +226,10 @@ def _header_findings(view: IndexView, used: int, written: int, slots_used: int) 
         findings.append(Finding("index-slot-count", header.slot_count, 1, slots_used))
     if used:
         first, last = view.read(1, 1), view.read(used, 1)
-        if header.begin_place != int(first.place[0]):
-            findings.append(Finding("index-begin-offset", header.begin_place, 1, int(first.place[0])))
-        if header.end_place != int(last.place[0]):
-            findings.append(Finding("index-end-offset", header.end_place, 1, int(last.place[0])))
+        if header.begin_place != int(first.phy_offset[0]):
+            findings.append(Finding("index-begin-offset", header.begin_place, 1, int(first.phy_offset[0])))
+        if header.end_place != int(last.phy_offset[0]):
+            findings.append(Finding("index-end-offset", header.end_place, 1, int(last.phy_offset[0])))
         if not _end_time_fits(view, used, int(last.time_diff[0])):
             findings.append(Finding("index-end-time", header.end_time, 1))
     return findings

@@ -57,11 +57,11 @@ def empty_headers(files: Sequence[Neighbour], log: LogFacts) -> Iterator[tuple[N
         if header is not None and not file.items:
             known = before if log.whole else None
             # Where the file before has expired, or is gone, its end was that of a record all the same.
-            place, time = max(log.last, log.start), log.latest + A_DAY
+            phy_offset, time = max(log.last, log.start), log.latest + A_DAY
             offsets = (("beginPhyOffset", header.begin_place), ("endPhyOffset", header.end_place))
             times = (("beginTimestamp", header.begin_time), ("endTimestamp", header.end_time))
-            compared = f"where the log's last record lies at {place}"
-            yield from _check_fields(file, offsets, known.end_place if known else None, place, compared)
+            compared = f"where the log's last record lies at {phy_offset}"
+            yield from _check_fields(file, offsets, known.end_place if known else None, phy_offset, compared)
             compared = f"where the log's latest store time is {log.latest}"
             yield from _check_fields(file, times, known.end_time if known else None, time, compared)
         before = header

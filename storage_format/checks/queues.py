@@ -1,7 +1,7 @@
 """Compare the units that a log gives a queue with those that stand in its files: stretch by stretch, in order of position.
 
-Expected units are columns (position, place, size, tagsCode, and for batch queues the other fields); what a file holds is the
-same without the position, zeros where there is no file.
+Expected units are columns: position, physical offset, size, tagsCode, and for batch queues the other fields. What a file holds
+has the same columns without the position, and zeros where there is no file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.checks import unit_kinds as u
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.checks.unit_kinds import named_fields as named_fields
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
@@ -115,24 +114,24 @@ class UnitChecker:
 
     def _classify(self, rows: Int64s, found: Int64s, equal: Mask) -> tuple[npt.NDArray[np.int8], Int64s]:
         """What each slot is, and how far the unit stands off where that is known."""
-        place, size, tags = found[:3]
-        code = np.full(len(place), u.OTHER, np.int8)
-        off = np.zeros(len(place), np.int64)
-        same = place == rows[1]
+        phy_offset, size, tags = found[:3]
+        code = np.full(len(phy_offset), u.OTHER, np.int8)
+        off = np.zeros(len(phy_offset), np.int64)
+        same = phy_offset == rows[1]
         code[same] = u.BATCH
         code[same & (tags != rows[3])] = u.TAGS
         code[same & (size != rows[2])] = u.SIZE
-        code[~same & u.is_bad(place, size)] = u.NO_RECORD
+        code[~same & u.is_bad(phy_offset, size)] = u.NO_RECORD
         if not self._view.batch:
             code[u.is_pre_blank(found)] = u.PRE_BLANK
         code[u.is_empty(found)] = u.MISSING
         code[equal] = u.OK
-        at = np.minimum(np.searchsorted(rows[1], place), rows.shape[1] - 1)
-        near = (code == u.OTHER) & (rows[1, at] == place)
+        at = np.minimum(np.searchsorted(rows[1], phy_offset), rows.shape[1] - 1)
+        near = (code == u.OTHER) & (rows[1, at] == phy_offset)
         code[near] = u.SHIFTED
         off[near] = rows[0, at[near]] - rows[0, near]
         for slot in np.flatnonzero(code == u.OTHER).tolist():
-            offset = self._look(int(place[slot]))
+            offset = self._look(int(phy_offset[slot]))
             if offset is None or offset == rows[0, slot]:
                 # The record of this very offset, but damaged: it would be expected else.
                 code[slot] = u.NO_RECORD
@@ -165,12 +164,12 @@ class UnitChecker:
             text += f", and so on for {counted(count, 'unit')}"
         self.tally.add("queue-shifted" if shifted else "queue-unit-other", count, self._view.path(first), first, text)
 
-    def _look(self, place: int) -> int | None:
+    def _look(self, phy_offset: int) -> int | None:
         low, high = self._view.log
-        if not low <= place < high:
+        if not low <= phy_offset < high:
             return None
         self._looks += 1
-        return self._view.look(place) if self._looks <= LOOKS_MAX else -1
+        return self._view.look(phy_offset) if self._looks <= LOOKS_MAX else -1
 
     # -- slots for which nothing is expected -------------------------------------------------------------------------------
 
@@ -227,11 +226,11 @@ class UnitChecker:
 
     def _is_gone(self, found: Int64s) -> Mask:
         """Units of records before the log's first byte, or where it was not read."""
-        place, size = found[:2]
-        whole = (place >= 0) & (size >= RECORD_MIN) & (size != PRE_BLANK_SIZE)
-        gone: Mask = whole & (place < self._view.log[0]) & (place <= self._view.log[0] - size)
+        phy_offset, size = found[:2]
+        whole = (phy_offset >= 0) & (size >= RECORD_MIN) & (size != PRE_BLANK_SIZE)
+        gone: Mask = whole & (phy_offset < self._view.log[0]) & (phy_offset <= self._view.log[0] - size)
         for low, high in self._view.unread:
-            gone |= whole & (place >= low) & (place < high)
+            gone |= whole & (phy_offset >= low) & (phy_offset < high)
         return gone
 
     def _check_rest(self, position: int, found: Int64s, odd: Mask, before: bool) -> None:
@@ -240,15 +239,15 @@ class UnitChecker:
             return
         if self.first_bad < 0:
             self.first_bad = position + int(slots[0])
-        place, size = found[:2, slots]
+        phy_offset, size = found[:2, slots]
         kinds = np.full(len(slots), u.OTHER, np.int8)
-        kinds[u.is_bad(place, size)] = u.NO_RECORD
+        kinds[u.is_bad(phy_offset, size)] = u.NO_RECORD
         if before:
-            kinds[(place <= 0) | (size <= 0) | (size == PRE_BLANK_SIZE)] = u.PRE_BLANK
+            kinds[(phy_offset <= 0) | (size <= 0) | (size == PRE_BLANK_SIZE)] = u.PRE_BLANK
         elif not self._view.batch:
             kinds[u.is_pre_blank(found[:, slots])] = u.PRE_BLANK
         for k in np.flatnonzero(kinds == u.OTHER).tolist():
-            if self._look(int(place[k])) is None:
+            if self._look(int(phy_offset[k])) is None:
                 kinds[k] = u.NO_RECORD
         for kind in np.unique(kinds).tolist():
             mine = slots[kinds == kind]

@@ -43,9 +43,9 @@ def is_pre_blank(found: Int64s) -> Mask:
     return blank
 
 
-def is_bad(place: Int64s, size: Int64s) -> Mask:
+def is_bad(phy_offset: Int64s, size: Int64s) -> Mask:
     """Which units cannot point to any record: bool (n,)."""
-    bad: Mask = (place < 0) | (size <= 0) | (place > INT64_MAX - size)
+    bad: Mask = (phy_offset < 0) | (size <= 0) | (phy_offset > INT64_MAX - size)
     return bad
 
 

@@ -18,12 +18,12 @@ from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 
 ITEM: Final = ITEM_LAYOUT.dtype
-STAGED: Final = np.dtype([("place", "<i8"), ("time", "<i8"), ("key_hash", "<i4")])
+STAGED: Final = np.dtype([("phy_offset", "<i8"), ("time", "<i8"), ("key_hash", "<i4")])
 """An item as a scan stages it, before its file is known."""
 WORDS: Final = STAGED.itemsize // 4
 Words = npt.NDArray[np.uint32]
 """Items, (n, WORDS)"""
-MAKER: Final = np.dtype([("item", "<i8"), ("place", "<i8")])
+MAKER: Final = np.dtype([("item", "<i8"), ("phy_offset", "<i8")])
 """A row of a staged block's table: before this item a record without items was dispatched, at that physical offset.
 
 Such a record makes the next IndexFile, where the one before is full."""
@@ -31,10 +31,10 @@ Such a record makes the next IndexFile, where the one before is full."""
 
 def empty_header(before: tuple[int, int] | None, broker_version: str) -> IndexHeader:
     """The header of a file without items. ``before``: time and physical offset of the last item of the file before, if any."""
-    time, place = before or (0, 0)
-    time, place = max(time, 0), max(place, 0)
+    time, phy_offset = before or (0, 0)
+    time, phy_offset = max(time, 0), max(phy_offset, 0)
     # 4.9 leaves the in-memory count unwritten until the first item.
-    return IndexHeader(time, time, place, place, 0, 0 if broker_version == "4.9" else 1)
+    return IndexHeader(time, time, phy_offset, phy_offset, 0, 0 if broker_version == "4.9" else 1)
 
 
 def words_of(staged: npt.NDArray[np.void]) -> Words:

@@ -28,7 +28,7 @@ SLOT_LAYOUT: Final = Layout(Field("slotValue", "item", INT32))
 """``IndexFile.putKey`` of 4.9 and 5.3; ``hashSlotSize``"""
 ITEM_LAYOUT: Final = Layout(
     Field("keyHash", "key_hash", INT32),
-    Field("phyOffset", "place", INT64),
+    Field("phyOffset", "phy_offset", INT64),
     Field("timeDiff", "time_diff", INT32),  # seconds since the header's beginTimestamp
     Field("slotValue", "prev", INT32),  # the item that the slot held before, 0 for none
 )

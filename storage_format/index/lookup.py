@@ -36,7 +36,7 @@ class Lookup(NamedTuple):
     """
 
     items: list[int]
-    places: list[int]
+    phy_offsets: list[int]
     times: list[int]
     steps: int
     """items read"""
@@ -75,42 +75,42 @@ def lookup(
         return bytes(read(at, length)).ljust(length, b"\0")
 
     items: list[int] = []
-    places: list[int] = []
+    phy_offsets: list[int] = []
     times: list[int] = []
     steps = 0
     # Every circle has a link to a later item. Where such a link is followed twice, it is part of a circle.
     forward: set[int] = set()
     (item,) = SLOT_LAYOUT.unpack(bytes_at(HEADER_SIZE + SLOT_SIZE * (key_hash % header.slots), SLOT_SIZE))
     if item == 0 or header.index_count <= 1:
-        return Lookup(items, places, times, 0, FOUND_ALL)
+        return Lookup(items, phy_offsets, times, 0, FOUND_ALL)
     if item < 0 or item > header.index_count:
-        return Lookup(items, places, times, 0, BAD_SLOT)
+        return Lookup(items, phy_offsets, times, 0, BAD_SLOT)
     while True:
-        if most is not None and len(places) >= most:
-            return Lookup(items, places, times, steps, ENOUGH)
+        if most is not None and len(phy_offsets) >= most:
+            return Lookup(items, phy_offsets, times, steps, ENOUGH)
         if steps_max is not None and steps >= steps_max:
-            return Lookup(items, places, times, steps, TOO_LONG)
+            return Lookup(items, phy_offsets, times, steps, TOO_LONG)
         # A Java int, which wraps; the mapped file then refuses it, and the broker ends the lookup there.
         at = as_int(HEADER_SIZE + SLOT_SIZE * header.slots + ITEM_SIZE * item)
         if at < 0 or at + ITEM_SIZE > size:
-            return Lookup(items, places, times, steps, OUTSIDE)
+            return Lookup(items, phy_offsets, times, steps, OUTSIDE)
         steps += 1
-        hashed, place, seconds, prev = ITEM_LAYOUT.unpack(bytes_at(at, ITEM_SIZE))
+        hashed, phy_offset, seconds, prev = ITEM_LAYOUT.unpack(bytes_at(at, ITEM_SIZE))
         if seconds < 0 and not any_time:
-            return Lookup(items, places, times, steps, BAD_TIME)
+            return Lookup(items, phy_offsets, times, steps, BAD_TIME)
         time = as_long(header.begin_time + 1000 * seconds)
         if hashed == key_hash and (any_time or begin <= time <= end):
             items.append(item)
-            places.append(place)
+            phy_offsets.append(phy_offset)
             times.append(time)
         if prev == 0:
-            return Lookup(items, places, times, steps, FOUND_ALL)
+            return Lookup(items, phy_offsets, times, steps, FOUND_ALL)
         if prev < 0 or prev > header.index_count or prev == item:
-            return Lookup(items, places, times, steps, BAD_LINK)
+            return Lookup(items, phy_offsets, times, steps, BAD_LINK)
         if time < begin and not any_time:
-            return Lookup(items, places, times, steps, OLDER)
+            return Lookup(items, phy_offsets, times, steps, OLDER)
         if prev > item:
             if item in forward:
-                return Lookup(items, places, times, steps, CIRCULAR)
+                return Lookup(items, phy_offsets, times, steps, CIRCULAR)
             forward.add(item)
         item = prev

@@ -47,7 +47,7 @@ class IndexFilePlan:
 
 
 @dataclass(frozen=True)
-class Begun:
+class EarlierFiles:
     """Where a plan goes on, with files that were planned when the log had more in front.
 
     ``skip`` items of the given ranges are in files that are gone. ``maker`` is the physical offset of the record that made the
@@ -59,14 +59,16 @@ class Begun:
     window: int | None = None
 
 
-_NOTHING: Final = Begun()
+_NOTHING: Final = EarlierFiles()
 
 
-def _boundaries(ranges: Sequence[RangeSummary], starts: list[int], total: int, capacity: int, begun: Begun) -> list[int]:
+def _boundaries(
+    ranges: Sequence[RangeSummary], starts: list[int], total: int, capacity: int, earlier: EarlierFiles
+) -> list[int]:
     """The first item of each file, and the total: a file ends at its capacity, and where the highest time window so far
     rises."""
     rises: list[int] = []
-    highest = begun.window
+    highest = earlier.window
     for start, summary in zip(starts, ranges, strict=True):
         for item, window in summary.windows:
             if highest is None or window > highest:
@@ -76,7 +78,7 @@ def _boundaries(ranges: Sequence[RangeSummary], starts: list[int], total: int, c
         raise RefusedError(
             f"index: --index-policy would cut {len(rises)} files (at most {WINDOWED_FILES_MAX}): choose a longer window"
         )
-    cuts, k = [begun.skip], 0
+    cuts, k = [earlier.skip], 0
     while cuts[-1] < total:
         while k < len(rises) and rises[k] <= cuts[-1]:
             k += 1
@@ -85,7 +87,7 @@ def _boundaries(ranges: Sequence[RangeSummary], starts: list[int], total: int, c
     return cuts
 
 
-def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, begun: Begun = _NOTHING) -> list[IndexFilePlan]:
+def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, earlier: EarlierFiles = _NOTHING) -> list[IndexFilePlan]:
     """The files of a log whose accepted ranges are given in order; ``index_items`` is maxIndexNum.
 
     Raises RefusedError where time windows would cut too many files.
@@ -98,8 +100,8 @@ def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, begun: Be
     dispatched = [s.first_dispatched for s in ranges if s.first_dispatched >= 0]
     if not dispatched:
         return []
-    first_maker = begun.maker if begun.maker >= 0 else dispatched[0]
-    cuts = _boundaries(ranges, starts, total, capacity, begun)
+    first_maker = earlier.maker if earlier.maker >= 0 else dispatched[0]
+    cuts = _boundaries(ranges, starts, total, capacity, earlier)
 
     def locate(item: int) -> int:
         return bisect_right(starts, item) - 1 if item < total else len(ranges) - 1

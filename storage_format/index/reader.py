@@ -12,8 +12,6 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.findings import Finding, UnreadableError
 from rocketmq_reindex.storage_format.index.file import ITEM
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
-from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS as DEFAULT_ITEMS
-from rocketmq_reindex.storage_format.index.sizes import DEFAULT_SLOTS as DEFAULT_SLOTS
 from rocketmq_reindex.storage_format.index.sizes import first_items_fit, quick_sizes
 from rocketmq_reindex.storage_format.integers import INT32_MAX
 
@@ -30,13 +28,13 @@ _CHUNK_ITEMS: Final = 1 << 20
 class Items:
     """The items ``first``, ``first + 1``, ... as columns.
 
-    ``place`` is the physical offset, ``time_diff`` seconds since beginTimestamp, ``prev`` the number of the item before in its
-    slot.
+    ``phy_offset`` is the physical offset, ``time_diff`` seconds since beginTimestamp, ``prev`` the number of the item before in
+    its slot.
     """
 
     first: int
     key_hash: Int32s
-    place: Int64s
+    phy_offset: Int64s
     time_diff: Int32s
     prev: Int32s
 
@@ -75,7 +73,7 @@ class IndexView:
         return Items(
             first,
             table["key_hash"].astype(np.int32),
-            table["place"].astype(np.int64),
+            table["phy_offset"].astype(np.int64),
             table["time_diff"].astype(np.int32),
             table["prev"].astype(np.int32),
         )

@@ -49,11 +49,11 @@ def first_items_fit(read: Callable[[int, int], bytes], slots: int, items: int) -
     if len(table) < 2 or any(table[0]) or not any(table[1]):
         return False
     newest: dict[int, int] = {}
-    for number, (key_hash, place, seconds, prev) in enumerate(table[1:], 1):
-        if not (key_hash or place or seconds or prev):
+    for number, (key_hash, phy_offset, seconds, prev) in enumerate(table[1:], 1):
+        if not (key_hash or phy_offset or seconds or prev):
             break
         slot = key_hash % slots
-        if key_hash < 0 or place < 0 or newest.get(slot, 0) != prev:
+        if key_hash < 0 or phy_offset < 0 or newest.get(slot, 0) != prev:
             return False
         newest[slot] = number
     heads = {slot: SLOT_LAYOUT.unpack(read(HEADER_SIZE + SLOT_SIZE * slot, SLOT_SIZE))[0] for slot in newest}

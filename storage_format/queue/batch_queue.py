@@ -8,13 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.queue.cells import BATCH_RUN_COLUMNS
-from rocketmq_reindex.storage_format.queue.placement import BatchPlacement as BatchPlacement
 from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, NOT_COMPACTED
-from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE as BATCH_UNIT_SIZE
 from rocketmq_reindex.storage_format.walk.state import BatchArrays
 
 BATCH_UNIT: Final = BATCH_LAYOUT.dtype
-_COLUMNS: Final = ("base", "place", "size", "tags_code", "store_time", "count")
+_COLUMNS: Final = ("base", "phy_offset", "size", "tags_code", "store_time", "count")
 """of a unit, in the order of ``cells.BATCH_COLUMNS``"""
 
 Int64s = npt.NDArray[np.int64]
@@ -31,7 +29,7 @@ def by_queue(batches: BatchArrays, queues: int) -> tuple[Int64s, Int64s]:
             column[order].astype(np.int64)
             for column in (
                 batches.base,
-                batches.place,
+                batches.phy_offset,
                 batches.size,
                 batches.tags_code,
                 batches.store_time,
@@ -52,7 +50,7 @@ def batch_runs(columns: Int64s) -> Int64s:
     in ``QueueBlock.runs``.
     """
     columns = columns[:, columns[5] > 0]
-    base, place, size, count = columns[0], columns[1], columns[2], columns[5]
+    base, phy_offset, size, count = columns[0], columns[1], columns[2], columns[5]
     n = len(base)
     if n == 0:
         return np.zeros((BATCH_RUN_COLUMNS, 0), np.int64)
@@ -64,7 +62,7 @@ def batch_runs(columns: Int64s) -> Int64s:
     starts = np.flatnonzero(first)
     ends = np.append(starts[1:], n)
     messages = base[ends - 1] + count[ends - 1] - base[starts]
-    return np.stack([base[starts], messages, place[starts], place[ends - 1] + size[ends - 1], ends - starts])
+    return np.stack([base[starts], messages, phy_offset[starts], phy_offset[ends - 1] + size[ends - 1], ends - starts])
 
 
 def batch_units(columns: Int64s) -> npt.NDArray[np.void]:

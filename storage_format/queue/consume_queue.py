@@ -7,9 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE as PRE_BLANK_SIZE
-from rocketmq_reindex.storage_format.queue.units import UNIT_LAYOUT
-from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE as UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 
 Int64s = npt.NDArray[np.int64]
 
@@ -31,7 +29,7 @@ def file_units(units_per_file: int, file_number: int, rows: Int64s) -> tuple[int
     low, used = int(position.min()), int(position.max()) + 1
     image = np.zeros(used, dtype=UNIT)
     image["size"][:low] = PRE_BLANK_SIZE
-    image["place"][position] = rows[1]
+    image["phy_offset"][position] = rows[1]
     image["size"][position] = rows[2]
     image["tags_code"][position] = rows[3]
     if low < 0 or used > units_per_file or used - low != rows.shape[1] or not (image["size"] > 0).all():

@@ -18,7 +18,7 @@ _PIECE_BYTES: Final = 64
 
 
 @jit
-def sort_by_queue(queue: Int32s, offset: Int64s, place: Int64s, size: Int32s, tags_code: Int64s, starts: Int64s,
+def sort_by_queue(queue: Int32s, offset: Int64s, phy_offset: Int64s, size: Int32s, tags_code: Int64s, starts: Int64s,
                   out: Int64s) -> None:  # fmt: skip
     """Counting sort of units by queue: those of one queue keep their order.
 
@@ -28,7 +28,7 @@ def sort_by_queue(queue: Int32s, offset: Int64s, place: Int64s, size: Int32s, ta
         at = starts[queue[i]]
         starts[queue[i]] = at + 1
         out[0, at] = offset[i]
-        out[1, at] = place[i]
+        out[1, at] = phy_offset[i]
         out[2, at] = size[i]
         out[3, at] = tags_code[i]
 
@@ -71,12 +71,12 @@ class QueueBlock:
     the unit.)
     """
 
-    def __init__(self, queue: Int32s, offset: Int64s, place: Int64s, size: Int32s, tags_code: Int64s, queues: int) -> None:
+    def __init__(self, queue: Int32s, offset: Int64s, phy_offset: Int64s, size: Int32s, tags_code: Int64s, queues: int) -> None:
         counts = np.bincount(queue, minlength=queues)
         self.bounds = np.zeros(queues + 1, dtype=np.int64)
         np.cumsum(counts, out=self.bounds[1:])
         self.columns = np.empty((cells.UNIT_COLUMNS, len(queue)), dtype=np.int64)
-        sort_by_queue(queue, offset, place, size, tags_code, self.bounds[:-1].copy(), self.columns)
+        sort_by_queue(queue, offset, phy_offset, size, tags_code, self.bounds[:-1].copy(), self.columns)
         self.queue = np.repeat(np.arange(queues, dtype=np.int64), counts)
         self.again = np.zeros(0, np.int64)
         if len(size) and int(size.min()) == 0:

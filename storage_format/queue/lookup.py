@@ -32,7 +32,7 @@ class Unit(NamedTuple):
 
     kind: str
     position: int
-    place: int = 0
+    phy_offset: int = 0
     size: int = 0
     tags_code: int = 0
     base: int = 0
@@ -75,16 +75,16 @@ class QueueUnits:
         if len(raw) < self.unit_size:
             return Unit(MISSING, position)
         if self._batch:
-            place, size, tags_code, _, base, count, _, _ = BATCH_LAYOUT.unpack(raw)
+            phy_offset, size, tags_code, _, base, count, _, _ = BATCH_LAYOUT.unpack(raw)
         else:
-            place, size, tags_code = UNIT_LAYOUT.unpack(raw)
+            phy_offset, size, tags_code = UNIT_LAYOUT.unpack(raw)
             base, count = position, 1
         if not any(raw):
             return Unit(EMPTY, position)
-        if not self._batch and (place, size, tags_code) == (0, PRE_BLANK_SIZE, 0):
+        if not self._batch and (phy_offset, size, tags_code) == (0, PRE_BLANK_SIZE, 0):
             return Unit(PRE_BLANK, position)
-        kind = UNIT if place >= 0 and size > 0 and base >= 0 and count > 0 else BAD
-        return Unit(kind, position, place, size, tags_code, base, count)
+        kind = UNIT if phy_offset >= 0 and size > 0 and base >= 0 and count > 0 else BAD
+        return Unit(kind, position, phy_offset, size, tags_code, base, count)
 
     @cached_property
     def end(self) -> int:

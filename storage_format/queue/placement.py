@@ -41,15 +41,14 @@ class PlacementTable:
         self._fills = np.array(fills, dtype=np.int64).reshape(-1, 3)
         self._fills = self._fills[np.argsort(self._fills[:, 2], kind="stable")]
 
-    def place(self, units: Int64s) -> Int64s:
+    def apply(self, units: Int64s) -> Int64s:
         """The units that stand, with their positions in place of queue offsets, and those that fill gaps.
 
         ``units``: int64 (UNIT_COLUMNS, n), ascending by physical offset.
         """
-        place = units[1]
         found = [units[:, :0]]
-        for first, rows, low_place, end_place, shift in kept_at(self._kept, place):
-            start, stop = np.searchsorted(place, [low_place, end_place])
+        for first, rows, low, end, shift in kept_at(self._kept, units[1]):
+            start, stop = np.searchsorted(units[1], [low, end])
             part = units[:, start:stop]
             part = part[:, (part[0] >= first) & (part[0] < first + rows)].copy()
             part[0] += shift
@@ -80,7 +79,7 @@ class BatchPlacement:
         rows = np.array(fills, dtype=np.int64).reshape(-1, 3).tolist()
         self._fills = {source: (first, offsets) for first, offsets, source in rows}
 
-    def place(self, units: Int64s) -> Int64s:
+    def apply(self, units: Int64s) -> Int64s:
         """The units that stand, each behind those that fill the gap before it.
 
         ``units``: int64 (BATCH_COLUMNS, n), ascending by physical offset.

@@ -38,15 +38,15 @@ _USED, _LEAD, _PRESENT, _UNITS, _REPEATS, _SEEN, _FIRST, _LAST = range(8)
 class QueueFile:
     """One file as columns with a row for each slot.
 
-    ``place`` (physical offset) and ``tags_code`` are int64, ``size`` is int32, ``kind`` and ``fault`` are uint8; ``fault`` is
-    not 0 where something is wrong with the slot.
+    ``phy_offset`` (physical offset) and ``tags_code`` are int64, ``size`` is int32, ``kind`` and ``fault`` are uint8; ``fault``
+    is not 0 where something is wrong with the slot.
     """
 
     start: int
     """first logical byte, the file's name"""
     length: int
     """bytes of the file"""
-    place: Int64s
+    phy_offset: Int64s
     size: Int32s
     tags_code: Int64s
     kind: Bytes
@@ -72,7 +72,7 @@ class QueueFile:
 
     def unit(self, slot: int) -> tuple[int, int, int]:
         """The physical offset, size and tagsCode in a slot."""
-        return int(self.place[slot]), int(self.size[slot]), int(self.tags_code[slot])
+        return int(self.phy_offset[slot]), int(self.size[slot]), int(self.tags_code[slot])
 
     @property
     def first_bad(self) -> int:
@@ -81,12 +81,12 @@ class QueueFile:
 
 
 @jit
-def _decode(data: Bytes, place: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes) -> None:
+def _decode(data: Bytes, phy_offset: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes) -> None:
     """Read the columns of the whole slots in ``data``, and set their kinds."""
-    for slot in range(len(place)):
+    for slot in range(len(phy_offset)):
         at = slot * UNIT_SIZE
         where, length, tags = int64_at(data, at), int32_at(data, at + _AT_SIZE), int64_at(data, at + _AT_TAGS_CODE)
-        place[slot] = where
+        phy_offset[slot] = where
         size[slot] = length
         tags_code[slot] = tags
         if where == 0 and tags == 0 and length == 0:
@@ -100,7 +100,7 @@ def _decode(data: Bytes, place: Int64s, size: Int32s, tags_code: Int64s, kind: B
 
 
 @jit
-def _check(place: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes, fault: Bytes, counts: Int64s) -> None:
+def _check(phy_offset: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes, fault: Bytes, counts: Int64s) -> None:
     """Set ``fault`` of each slot, and ``counts`` as the names above say."""
     used = len(kind)
     while used > 0 and kind[used - 1] == EMPTY:
@@ -122,15 +122,15 @@ def _check(place: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes, fault: B
         else:
             if last < 0:
                 first = slot
-            elif place[slot] < place[last]:
+            elif phy_offset[slot] < phy_offset[last]:
                 bits = _BACKWARDS
-            elif place[slot] == place[last] and size[slot] == size[last] and tags_code[slot] == tags_code[last]:
+            elif phy_offset[slot] == phy_offset[last] and size[slot] == size[last] and tags_code[slot] == tags_code[last]:
                 repeats += 1
-            elif place[slot] < place[last] + size[last]:
+            elif phy_offset[slot] < phy_offset[last] + size[last]:
                 bits = _OVERLAP
             last = slot
             units += 1
-        if present < 0 and (place[slot] < 0 or size[slot] <= 0):
+        if present < 0 and (phy_offset[slot] < 0 or size[slot] <= 0):
             present = slot
         fault[slot] = bits
         seen |= bits
@@ -154,10 +154,10 @@ def read_queue_file(data: Bytes | bytes | memoryview, start: int, file_size: int
     if start < 0 or start > INT64_MAX - len(raw) - UNIT_SIZE:
         raise UnreadableError(f"{start} is not the first logical byte of a ConsumeQueue file")
     rows = len(raw) // UNIT_SIZE
-    place, size, tags_code = np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int64)
+    phy_offset, size, tags_code = np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int64)
     kind, fault, counts = np.empty(rows, np.uint8), np.zeros(rows, np.uint8), np.zeros(8, np.int64)
-    _decode(raw, place, size, tags_code, kind)
-    _check(place, size, tags_code, kind, fault, counts)
+    _decode(raw, phy_offset, size, tags_code, kind)
+    _check(phy_offset, size, tags_code, kind, fault, counts)
     position = start // UNIT_SIZE
     findings = []
     if start % UNIT_SIZE or (file_size and start % file_size):
@@ -167,5 +167,5 @@ def read_queue_file(data: Bytes | bytes | memoryview, start: int, file_size: int
     findings += from_bits(fault, int(counts[_SEEN]), FAULTS, position)
     used, lead, present, units, repeats, _, first, last = (int(value) for value in counts)
     return QueueFile(
-        start, len(raw), place, size, tags_code, kind, fault, used, lead, present, units, repeats, first, last, findings
+        start, len(raw), phy_offset, size, tags_code, kind, fault, used, lead, present, units, repeats, first, last, findings
     )  # fmt: skip

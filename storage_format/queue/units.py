@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.integers import INT16_MAX, INT32_MAX
 from rocketmq_reindex.storage_format.layouts import INT16, INT32, INT64, Field, Layout
 
 UNIT_LAYOUT: Final = Layout(
-    Field("phy_offset", "place", INT64),
+    Field("phy_offset", "phy_offset", INT64),
     Field("size", "size", INT32),
     Field("tagsCode", "tags_code", INT64),
 )

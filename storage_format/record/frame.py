@@ -16,9 +16,7 @@ from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.crc_ranges import crc32_of_range, prefix_sums
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.layout import CRC_ALL as CRC_ALL
-from rocketmq_reindex.storage_format.record.layout import CRC_BODY as CRC_BODY
-from rocketmq_reindex.storage_format.record.layout import CRC_NONE as CRC_NONE
+from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_NONE
 from rocketmq_reindex.storage_format.record.properties import CRC32, NAMES, scan_properties
 from rocketmq_reindex.storage_format.text.java_text import signed32
 
@@ -82,8 +80,8 @@ def check_record(
     ``data_end`` where its file ends. GOOD, and damage of known length, fill ``rec``, int64 (REC_SIZE,); GOOD fills ``spans``,
     int64 (SPANS_SIZE,), as ``scan_properties`` does. MORE sets ``rec[TOTAL]`` to the bytes wanted from ``at`` on.
     """
-    place = base + at
-    room = data_end - place
+    phy_offset = base + at
+    room = data_end - phy_offset
     if room < r.FILLER_MIN:
         return r.NO_ROOM
     rec[TOTAL] = r.FILLER_MIN
@@ -94,7 +92,7 @@ def check_record(
     if total == 0:
         return r.ZERO
     if magic == r.MAGIC_BLANK:
-        return r.FILLER if total == segment_end - place else r.BAD_FILLER
+        return r.FILLER if total == segment_end - phy_offset else r.BAD_FILLER
     if magic != r.MAGIC_V1 and magic != r.MAGIC_V2:
         return r.BAD_MAGIC
     if total < r.RECORD_MIN or total > room:
@@ -139,7 +137,7 @@ def check_record(
     rec[PROPS_START] = props
     rec[PROPS_END] = props + props_size
     rec[VERSION] = length_size
-    if int64_at(data, at + r.AT_PHYSICAL_OFFSET) != place:
+    if int64_at(data, at + r.AT_PHYSICAL_OFFSET) != phy_offset:
         return r.BAD_POSITION
     if crc_mode != CRC_NONE and body_size > 0:
         stored = int32_at(data, at + r.AT_BODY_CRC)

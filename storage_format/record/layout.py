@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX as INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.layouts import INT32, INT64, Field, Layout
 
 CRC_NONE, CRC_BODY, CRC_ALL = range(3)

@@ -45,9 +45,9 @@ class Host:
 
 @dataclass(frozen=True)
 class Message:
-    """The fields of a record. Times are milliseconds since 1970; ``place`` is the record's absolute offset in the log."""
+    """The fields of a record. Times are milliseconds since 1970; ``phy_offset`` is the record's absolute offset in the log."""
 
-    place: int
+    phy_offset: int
     size: int
     version: int
     body_crc: int
@@ -85,7 +85,7 @@ class Message:
     @property
     def message_id(self) -> str:
         """``MessageDecoder.createMessageId``: address, port and offset as hex."""
-        return (self.store_host.address + _INT32.pack(self.store_host.port) + _INT64.pack(self.place)).hex().upper()
+        return (self.store_host.address + _INT32.pack(self.store_host.port) + _INT64.pack(self.phy_offset)).hex().upper()
 
     @property
     def compression(self) -> str | None:
@@ -107,8 +107,8 @@ def read_properties(text: str) -> dict[str, str]:
     return found
 
 
-def read_message(read: Read, place: int, room: int) -> Message | int:
-    """The record at the absolute offset ``place``, or a code of ``record.layout`` for what stands there instead.
+def read_message(read: Read, phy_offset: int, room: int) -> Message | int:
+    """The record at the absolute offset ``phy_offset``, or a code of ``record.layout`` for what stands there instead.
 
     ``room`` is the bytes from there to the end of the file. GOOD is never returned; ZERO and FILLER are no damage.
     """
@@ -151,12 +151,12 @@ def read_message(read: Read, place: int, room: int) -> Message | int:
     properties_size = max(0, int.from_bytes(rest[topic_size : topic_size + 2], "big", signed=True))
     if fixed + body_size + topic_size + properties_size != total or len(rest) != total - topic_at:
         return r.BAD_LENGTHS
-    if position != place:
+    if position != phy_offset:
         return r.BAD_POSITION
     after = store_at + 8 + store
     reconsume_times, prepared_offset, _ = r.TAIL_LAYOUT.unpack_from(first, after + 4)
     return Message(
-        place, total, length_size, crc, queue_id, flag, queue_offset, sys_flag,
+        phy_offset, total, length_size, crc, queue_id, flag, queue_offset, sys_flag,
         born_time, Host(first[r.AT_BORN_HOST : r.AT_BORN_HOST + born], _INT32.unpack_from(first, r.AT_BORN_HOST + born)[0]),
         _INT64.unpack_from(first, store_at)[0],
         Host(first[store_at + 8 : after], _INT32.unpack_from(first, after)[0]),

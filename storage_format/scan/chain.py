@@ -12,13 +12,10 @@ from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.queue.order import RolledBack
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Hole as Hole
-from rocketmq_reindex.storage_format.scan.ranges import Segment as Segment
-from rocketmq_reindex.storage_format.scan.ranges import cut_ranges as cut_ranges
-from rocketmq_reindex.storage_format.scan.segment_chain import MISNAMED as MISNAMED
+from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.scan.segment_chain import SegmentChain, Trail
 from rocketmq_reindex.storage_format.scan.stale_tail import Doubt
-from rocketmq_reindex.storage_format.scan.torn_tail import TORN_TAIL_MAX as TORN_TAIL_MAX
+from rocketmq_reindex.storage_format.scan.torn_tail import TORN_TAIL_MAX
 
 
 @dataclass
@@ -31,15 +28,15 @@ class Chain:
     holes: list[Hole] = field(default_factory=list)
     torn: Hole | None = None
     unsure: bool = False
-    """the part that was read ends in damage, and there is more: only that tells whether it is a torn tail"""
+    """the part that was read ends in damage, and the log goes on: only what follows says whether it is a torn tail"""
     later: int = -1
     """first record above --until-time, if it was met"""
     stale: Hole | None = None
-    """old records behind the log's end (``storage_format.scan.stale_tail``); nothing from there on is of the log"""
+    """old records behind the log's end (``scan.stale_tail``); nothing from there on is of the log"""
     doubt: Doubt | None = None
     """damage that may be such a stale tail"""
     rolled_back: RolledBack | None = None
-    """where old records may lie: those that claim queue offsets of records before them take no place from these"""
+    """where old records may lie: where they have queue offsets of records before them, those keep theirs"""
 
 
 def chain_ranges(

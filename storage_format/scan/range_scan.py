@@ -20,13 +20,11 @@ from rocketmq_reindex.storage_format.record.frame import (
     int32_at,
 )
 from rocketmq_reindex.storage_format.scan.name_tables import ScanNames
-from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX as HOLES_MAX
 from rocketmq_reindex.storage_format.scan.range_notes import RangeNotes
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.refused_records import RefusedRecords
 from rocketmq_reindex.storage_format.scan.row_buffers import RowBuffers, empty
-from rocketmq_reindex.storage_format.scan.settings import Block as Block
-from rocketmq_reindex.storage_format.scan.settings import ScanSettings as ScanSettings
+from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.storage_format.scan.torn_tail import may_lie_elsewhere
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.loop import WalkOptions, walk

@@ -15,7 +15,8 @@ from rocketmq_reindex.storage_format.file_names import FIRST_BYTE_MAX
 from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import CRC_BODY, TOTAL, addresses_extra, check_record, int32_at, int64_at
+from rocketmq_reindex.storage_format.record.frame import TOTAL, addresses_extra, check_record, int32_at, int64_at
+from rocketmq_reindex.storage_format.record.layout import CRC_BODY
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.torn_tail import TORN_TAIL_MAX
 from rocketmq_reindex.storage_format.walk.window import ReadInto, Window
@@ -58,15 +59,15 @@ class RefusedRecords:
 
         Notes those whose frame and CRC are right.
         """
-        window, size, place = self._window, int(self._rec[TOTAL]), self._window.base + at
+        window, size, phy_offset = self._window, int(self._rec[TOTAL]), self._window.base + at
         if code in (r.BAD_BODY_CRC, r.BAD_PROPERTY_CRC):
             return at + size, code
         if not has_sound_body(window.data, at):
             return at + size, r.BAD_BODY_CRC
-        self._summary.last_sound = place
+        self._summary.last_sound = phy_offset
         if code != r.BAD_POSITION:
             return at + size, code
-        distance = int(int64_at(window.data, at + r.AT_PHYSICAL_OFFSET)) - place
+        distance = int(int64_at(window.data, at + r.AT_PHYSICAL_OFFSET)) - phy_offset
         self._note(distance)
         return self._pass_elsewhere(at + size, distance), code
 

@@ -39,9 +39,11 @@ class RowBuffers:
         units, batches, items, makers, messages = (int(state[k]) for k in (w.UNITS, w.BATCHES, w.ITEMS, w.MAKERS, w.MESSAGES))
         u, i = self.units, self.items
         return Block(
-            w.UnitArrays(u.queue[:units], u.offset[:units], u.place[:units], u.size[:units], u.tags_code[:units]),
+            w.UnitArrays(u.queue[:units], u.offset[:units], u.phy_offset[:units], u.size[:units], u.tags_code[:units]),
             w.BatchArrays(*(column[:batches] for column in self.batches)),  # type: ignore[arg-type]  # of two dtypes
-            w.ItemArrays(i.key_hash[:items], i.place[:items], i.time[:items], i.maker_item[:makers], i.maker_place[:makers]),
+            w.ItemArrays(
+                i.key_hash[:items], i.phy_offset[:items], i.time[:items], i.maker_item[:makers], i.maker_phy_offset[:makers]
+            ),
             w.MessageArrays(*(column[:messages] for column in self.messages)),  # type: ignore[arg-type]  # of two dtypes
             window.data,
             window.base,

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import INT32_MAX, UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
-from rocketmq_reindex.storage_format.text.java_string import java_text as java_text
 
 REPLACEMENT: Final = 0xFFFD
 _UINT32_SPAN: Final = UINT32_MAX + 1

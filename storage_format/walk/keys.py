@@ -18,7 +18,7 @@ def index_record(
     items: ItemArrays,
     state: npt.NDArray[np.int64],
     seed: int,
-    place: int,
+    phy_offset: int,
     time: int,
 ) -> bool:
     """Put the items of a record (``IndexService.buildIndex`` of 4.9 and 5.3); whether it has any.
@@ -28,7 +28,7 @@ def index_record(
     before = state[ITEMS]
     if spans[2 * p.UNIQ_KEY] >= 0:
         h = java_hash(data, spans[2 * p.UNIQ_KEY], spans[2 * p.UNIQ_KEY + 1], seed)
-        put_item(items, state, h, place, time)
+        put_item(items, state, h, phy_offset, time)
     at = spans[2 * p.KEYS]
     if at >= 0:
         end = spans[2 * p.KEYS + 1]
@@ -37,6 +37,6 @@ def index_record(
             while stop < end and data[stop] != 0x20:
                 stop += 1
             if stop > at:
-                put_item(items, state, java_hash(data, at, stop, seed), place, time)
+                put_item(items, state, java_hash(data, at, stop, seed), phy_offset, time)
             at = stop + 1
     return bool(state[ITEMS] > before)

@@ -140,7 +140,7 @@ def dispatch_lmq(
     units: w.UnitArrays,
     state: npt.NDArray[np.int64],
     queue_id: int,
-    place: int,
+    phy_offset: int,
     size: int,
     tags_code: int,
     counts_each: bool,
@@ -168,9 +168,9 @@ def dispatch_lmq(
             names.flags[name] |= SEEN
             lmq_id = 0 if names.flags[name] & LMQ else queue_id
             queue = w.enter_queue(queues, state, np.int64(names.canonical[name]), lmq_id)
-            if queues.last[queue] != place:
-                w.put_unit(units, queues, state, queue, offset, place, size, tags_code)
+            if queues.last[queue] != phy_offset:
+                w.put_unit(units, queues, state, queue, offset, phy_offset, size, tags_code)
             elif counts_each and names.flags[name] & LMQ:
-                w.put_again(units, state, queue, offset, place)
+                w.put_again(units, state, queue, offset, phy_offset)
         q = stop + 1
         o = o_stop + 1

@@ -122,7 +122,7 @@ def walk(
         found = check_record(data, filled, base, at, segment_end, data_end, options.crc_mode, rec, spans)
         if found != r.GOOD:
             return found, at
-        place = base + at
+        phy_offset = base + at
         size = rec[TOTAL]
         time = rec[STORE_TIME]
         if options.old_broker and rec[VERSION] == 2:
@@ -172,19 +172,19 @@ def walk(
             return r.LATER, at
         if not flags & INCLUDED:
             state[EXCLUDED] += 1
-            state[LAST_GOOD] = place
+            state[LAST_GOOD] = phy_offset
             at += size
             continue
 
         # The longest possible record names no more keys, or LMQs, than half of its property bytes.
         most = 2 + (rec[PROPS_END] - rec[PROPS_START]) // 2
-        if state[UNITS] + most > len(units.place):
+        if state[UNITS] + most > len(units.phy_offset):
             return r.UNITS_FULL, at
-        if flags & BATCH and state[BATCHES] == len(batches.place):
+        if flags & BATCH and state[BATCHES] == len(batches.phy_offset):
             return r.UNITS_FULL, at
-        if options.want_messages and state[MESSAGES] == len(messages.place):
+        if options.want_messages and state[MESSAGES] == len(messages.phy_offset):
             return r.UNITS_FULL, at
-        if state[ITEMS] + most > len(items.place) or state[MAKERS] == len(items.maker_item):
+        if state[ITEMS] + most > len(items.phy_offset) or state[MAKERS] == len(items.maker_item):
             return r.ITEMS_FULL, at
         if 2 * (state[QUEUES] + most) > len(queues.slots):
             return r.QUEUES_FULL, at
@@ -197,31 +197,41 @@ def walk(
             names.flags[name] |= SEEN | TOPIC
             queue = enter_queue(queues, state, np.int64(names.canonical[name]), rec[QUEUE_ID])
             if options.want_units and flags & BATCH:
-                put_batch(batches, state, queue, batch_base, place, size, tags_code, time, batch_count)
+                put_batch(batches, state, queue, batch_base, phy_offset, size, tags_code, time, batch_count)
             elif options.want_units:
-                put_unit(units, queues, state, queue, rec[QUEUE_OFFSET], place, size, tags_code)
+                put_unit(units, queues, state, queue, rec[QUEUE_OFFSET], phy_offset, size, tags_code)
                 if lmq == r.GOOD:
                     dispatch_lmq(
-                        data, spans, names, queues, units, state, rec[QUEUE_ID], place, size, tags_code, not options.old_broker
+                        data,
+                        spans,
+                        names,
+                        queues,
+                        units,
+                        state,
+                        rec[QUEUE_ID],
+                        phy_offset,
+                        size,
+                        tags_code,
+                        not options.old_broker,
                     )
                 elif lmq == r.LMQ_MALFORMED:
                     state[LMQ_BAD] += 1
         if options.want_messages:
-            put_message(messages, state, place, size, tags_code, batch_base, batch_count)
+            put_message(messages, state, phy_offset, size, tags_code, batch_base, batch_count)
         indexed = False
         if options.want_items and transaction != r.TRANSACTION_ROLLBACK:
-            indexed = index_record(data, spans, items, state, names.hash[name], place, time)
+            indexed = index_record(data, spans, items, state, names.hash[name], phy_offset, time)
         if not indexed and state[WAITING] < 0:
-            state[WAITING] = place
+            state[WAITING] = phy_offset
         if state[FIRST_DISPATCHED] < 0:
-            state[FIRST_DISPATCHED] = place
+            state[FIRST_DISPATCHED] = phy_offset
             state[TIME_MIN] = time
             state[TIME_MAX] = time
         state[RECORDS] += 1
         if rec[SYS_FLAG] & r.FLAG_INNER_BATCH and not flags & BATCH:
             state[INNER_BATCHES] += 1
-        state[LAST_DISPATCHED] = place
-        state[LAST_GOOD] = place
+        state[LAST_DISPATCHED] = phy_offset
+        state[LAST_GOOD] = phy_offset
         state[LAST_TIME] = time
         state[TIME_MIN] = min(state[TIME_MIN], time)
         state[TIME_MAX] = max(state[TIME_MAX], time)

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import (
-    CRC_BODY,
-    CRC_NONE,
     QUEUE_ID,
     QUEUE_OFFSET,
     STORE_TIME,
@@ -23,6 +21,7 @@ from rocketmq_reindex.storage_format.record.frame import (
     int32_at,
     int64_at,
 )
+from rocketmq_reindex.storage_format.record.layout import CRC_BODY, CRC_NONE
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
 
@@ -73,27 +72,27 @@ def note_times(
     """
     at = start
     while at < limit:
-        place = base + at
+        phy_offset = base + at
         hole = state[HOLE]
-        if hole < len(holes) and place >= holes[hole]:
+        if hole < len(holes) and phy_offset >= holes[hole]:
             before[hole] = state[TIME]
             state[NEXT] = ends[hole]
             hole += 1
             state[HOLE] = hole
         if _is_head(data, base, at):
             time = _time_of(data, at)
-            if place == state[NEXT]:
+            if phy_offset == state[NEXT]:
                 total = np.int64(int32_at(data, at))
                 state[TIME] = time
-                state[NEXT] = place + total
-                if hole > 0 and place == ends[hole - 1]:
+                state[NEXT] = phy_offset + total
+                if hole > 0 and phy_offset == ends[hole - 1]:
                     after[hole - 1] = time
                 if hole == 0:
                     if total <= 0:
                         return -1
                     at += total
                     continue
-            if hole > 0 and place != holes[hole - 1]:
+            if hole > 0 and phy_offset != holes[hole - 1]:
                 behind[hole - 1] = max(behind[hole - 1], time)
         elif hole == 0:
             return -1

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX as INT64_MAX
 from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.text.java_text import index_hash
@@ -77,7 +76,7 @@ class UnitArrays(NamedTuple):
 
     queue: npt.NDArray[np.int32]
     offset: npt.NDArray[np.int64]
-    place: npt.NDArray[np.int64]
+    phy_offset: npt.NDArray[np.int64]
     size: npt.NDArray[np.int32]
     tags_code: npt.NDArray[np.int64]
 
@@ -87,7 +86,7 @@ class BatchArrays(NamedTuple):
 
     queue: npt.NDArray[np.int32]
     base: npt.NDArray[np.int64]
-    place: npt.NDArray[np.int64]
+    phy_offset: npt.NDArray[np.int64]
     size: npt.NDArray[np.int32]
     tags_code: npt.NDArray[np.int64]
     store_time: npt.NDArray[np.int64]
@@ -98,20 +97,20 @@ class ItemArrays(NamedTuple):
     """Index items in commitlog order, and the makers among them.
 
     A maker is the first record without items dispatched after the item before: ``maker_item`` is the number in the range of the
-    item that follows it, ``maker_place`` its physical offset. It makes the next IndexFile where the one before is full.
+    item that follows it, ``maker_phy_offset`` its physical offset. It makes the next IndexFile where the one before is full.
     """
 
     key_hash: npt.NDArray[np.int32]
-    place: npt.NDArray[np.int64]
+    phy_offset: npt.NDArray[np.int64]
     time: npt.NDArray[np.int64]
     maker_item: npt.NDArray[np.int64]
-    maker_place: npt.NDArray[np.int64]
+    maker_phy_offset: npt.NDArray[np.int64]
 
 
 class MessageArrays(NamedTuple):
     """The records dispatched, in commitlog order: what their DispatchRequest has that is derived from their bytes."""
 
-    place: npt.NDArray[np.int64]
+    phy_offset: npt.NDArray[np.int64]
     size: npt.NDArray[np.int32]
     tags_code: npt.NDArray[np.int64]
     base: npt.NDArray[np.int64]
@@ -163,27 +162,27 @@ def put_unit(
     state: npt.NDArray[np.int64],
     queue: int,
     offset: int,
-    place: int,
+    phy_offset: int,
     size: int,
     tags_code: int,
 ) -> None:
-    queues.last[queue] = place
+    queues.last[queue] = phy_offset
     n = state[UNITS]
     units.queue[n] = queue
     units.offset[n] = offset
-    units.place[n] = place
+    units.phy_offset[n] = phy_offset
     units.size[n] = size
     units.tags_code[n] = tags_code
     state[UNITS] = n + 1
 
 
 @jit
-def put_again(units: UnitArrays, state: npt.NDArray[np.int64], queue: int, offset: int, place: int) -> None:
+def put_again(units: UnitArrays, state: npt.NDArray[np.int64], queue: int, offset: int, phy_offset: int) -> None:
     """A record names an LMQ once more: it gets no unit (maxPhysicOffset in ``ConsumeQueue.putMessagePositionInfo``)."""
     n = state[UNITS]
     units.queue[n] = queue
     units.offset[n] = offset
-    units.place[n] = place
+    units.phy_offset[n] = phy_offset
     units.size[n] = 0
     units.tags_code[n] = 0
     state[UNITS] = n + 1
@@ -196,7 +195,7 @@ def put_batch(
     state: npt.NDArray[np.int64],
     queue: int,
     base: int,
-    place: int,
+    phy_offset: int,
     size: int,
     tags_code: int,
     store_time: int,
@@ -205,7 +204,7 @@ def put_batch(
     n = state[BATCHES]
     batches.queue[n] = queue
     batches.base[n] = base
-    batches.place[n] = place
+    batches.phy_offset[n] = phy_offset
     batches.size[n] = size
     batches.tags_code[n] = tags_code
     batches.store_time[n] = store_time
@@ -217,10 +216,10 @@ def put_batch(
 
 @inlined
 def put_message(
-    messages: MessageArrays, state: npt.NDArray[np.int64], place: int, size: int, tags_code: int, base: int, count: int
+    messages: MessageArrays, state: npt.NDArray[np.int64], phy_offset: int, size: int, tags_code: int, base: int, count: int
 ) -> None:
     n = state[MESSAGES]
-    messages.place[n] = place
+    messages.phy_offset[n] = phy_offset
     messages.size[n] = size
     messages.tags_code[n] = tags_code
     messages.base[n] = base
@@ -229,15 +228,15 @@ def put_message(
 
 
 @inlined
-def put_item(items: ItemArrays, state: npt.NDArray[np.int64], key_hash: int, place: int, time: int) -> None:
+def put_item(items: ItemArrays, state: npt.NDArray[np.int64], key_hash: int, phy_offset: int, time: int) -> None:
     n = state[ITEMS]
-    if state[WAITING] >= 0 and state[WAITING] != place:
+    if state[WAITING] >= 0 and state[WAITING] != phy_offset:
         m = state[MAKERS]
         items.maker_item[m] = state[ITEMS_BEFORE] + n
-        items.maker_place[m] = state[WAITING]
+        items.maker_phy_offset[m] = state[WAITING]
         state[MAKERS] = m + 1
     state[WAITING] = -1
     items.key_hash[n] = index_hash(key_hash)
-    items.place[n] = place
+    items.phy_offset[n] = phy_offset
     items.time[n] = time
     state[ITEMS] = n + 1

@@ -52,7 +52,7 @@ def check(data: bytes) -> None:
 
 def plain_check(file: QueueFile, raw: bytes, start: int, size: int | None) -> None:
     units = list(struct.iter_unpack(">qiq", raw[: len(raw) // 20 * 20]))
-    assert list(zip(file.place.tolist(), file.size.tolist(), file.tags_code.tolist(), strict=True)) == units
+    assert list(zip(file.phy_offset.tolist(), file.size.tolist(), file.tags_code.tolist(), strict=True)) == units
     kinds = [kind_of(*unit) for unit in units]
     assert file.kind.tolist() == kinds
     used = max((slot + 1 for slot, kind in enumerate(kinds) if kind != EMPTY), default=0)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "defaults.json"
 FIELDS = {"commitlog": "commitlogs", "include-topic": "include_topics", "exclude-topic": "exclude_topics"}

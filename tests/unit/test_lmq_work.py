@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.storage_format.scan import name_tables, range_scan
-from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.walk import name_table
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message

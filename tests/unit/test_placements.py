@@ -11,7 +11,7 @@ import pytest
 from rocketmq_reindex.jobs.building import odd_queues
 from rocketmq_reindex.jobs.building.odd_queues import Lowest
 from rocketmq_reindex.storage_format.queue.order import Fill, Kept, Placement
-from rocketmq_reindex.storage_format.scan.chain import Hole
+from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.order import placements
 from rocketmq_reindex.udfs.order.placements import Placements, PlacementWriter, PlanWriter, Queue

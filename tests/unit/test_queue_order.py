@@ -9,15 +9,10 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rocketmq_reindex.storage_format.queue.order import (
-    PlacementTable,
-    RolledBack,
-    fewer_runs,
-    irregular,
-    join_runs,
-    order_broker,
-    order_logical,
-)
+from rocketmq_reindex.storage_format.queue.logical_order import order_logical
+from rocketmq_reindex.storage_format.queue.order import RolledBack, irregular, order_broker
+from rocketmq_reindex.storage_format.queue.placement import PlacementTable
+from rocketmq_reindex.storage_format.queue.runs import fewer_runs, join_runs
 from tests.reference import queue_order as reference
 from tests.reference.consume_queue import BrokerQueue, pack
 from tests.reference.queue_order import Unit

@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.building.options import build_parser
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from tests.golden.stores import GoldenStore
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,7 @@ _CELL_ROWS = cells.CELL_BYTES // (8 * cells.BATCH_COLUMNS)
 
 def batch_rows(scanner: RangeScanner, number: int, batches: BatchArrays, keys: tuple[int, ...]) -> Iterator[schemas.Row]:
     """The units of a block, and the runs that their order is judged from."""
-    if not len(batches.place):
+    if not len(batches.phy_offset):
         return
     columns, bounds = by_queue(batches, scanner.queue_count)
     present = np.flatnonzero(np.diff(bounds))

@@ -13,14 +13,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import CRC_NONE
-from rocketmq_reindex.storage_format.scan.chain import TORN_TAIL_MAX, Hole, cut_ranges
-from rocketmq_reindex.storage_format.scan.range_scan import Block, RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.record.layout import CRC_NONE
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import Hole, cut_ranges
+from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.storage_format.scan.stale_tail import Damage, StaleTail
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX, MessageArrays
+from rocketmq_reindex.storage_format.scan.torn_tail import TORN_TAIL_MAX
+from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
 from rocketmq_reindex.udfs.scan.segments import list_segments
@@ -203,7 +206,7 @@ class _LogEnd:
         self._ask(holes + framed(summary.holes))
         if self._stale is None:
             return block
-        count = int(np.searchsorted(block.messages.place, self._stale.offset))
+        count = int(np.searchsorted(block.messages.phy_offset, self._stale.offset))
         kept = MessageArrays(*(column[:count] for column in block.messages))  # type: ignore[arg-type]  # of two dtypes
         return dataclasses.replace(block, messages=kept)
 

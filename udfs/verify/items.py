@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.checks.items import Expected, Found, Matches, match_items
-from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE, STAGED, time_differences
+from rocketmq_reindex.storage_format.index.file import ITEM, STAGED, time_differences
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files, schemas
 from rocketmq_reindex.udfs.verify.index import CHUNK, CHUNK_ITEMS
@@ -133,9 +134,9 @@ def _pieces(span: Span) -> Iterator[tuple[int, int, npt.NDArray[np.void]]]:
             if start + PIECE_ITEMS >= span.items:
                 yield low, span.high, held
                 return
-            cut = int(np.searchsorted(held["place"], held["place"][-1]))
+            cut = int(np.searchsorted(held["phy_offset"], held["phy_offset"][-1]))
             if cut:
-                high = int(held["place"][cut])
+                high = int(held["phy_offset"][cut])
                 yield low, high, held[:cut]
                 low, held = high, held[cut:]
 
@@ -171,13 +172,13 @@ class _Items:
                 at, size = start + first * ITEM_SIZE, reader.size()
                 raw = reader.read(at, max(0, min(count * ITEM_SIZE, size - at))).ljust(count * ITEM_SIZE, b"\0")
                 items = np.frombuffer(raw, ITEM)
-                place = items["place"].astype(np.int64)
+                place = items["phy_offset"].astype(np.int64)
                 mine = np.flatnonzero((place >= low) & (place < high))
                 rows.append(items[mine])
                 numbers.append(first + mine)
         items = np.concatenate(rows)
         return Found(
-            items["place"].astype(np.int64),
+            items["phy_offset"].astype(np.int64),
             items["key_hash"].astype(np.int32),
             items["time_diff"].astype(np.int32),
             np.full(len(items), number, np.int32),
@@ -186,18 +187,20 @@ class _Items:
 
 
 def _compare(tables: list[IndexItems], staged: npt.NDArray[np.void], found: Found, word: ItemsWord) -> None:
-    expected = Expected(staged["place"].astype(np.int64), staged["time"].astype(np.int64), staged["key_hash"].astype(np.int32))
+    expected = Expected(
+        staged["phy_offset"].astype(np.int64), staged["time"].astype(np.int64), staged["key_hash"].astype(np.int32)
+    )
     matches = match_items(expected, found)
-    word.expected += len(expected.place)
-    word.found += len(found.place)
+    word.expected += len(expected.phy_offset)
+    word.found += len(found.phy_offset)
     word.repeats += len(matches.repeats)
     for kind, rows in (("index-item-extra", matches.extra), ("index-item-hash", matches.hashes)):
         for table, mine in _by_file(tables, found, rows):
             first = mine[0]
             text = f"item {found.item[first]}: hash {found.key_hash[first]}"
             if kind == "index-item-hash":
-                text += f" instead of {_lacking(expected, found, int(found.place[first]))}"
-            text += f" for phyOffset {found.place[first]}"
+                text += f" instead of {_lacking(expected, found, int(found.phy_offset[first]))}"
+            text += f" for phyOffset {found.phy_offset[first]}"
             word.tally.add(kind, len(mine), f"index/{escape(table.name)}", int(found.item[first]), text)
     _missing(expected, matches, word)
     _times(tables, expected, found, matches, word)
@@ -207,8 +210,8 @@ def _compare(tables: list[IndexItems], staged: npt.NDArray[np.void], found: Foun
 
 def _lacking(expected: Expected, found: Found, place: int) -> int:
     """The first hash of a record that no item has."""
-    lacks = Counter(expected.key_hash[expected.place == place].tolist())
-    lacks.subtract(found.key_hash[found.place == place].tolist())
+    lacks = Counter(expected.key_hash[expected.phy_offset == place].tolist())
+    lacks.subtract(found.key_hash[found.phy_offset == place].tolist())
     return next(int(key_hash) for key_hash, count in lacks.items() if count > 0)
 
 
@@ -220,15 +223,15 @@ def _by_file(tables: list[IndexItems], found: Found, rows: Int64s) -> Iterator[t
 def _missing(expected: Expected, matches: Matches, word: ItemsWord) -> None:
     rows = matches.missing
     if not len(rows):
-        if len(expected.place) and word.lost:
+        if len(expected.phy_offset) and word.lost:
             word.lost[-1].closes = False
         return
-    word.tally.add("index-item-missing", len(rows), "index", int(expected.place[rows[0]]), "")
+    word.tally.add("index-item-missing", len(rows), "index", int(expected.phy_offset[rows[0]]), "")
     for part in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
-        place, time = expected.place[part], expected.time[part]
+        place, time = expected.phy_offset[part], expected.time[part]
         stretch = Lost(
             int(place[0]), int(place[-1]), int(time.min()), int(time.max()), len(part), len(np.unique(place)),
-            part[0] == 0, part[-1] == len(expected.place) - 1,
+            part[0] == 0, part[-1] == len(expected.phy_offset) - 1,
         )  # fmt: skip
         stretch.opens, stretch.closes = bool(stretch.opens), bool(stretch.closes)
         if stretch.opens and word.lost and word.lost[-1].closes:

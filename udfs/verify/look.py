@@ -7,8 +7,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan.chain import Segment
-from rocketmq_reindex.storage_format.text.java_text import java_text
+from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs import files
 
 _HEAD = struct.Struct(">iiiiiqqi")

@@ -19,16 +19,11 @@ from rocketmq_reindex.storage_format.checks.queues import QueueView, UnitChecker
 from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.order import (
-    Placement,
-    PlacementTable,
-    RolledBack,
-    Run,
-    join_runs,
-    order_broker,
-    order_logical,
-)
-from rocketmq_reindex.storage_format.scan.chain import Segment
+from rocketmq_reindex.storage_format.queue.logical_order import order_logical
+from rocketmq_reindex.storage_format.queue.order import Placement, RolledBack, order_broker
+from rocketmq_reindex.storage_format.queue.placement import PlacementTable
+from rocketmq_reindex.storage_format.queue.runs import Run, join_runs
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.verify.look import LogLook
 from rocketmq_reindex.udfs.verify.queue_files import QueueFiles
@@ -155,7 +150,7 @@ class VerifyQueues:
             if table is None:
                 check.expect(rows)
             else:
-                placed = table.place(rows)
+                placed = table.apply(rows)
                 check.expect(placed[:, np.argsort(placed[0], kind="stable")])
 
     def _open(self, key: tuple[bytes, int], queue: _Queue, look: LogLook) -> None:

@@ -28,7 +28,7 @@ class VerifyScan(ScanTask):
     """``units_per_file`` is ANY_FILE."""
 
     def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[schemas.Row]:
-        if not len(units.place):
+        if not len(units.phy_offset):
             return
         block = BlockCells(scanner, units)
 
@@ -40,4 +40,4 @@ class VerifyScan(ScanTask):
         yield from cells(block.runs(), AT_RUNS, 0)
         _, pieces = block.pieces(ANY_FILE)
         # There are fewer cells than records, and a record has more than one byte: these places rise.
-        yield from cells(pieces, int(units.place[0]), 1)
+        yield from cells(pieces, int(units.phy_offset[0]), 1)
