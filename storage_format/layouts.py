@@ -43,6 +43,7 @@ class Layout:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
+        """The numpy type of one row."""
         # Not above: a query by key reads a few items, and should not wait for numpy.
         import numpy as np
 

@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, KINDS, LOG, QUEUES, Example, Tally
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte
@@ -28,7 +29,7 @@ from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash
 from rocketmq_reindex.udfs import files
 
-_SIXTH_FIELD = 40
+_SIXTH_FIELD = CHECKPOINT_LAYOUT.size
 """of ``StoreCheckpoint``: logicsPhysicalOffset, since 5.5"""
 NO_BUILD = "no build is advised"
 _TAG_MARK = "T"

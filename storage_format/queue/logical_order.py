@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import attrgetter
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.queue.order import Decision, Fill, Kept, OutOfLine, Placement, RolledBack
@@ -45,7 +46,7 @@ class _Logical:
     def order(self, runs: Sequence[Run]) -> Placement:
         out, joined = self._out, join_runs(runs)
         for runs_joined in joined:
-            records = sum(run.records for run in runs_joined)
+            records = sum([run.records for run in runs_joined])
             # Behind the queue's last records nothing follows that could tell whether they are in line.
             refused = self._pending if runs_joined is joined[-1] else out.lost
             for some in [runs_joined] if records >= CONTINUED else _record_by_record(runs_joined):
@@ -68,18 +69,17 @@ class _Logical:
         # As far behind the broker's counter as the records before it, unless the broker began to count anew.
         behind = self._behind if self._behind and run.first - self._behind >= end else 0
         first = run.first - behind
-        record = OutOfLine(run.phy_offset, run.end - run.phy_offset, first)
         if end >= 0 and first < end:
             rolled = self._rolled_back
             older = rolled is not None and rolled.low <= run.phy_offset < rolled.high
             begins = first == 0 and not (older and rolled is not None and rolled.whole)
             if not begins and (older or not continued):
                 # What contradicts an older unit never gets its position, whatever follows.
-                (out.lost if older else refused).append(record)
+                (out.lost if older else refused).append(_out_of_line(run, first))
                 return
             out.decisions.append(Decision("generation", first, _drop_from(out.kept, first)))
         elif end >= 0 and first > end and not continued and not self._is_damaged_before(run):
-            refused.append(record)
+            refused.append(_out_of_line(run, first))
             return
         self._behind = _keep(out.kept, runs, behind)
         self._end, self._last = out.kept[-1].stop, runs[-1].end
@@ -88,6 +88,10 @@ class _Logical:
         """Whether damage lies between the last record that counted and this run."""
         nearest = bisect_right(self._holes, run.phy_offset)
         return nearest > 0 and self._holes[nearest - 1] >= self._last
+
+
+def _out_of_line(run: Run, queue_offset: int) -> OutOfLine:
+    return OutOfLine(run.phy_offset, run.end - run.phy_offset, queue_offset)
 
 
 def _record_by_record(runs: list[Run]) -> list[list[Run]]:
@@ -103,16 +107,13 @@ def _record_by_record(runs: list[Run]) -> list[list[Run]]:
 
 def _keep(kept: list[Kept], runs: list[Run], behind: int) -> int:
     """Runs that follow on each other, ``behind`` below the offsets they name; returns how far behind the next one is."""
-    goes_on = False
-    for run in runs:
-        if run.is_used_up:
-            behind += run.offsets
-            goes_on = False
-        elif goes_on:
-            kept[-1] = kept[-1]._replace(offsets=kept[-1].offsets + run.offsets, end=run.end)
+    for used_up, group in groupby(runs, attrgetter("is_used_up")):
+        some = list(group)
+        offsets = sum([run.offsets for run in some])
+        if used_up:
+            behind += offsets
         else:
-            kept.append(Kept(run.first, run.offsets, run.phy_offset, run.end, -behind))
-            goes_on = True
+            kept.append(Kept(some[0].first, offsets, some[0].phy_offset, some[-1].end, -behind))
     return behind
 
 

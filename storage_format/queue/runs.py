@@ -41,7 +41,7 @@ class Run(NamedTuple):
     @property
     def records(self) -> int:
         """How many records the run has."""
-        return 0 if self.is_used_up else self.batch_records or self.offsets
+        return 0 if self.phy_offset == self.end else self.batch_records or self.offsets
 
     @property
     def is_used_up(self) -> bool:
@@ -58,7 +58,7 @@ def join_runs(runs: Sequence[Run]) -> list[list[Run]]:
             joined[-1].append(run)
         else:
             joined.append([run])
-        following = run.stop
+        following = run.first + run.offsets
     return joined
 
 

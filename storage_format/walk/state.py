@@ -166,6 +166,7 @@ def put_unit(
     size: int,
     tags_code: int,
 ) -> None:
+    """Add a unit of ``queue``, which is a number of ``queues``."""
     queues.last[queue] = phy_offset
     n = state[UNITS]
     units.queue[n] = queue
@@ -201,6 +202,7 @@ def put_batch(
     store_time: int,
     messages: int,
 ) -> None:
+    """Add a unit of a batch ConsumeQueue; ``messages`` is how many messages its record has."""
     n = state[BATCHES]
     batches.queue[n] = queue
     batches.base[n] = base
@@ -218,6 +220,7 @@ def put_batch(
 def put_message(
     messages: MessageArrays, state: npt.NDArray[np.int64], phy_offset: int, size: int, tags_code: int, base: int, count: int
 ) -> None:
+    """Add a record that is dispatched; ``base`` is the queue offset of the first of its ``count`` messages."""
     n = state[MESSAGES]
     messages.phy_offset[n] = phy_offset
     messages.size[n] = size
@@ -229,6 +232,7 @@ def put_message(
 
 @inlined
 def put_item(items: ItemArrays, state: npt.NDArray[np.int64], key_hash: int, phy_offset: int, time: int) -> None:
+    """Add an index item, and before it the record without items that was dispatched since the item before, if any."""
     n = state[ITEMS]
     if state[WAITING] >= 0 and state[WAITING] != phy_offset:
         m = state[MAKERS]

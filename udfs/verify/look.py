@@ -11,9 +11,6 @@ from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs import files
 
-_HEAD = struct.Struct(">iiiiiqqi")
-"""TOTALSIZE to SYSFLAG"""
-
 
 @dataclass(frozen=True)
 class Seen:
@@ -43,8 +40,9 @@ class LogLook:
 
     @staticmethod
     def _read(reader: files.Reader, segment: Segment, place: int) -> Seen | None:
-        total, magic, _, queue_id, _, queue_offset, told, flags = _HEAD.unpack(reader.read(place - segment.start, _HEAD.size))
-        if magic not in (r.MAGIC_V1, r.MAGIC_V2) or told != place or total < r.RECORD_MIN:
+        head = reader.read(place - segment.start, r.HEAD_LAYOUT.size)
+        total, magic, _, queue_id, _, queue_offset, own, flags, _ = r.HEAD_LAYOUT.unpack(head)
+        if magic not in (r.MAGIC_V1, r.MAGIC_V2) or own != place or total < r.RECORD_MIN:
             return None
         end = place + total
         extra = r.IPV6_EXTRA * (bool(flags & r.FLAG_BORN_HOST_V6) + bool(flags & r.FLAG_STORE_HOST_V6))
