@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.cli import COMMANDS, main
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.storage_format.checks.differences import KINDS
-from rocketmq_reindex.storage_format.record.layout import INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.udfs.sql import functions
 from rocketmq_reindex.udfs.sql.sources import CommitlogSource, ConsumeQueueSource, IndexSource
 from rocketmq_reindex.udfs.tables.schema import TABLES

@@ -1,4 +1,4 @@
-"""The broker's bloom filter over consumers (RocketMQ ``BloomFilter`` of the filter module): where a text's bits lie."""
+"""The broker's bloom filter over consumers (RocketMQ ``BloomFilter`` of the filter module, 4.9 and 5.3): the bits of a text."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ ERROR_RATE, CONSUMERS = 20, 32
 
 @dataclass(frozen=True)
 class BloomShape:
-    """``bits`` in all (m), of which each text sets ``hashes`` (k)."""
+    """A filter of ``bits`` bits (m), of which each text sets ``hashes`` (k)."""
 
     hashes: int
     bits: int
 
 
 def bloom_shape(error_rate: int = ERROR_RATE, consumers: int = CONSUMERS) -> BloomShape:
-    """What ``BloomFilter.createByFn`` makes of an error rate in percent and a number of consumers. Raises ValueError."""
+    """The shape that ``BloomFilter.createByFn`` gives for an error rate in percent and a number of consumers.
+
+    Raises ValueError where the rate is not 1 to 99, or there is no consumer.
+    """
     if not 1 <= error_rate < 100 or consumers < 1:
         raise ValueError(f"a bloom filter has an error rate of 1 to 99 and consumers, not {error_rate} and {consumers}")
-    # The quotients of logarithms as Java forms them: another way of writing them could round to another number of bits.
+    # The same quotients of logarithms as in Java: another order of operations could round to another number of bits.
     rate = error_rate / 100.0
     hashes = math.ceil(math.log(rate) / math.log(0.5))
     bits = math.ceil(consumers * (math.log(1 / rate) / math.log(2)) * (math.log(math.e) / math.log(2)))
@@ -32,7 +35,7 @@ def bloom_shape(error_rate: int = ERROR_RATE, consumers: int = CONSUMERS) -> Blo
 
 
 def bloom_bits(hashed: npt.NDArray[np.uint64], shape: BloomShape) -> npt.NDArray[np.int32]:
-    """Positions of the bits of texts with these hashes (the first half of ``murmur3_128``): int32 (n, hashes)."""
+    """The positions of the bits of texts: int32 (n, hashes). ``hashed``: uint64 (n,), the first half of ``murmur3_128``."""
     low = hashed.astype(np.uint32).view(np.int32)
     high = (hashed >> np.uint64(32)).astype(np.uint32).view(np.int32)
     with np.errstate(over="ignore"):

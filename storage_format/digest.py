@@ -17,7 +17,7 @@ CHUNK: Final = 64 << 20
 
 
 def new_digest(parts: Iterable[bytes | memoryview | npt.NDArray[np.uint8]] = ()) -> mmh3.mmh3_x64_128:
-    """A digest of the concatenation of ``parts``, to go on with; ``digest().hex()`` gives its 32 digits."""
+    """A digest of ``parts`` one after another, which ``update`` goes on with; ``digest().hex()`` gives its 32 hex digits."""
     hasher = mmh3.mmh3_x64_128()
     for part in parts:
         hasher.update(part.data if isinstance(part, np.ndarray) else part)
@@ -25,9 +25,10 @@ def new_digest(parts: Iterable[bytes | memoryview | npt.NDArray[np.uint8]] = ())
 
 
 class ChunkDigests:
-    """Digests of the chunks that start in one range, fed with the log's bytes in order.
+    """Digests of the chunks that start in one range of a segment, fed with the log's bytes in order.
 
-    ``chunks`` maps a chunk's start (absolute) to its digest once the chunk's last byte has been seen.
+    ``chunks`` maps a chunk's absolute start to its digest, once the chunk's last byte has been seen. ``data_end`` is where the
+    segment's file ends, [``low``, ``high``) the range; all are absolute offsets.
     """
 
     def __init__(self, segment_start: int, data_end: int, low: int, high: int) -> None:
@@ -42,7 +43,7 @@ class ChunkDigests:
 
     @property
     def wanted_until(self) -> int:
-        """Where the last chunk that starts in the range ends: bytes are needed up to there."""
+        """The absolute offset up to which bytes are needed: where the last chunk that starts in the range ends, 0 for none."""
         if self._next >= self._high and self._hasher is None:
             return 0
         last = self._next - CHUNK if self._hasher is not None else self._next
@@ -51,7 +52,7 @@ class ChunkDigests:
         return min(last + CHUNK, self._data_end)
 
     def feed(self, at: int, data: npt.NDArray[np.uint8]) -> None:
-        """Take in the bytes at absolute offset ``at``; what has been seen before is passed over."""
+        """Take in bytes of the log, uint8, from absolute offset ``at`` on. Bytes that were seen before are passed over."""
         if at < self._at:
             data = data[self._at - at :]
             at = self._at

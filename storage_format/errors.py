@@ -1,10 +1,10 @@
-"""The few errors that end a run. Each is one line: what, where (file and offset), what to do."""
+"""The errors that end a run. Each has one line of text: what is wrong, where (file and offset), and what to do."""
 
 from __future__ import annotations
 
 
 class ReindexError(Exception):
-    """An error, nothing published (exit status 1)."""
+    """The run failed, and nothing was published (exit status 1)."""
 
     exit_status = 1
     """what the command's exit status would be"""
@@ -13,16 +13,16 @@ class ReindexError(Exception):
 
 
 class UsageError(ReindexError):
-    """Wrong usage, seen from the arguments alone (exit status 2)."""
+    """The arguments are wrong, which shows without reading any file (exit status 2)."""
 
     exit_status = 2
 
 
 class InputError(ReindexError):
-    """The input, or the place for the output, cannot be used as it is (exit status 1)."""
+    """The input, or the folder for the output, cannot be used as it is (exit status 1)."""
 
 
 class RefusedError(ReindexError):
-    """Damage or queue order that the chosen policy refuses (exit status 5): the same input is refused again."""
+    """The chosen policy refuses damage or the order of a queue (exit status 5). The same input is refused again."""
 
     exit_status = 5

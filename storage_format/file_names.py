@@ -1,7 +1,7 @@
-"""Names of a store's files: each is a number in ASCII digits, which fits a signed 64-bit offset (``DefaultMappedFile``).
+"""Names of a store's files: each is a number in ASCII digits that fits a signed 64-bit offset (``DefaultMappedFile``).
 
-``str.isdigit`` and ``\\d`` take digits of any script, and Python's numbers have no end: a name becomes a number here, and
-nowhere else.
+Names become numbers here and nowhere else: ``str.isdigit`` and ``\\d`` take digits of any script, and Python's integers have
+no bounds.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-FIRST_BYTE_MAX: Final = 2**63 - 2**41
-"""Of a file's first byte: whatever is counted on from there, files and gaps between them, fits 64 bits, too."""
+from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MAX, INT64_MIN
+
+FIRST_BYTE_MAX: Final = INT64_MAX + 1 - 2**41
+"""The largest first byte of a file that is taken: offsets counted on from there, over files and gaps, still fit 64 bits."""
 _FIRST_BYTE: Final = re.compile(r"[0-9]{20}")
 _QUEUE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _NUMBER: Final = re.compile(r"[+-]?\d{1,255}")
@@ -18,7 +20,7 @@ _INDEX_FILE: Final = re.compile(r"[0-9]{1,19}")
 
 
 def first_byte(name: str) -> int | None:
-    """The offset of its first byte that names a segment or a ConsumeQueue file; None for any other name."""
+    """The offset of the first byte of a segment or a ConsumeQueue file with this name; None where it is no such name."""
     if not _FIRST_BYTE.fullmatch(name):
         return None
     found = int(name)
@@ -26,19 +28,21 @@ def first_byte(name: str) -> int | None:
 
 
 def is_number(name: str) -> bool:
-    """Whether ``Long.parseLong`` takes it, which also takes signs and digits of any script: a broker does not start on a
-    ConsumeQueue file with another name, and finds other units in one with such a name."""
-    return _NUMBER.fullmatch(name) is not None and -(2**63) <= int(name) < 2**63
+    """Whether ``Long.parseLong`` takes the name, which it does with a sign and with digits of any script, too.
+
+    A broker does not start on a ConsumeQueue file with a name that is no number.
+    """
+    return _NUMBER.fullmatch(name) is not None and INT64_MIN <= int(name) <= INT64_MAX
 
 
 def queue_id(name: str) -> int | None:
-    """The queue id that names a queue's folder; None for any other name."""
+    """The queue id of a folder with this name; None where it is no such name."""
     if not _QUEUE_ID.fullmatch(name):
         return None
     found = int(name)
-    return found if found < 2**31 else None
+    return found if found <= INT32_MAX else None
 
 
 def is_index_file(name: str) -> bool:
-    """Whether a broker's clock could have named an IndexFile so: a number below 2^63."""
-    return _INDEX_FILE.fullmatch(name) is not None and int(name) < 2**63
+    """Whether it is the name of an IndexFile, which a broker takes from its clock: a number below 2^63."""
+    return _INDEX_FILE.fullmatch(name) is not None and int(name) <= INT64_MAX

@@ -1,7 +1,4 @@
-"""What a look at a derived file (ConsumeQueue, IndexFile, checkpoint) can find wrong: codes, never exceptions.
-
-A finding is a code, where it was first met and how often. Where ``at`` counts is said with each code.
-"""
+"""What can be wrong with a derived file (ConsumeQueue, IndexFile, checkpoint) by itself: codes, never exceptions."""
 
 from __future__ import annotations
 
@@ -14,13 +11,16 @@ if TYPE_CHECKING:
 
 
 class UnreadableError(ValueError):
-    """The bytes, or the name, cannot be a file of this kind at all."""
+    """The bytes, or the name, cannot be those of a file of this kind."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """``code`` of CODES; ``at`` the first place (as CODES says, -1 for none); ``count`` places in all; ``expected`` what should
-    stand there, where the file itself says it."""
+    """One kind of fault in a file.
+
+    ``code`` is a key of CODES, ``at`` the first place where it was met (in the unit that CODES names, -1 for none), ``count``
+    in how many places it was met. ``expected`` is what should stand there, where the file itself says it.
+    """
 
     code: str
     at: int
@@ -29,6 +29,7 @@ class Finding:
 
     @property
     def text(self) -> str:
+        """The code in words."""
         return CODES[self.code]
 
 
@@ -41,8 +42,6 @@ CODES: Final = {
     "queue-pre-blank": "pre-blank after a unit",
     "queue-backwards": "unit that lies before the one before it",
     "queue-overlap": "unit whose record begins inside the record of the one before it",
-    "queue-file-missing": "files of the queue are not consecutive",
-    "queue-file-short": "file that is not the queue's last has an empty end",
     # IndexFile; ``at`` is a byte of the file, a slot or an item, as the name says
     "index-size": "file size is not that of its slots and items (at: the size)",
     "index-count": "header's indexCount is not the number of items + 1 (at: indexCount)",
@@ -69,16 +68,15 @@ CODES: Final = {
     "checkpoint-size": "not 4,096 bytes",
     "checkpoint-negative": "negative time or offset",
     "checkpoint-rest": "bytes behind the fields that are not zero",
-    "checkpoint-confirm": "confirmPhyOffset lies behind the log's end",
-    "checkpoint-stale": "physic or logics is older than the last unit: the next unclean start dispatches again from there",
-    "checkpoint-ahead": "physic and logics are newer than the last record: lost units would not be dispatched again",
-    "checkpoint-index": "the next unclean start deletes IndexFiles whose endTimestamp is above indexMsgTimestamp",
 }
 
 
 def from_bits(bits: npt.NDArray[np.uint8], seen: int, names: tuple[str, ...], first: int) -> list[Finding]:
-    """Findings of an array of bit sets; ``seen``: all its bits; element k stands for place ``first + k``."""
-    # Not above: what finds nothing in arrays should not wait for numpy.
+    """Findings of ``bits``, uint8 (n,): bit i of element k stands for the fault ``names[i]`` at ``first + k``.
+
+    ``seen`` has all bits that are set anywhere.
+    """
+    # Not above: a command that reads no array should not wait for numpy.
     import numpy as np
 
     found = []

@@ -1,6 +1,7 @@
-"""A broker's topic configuration (RocketMQ ``TopicConfigManager``, config/topics.json): drafted from what the log holds.
+"""A broker's topic configuration (RocketMQ ``TopicConfigManager``, config/topics.json), read, or drafted from the log.
 
-The JSON is that of ``TopicConfigSerializeWrapper`` as 4.9 and 5.x both parse it; 4.9 passes over what it does not know.
+The JSON is that of ``TopicConfigSerializeWrapper``, which 4.9 and 5.x both parse; 4.9 passes over the fields that it does not
+know.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SYSTEM_TOPICS: Final = frozenset(
 READ_AND_WRITE: Final = 6
 """``PermName.PERM_READ | PermName.PERM_WRITE``"""
 QUEUES_MAX: Final = 1 << 20
-"""More queues are no topic of a real broker: a queue id that a flipped bit made would else become its configuration."""
+"""No topic of a real broker has more queues. Without this bound, a queue id with a flipped bit would become configuration."""
 QUEUE_TYPE: Final = "queue.type"
 """``TopicAttributes.QUEUE_TYPE_ATTRIBUTE``"""
 BATCH_QUEUE: Final = "BatchCQ"
@@ -36,17 +37,19 @@ SIMPLE_QUEUE: Final = "SimpleCQ"
 
 
 def is_own(name: str) -> bool:
-    """Whether a broker has no need of a draft: a topic of its own (``TopicValidator.isSystemTopic``), or an LMQ
-    (``MixAll.isLmq``), of which it keeps no configuration.
+    """Whether a broker needs no configuration of this topic.
 
-    %RETRY% and %DLQ% topics are not among them: a broker makes these only when their group comes back, or fails again, and
-    keeps the ones that are there; until then nobody could read what they hold.
+    It is a system topic (``TopicValidator.isSystemTopic``), or an LMQ (``MixAll.isLmq``). %RETRY% and %DLQ% topics are not
+    among them: a broker creates these only when their group comes back or fails again, and until then nobody could read them.
     """
     return name in SYSTEM_TOPICS or name.startswith((SYSTEM_PREFIX, LMQ_PREFIX))
 
 
 def topic_entry(name: str, queues: int, batch: bool) -> str:
-    """One entry of ``topicConfigTable``, as ``"name":{...}`` in RocketMQ's own order of fields."""
+    """One entry of ``topicConfigTable``, ``"name":{...}``, with the fields in RocketMQ's order.
+
+    ``queues`` is the number of read and of write queues; ``batch`` whether they are batch ConsumeQueues.
+    """
     config = {
         "attributes": {QUEUE_TYPE: BATCH_QUEUE} if batch else {},
         "order": False,
@@ -61,7 +64,7 @@ def topic_entry(name: str, queues: int, batch: bool) -> str:
 
 
 def data_version(time: int) -> str:
-    """``dataVersion`` (``DataVersion``). ``time``, in milliseconds since 1970, is of the log: a draft has no clock in it."""
+    """The ``dataVersion`` (``DataVersion``) of a draft. ``time``: a store time of the log, in milliseconds since 1970."""
     return json.dumps({"counter": 1, "stateVersion": 0, "timestamp": time}, separators=(",", ":"))
 
 

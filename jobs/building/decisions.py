@@ -10,12 +10,14 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
 from rocketmq_reindex.storage_format.errors import RefusedError
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.scan.chain import MISNAMED, Chain, Hole, Segment
-from rocketmq_reindex.storage_format.scan.range_scan import HOLES_MAX
+from rocketmq_reindex.storage_format.scan.chain import Chain
+from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
+from rocketmq_reindex.storage_format.scan.segment_chain import MISNAMED
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.order.decide import DecideOrder
 from rocketmq_reindex.udfs.order.results import OrderResult

@@ -17,8 +17,8 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.publishing.parts import entries, few_parts, joined
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.storage_format.digest import CHUNK
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.stage import Stage
 

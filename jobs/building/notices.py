@@ -10,8 +10,9 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan.chain import MISNAMED, Hole, Segment
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
+from rocketmq_reindex.storage_format.scan.segment_chain import MISNAMED
 
 NAMES_LISTED = 20
 LAST_SEGMENTS = {"5.3": 1, "4.9": 3}

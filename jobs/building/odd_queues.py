@@ -14,7 +14,7 @@ from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.order import BREAKS_MAX
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan.chain import Hole, Segment
+from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.order.placements import PlanWriter
 from rocketmq_reindex.udfs.order.results import OddQueue, OrderResult

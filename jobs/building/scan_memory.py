@@ -6,8 +6,8 @@ import dataclasses
 import json
 
 from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.scan.range_scan import ScanSettings
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedRange, RememberedScan
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore
 from rocketmq_reindex.udfs.scan.ranges import ScanTask

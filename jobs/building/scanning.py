@@ -10,9 +10,10 @@ from rocketmq_reindex.jobs.building.scan_memory import ScanMemory
 from rocketmq_reindex.jobs.spark.engine import Engine
 from rocketmq_reindex.jobs.spark.shuffle import task_count
 from rocketmq_reindex.jobs.watching.progress import Reporter
-from rocketmq_reindex.storage_format.scan.chain import Chain, Segment, chain_ranges, cut_ranges
+from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.scan.chain import Chain, chain_ranges
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.storage_format.scan.ranges import Segment, cut_ranges
 from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.stage import Stage

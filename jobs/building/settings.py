@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS as DELAY_LEVELS
 from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths
 from rocketmq_reindex.jobs.store.settings import parse_delay_levels as parse_delay_levels
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.record.layout import INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.udfs.sql.option_words import UNITS
 
 PARTS: Final = ("consumequeue", "index", "checkpoint")

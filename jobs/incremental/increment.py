@@ -31,7 +31,7 @@ from rocketmq_reindex.jobs.spark.shuffle import task_count
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.index.plan import Begun, IndexFilePlan
+from rocketmq_reindex.storage_format.index.plan import EarlierFiles, IndexFilePlan
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
@@ -56,7 +56,7 @@ class Increment(FullBuild):
         self.fingerprint = fingerprint_of(__version__, scan_settings(settings), units_per_file, settings.write_topics)
         self.memory = ScanMemory(self.store, self.fingerprint, settings.recheck)
         self.before = Before(settings, self.store, target, self.fingerprint, reporter)
-        self.history = IndexHistory([], Begun(), [])
+        self.history = IndexHistory([], EarlierFiles(), [])
         self.prints: list[str] = []
         """a fingerprint for each IndexFile"""
         self.kept = 0

@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.index.plan import Begun, IndexFilePlan, Stretch, plan_index_files
+from rocketmq_reindex.storage_format.index.plan import EarlierFiles, IndexFilePlan, Stretch, plan_index_files
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs.incremental.samples import begins_alike
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore
@@ -30,7 +30,7 @@ class IndexHistory:
     """The expired ranges that still count, and the plans of all files that are left."""
 
     expired: list[ScanEntry]
-    start: Begun
+    start: EarlierFiles
     """where the first file starts"""
     plans: list[IndexFilePlan]
     anew: bool = False
@@ -47,12 +47,12 @@ def plan_with_history(
     gone = _expired_files(plans, log.segments[0].start) if expired else 0
     if gone:
         skip = start.skip + sum(plan.items for plan in plans[:gone])
-        start = Begun(skip, maker_of(plans[gone]), start.window)
+        start = EarlierFiles(skip, maker_of(plans[gone]), start.window)
         plans = [dataclasses.replace(plan, number=plan.number - gone) for plan in plans[gone:]]
     while expired and summaries[0].items <= start.skip - 1:
         # The last expired item stays: a file's header inherits from the item before it.
         windows = [window for _, window in summaries[0].windows] + ([] if start.window is None else [start.window])
-        start = Begun(start.skip - summaries[0].items, start.maker, max(windows, default=None))
+        start = EarlierFiles(start.skip - summaries[0].items, start.maker, max(windows, default=None))
         expired, summaries = expired[1:], summaries[1:]
     return IndexHistory(expired, start, plans, anew)
 
@@ -73,18 +73,18 @@ def fingerprints(store: ScanStore, history: IndexHistory, entries: Iterable[Scan
     return found
 
 
-def _expired_ranges(last: LastBuild | None, log: Commitlog) -> tuple[list[ScanEntry], Begun, bool]:
+def _expired_ranges(last: LastBuild | None, log: Commitlog) -> tuple[list[ScanEntry], EarlierFiles, bool]:
     """Returns the expired ranges, where the files start, and whether what was known of expired ranges cannot be used."""
     if last is None or not last.segments:
-        return [], Begun(), False
+        return [], EarlierFiles(), False
     known = bool(last.expired)
     starts = [int(name) for name, _ in last.segments]
     if not log.segments or log.segments[0].start not in starts:
         # All of the log has expired, or there is more in front of it than there was.
-        return [], Begun(), known or bool(log.segments)
+        return [], EarlierFiles(), known or bool(log.segments)
     low = log.segments[0].start
     if (known or low > starts[0]) and not _continues(last, log):
-        return [], Begun(), True
+        return [], EarlierFiles(), True
     return [*last.expired, *(entry for entry in last.built_from if entry.start < low)], last.start, False
 
 
@@ -98,6 +98,6 @@ def _continues(last: LastBuild, log: Commitlog) -> bool:
 def _expired_files(plans: list[IndexFilePlan], low: int) -> int:
     """Return how many of the first files end below the offset ``low``; the last one is never counted."""
     for count, plan in enumerate(plans[:-1]):
-        if int(staged_items(ends(plan.stretches)[1])[0]["place"]) >= low:
+        if int(staged_items(ends(plan.stretches)[1])[0]["phy_offset"]) >= low:
             return count
     return max(0, len(plans) - 1)

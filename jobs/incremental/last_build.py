@@ -19,7 +19,7 @@ from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.unclean_stop import old_checkpoint
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
-from rocketmq_reindex.storage_format.index.plan import Begun
+from rocketmq_reindex.storage_format.index.plan import EarlierFiles
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, sealed, unsealed
@@ -64,7 +64,7 @@ class LastBuild:
     """the numbers of those that it was built from, in order"""
     expired: list[ScanEntry] = field(default_factory=list)
     """ranges of expired segments, of which the remaining IndexFiles still hold items; in order"""
-    start: Begun = field(default_factory=Begun)
+    start: EarlierFiles = field(default_factory=EarlierFiles)
     """where the first IndexFile starts in the first range"""
     index: list[IndexFile] = field(default_factory=list)
     """its IndexFiles, in order"""
@@ -148,7 +148,7 @@ def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | No
             return None
         for name in ("ranges", "expired"):
             fields[name] = [ScanEntry(**entry) for entry in fields[name]]
-        fields["start"] = Begun(**fields["start"])
+        fields["start"] = EarlierFiles(**fields["start"])
         fields["index"] = [IndexFile(*file) for file in fields["index"]]
         found = LastBuild(**fields)
     except (OSError, ValueError, TypeError, KeyError):

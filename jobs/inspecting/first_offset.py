@@ -10,9 +10,10 @@ import numpy as np
 
 from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.findings import UnreadableError
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import CRC_BODY, REC_SIZE, SPANS_SIZE, find_record
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE, find_record
+from rocketmq_reindex.storage_format.record.layout import CRC_BODY
 from rocketmq_reindex.udfs import files
 
 OPTION: Final = "--first-offset"

@@ -91,7 +91,7 @@ def _rows(file: IndexView, items: int) -> Iterator[Row]:
     for first in range(1, items + 1, _STEP):
         part = file.read(first, min(_STEP, items + 1 - first))
         times = file.times(part.time_diff).tolist()
-        whole = (part.key_hash, part.place, part.time_diff, part.prev)
+        whole = (part.key_hash, part.phy_offset, part.time_diff, part.prev)
         columns = zip(times, *(column.tolist() for column in whole), strict=True)
         for number, (time, key_hash, phy_offset, seconds, prev) in enumerate(columns, first):
             yield {

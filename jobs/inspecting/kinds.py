@@ -9,6 +9,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte, is_index_file
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.pages import Pages
@@ -54,8 +55,8 @@ def _by_content(path: str, name: str) -> str | None:
     if first_byte(name) is not None:
         # A queue's file: a unit's size stands at its byte 8; a batch unit begins with the same fields.
         length = struct.unpack_from(">i", head, 8)[0]
-        if length > 0 and (size % 20 == 0) != (size % 46 == 0):
-            return QUEUE if size % 20 == 0 else BATCH
+        if length > 0 and (size % UNIT_SIZE == 0) != (size % BATCH_UNIT_SIZE == 0):
+            return QUEUE if size % UNIT_SIZE == 0 else BATCH
         return None
     header = IndexHeader.from_bytes(head)
     if len(name) == 17 and is_index_file(name) and 0 <= header.begin_place <= header.end_place and header.index_count >= 0:

@@ -34,12 +34,12 @@ def read_body(message: Message, log: StoreLog, most: int, notes: Notes) -> Body:
     try:
         raw = log.body(message, most)
     except (OSError, InputError) as error:
-        notes.add("unreadable body", f"offset {message.place}: its body: {reason(error)}")
+        notes.add("unreadable body", f"offset {message.phy_offset}: its body: {reason(error)}")
         return Body(b"", False, None, reason(error))
     cut = len(raw) < message.body_size
     crc = None if cut else zlib.crc32(raw) & _LOW31 == message.body_crc
     if crc is False:
-        notes.add("wrong CRC", f"offset {message.place}: {r.REASONS[r.BAD_BODY_CRC]}", lost=False)
+        notes.add("wrong CRC", f"offset {message.phy_offset}: {r.REASONS[r.BAD_BODY_CRC]}", lost=False)
     if message.compression is None or not raw:
         return Body(raw, not cut, crc)
     from rocketmq_reindex.udfs.messages.unpack_body import unpack
@@ -48,7 +48,7 @@ def read_body(message: Message, log: StoreLog, most: int, notes: Notes) -> Body:
     if cut:
         return Body(data, False, crc)
     if fault:
-        notes.add("body that does not unpack", f"offset {message.place}: {fault}", lost=False)
+        notes.add("body that does not unpack", f"offset {message.phy_offset}: {fault}", lost=False)
     return Body(data, not more and not fault, crc, fault)
 
 

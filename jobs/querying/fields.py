@@ -39,7 +39,7 @@ def fields(message: Message, offset: int | None = None) -> dict[str, Any]:
     flags = [name for bit, name in _FLAGS.items() if message.sys_flag & bit]
     transaction = _TRANSACTIONS.get(message.sys_flag & r.FLAG_TRANSACTION_MASK)
     found: dict[str, Any] = {
-        "physicalOffset": message.place,
+        "physicalOffset": message.phy_offset,
         "size": message.size,
         "version": message.version,
         "topic": message.topic,

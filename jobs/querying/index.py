@@ -125,20 +125,20 @@ class IndexFiles:
             )
         read = file.pages.read
         found = lookup(read, LookupHeader(header.begin_time, header.index_count, slots, items), key_hash, any_time=True)
-        yield from found.places
+        yield from found.phy_offsets
         if found.end == FOUND_ALL and header.index_count > 1:
             return
         # A header that counts too few items hides the others: what lies in the file is looked at, too.
         more = lookup(read, LookupHeader(header.begin_time, items, slots, items), key_hash, any_time=True)
-        if found.end != FOUND_ALL or more.places:
+        if found.end != FOUND_ALL or more.phy_offsets:
             where = found.end if found.end != FOUND_ALL else "indexCount is below the number of items"
             self._notes.add(
                 "broken IndexFile",
                 f"{escape(file.path)}: {where}: some of its entries may not be found; --scan reads the log instead, and "
                 "`rmq-reindex build STORE --out DIR --only index,checkpoint` makes it anew",
             )
-        seen = set(found.places)
-        yield from (phy_offset for phy_offset in more.places if phy_offset not in seen)
+        seen = set(found.phy_offsets)
+        yield from (phy_offset for phy_offset in more.phy_offsets if phy_offset not in seen)
 
     def close(self) -> None:
         for file in self._files:

@@ -81,11 +81,11 @@ class StoreQueue:
         return Span(self.units.at(first).base, unit.base + unit.messages) if self.batch else Span(first, last + 1)
 
     def _message(self, unit: Unit) -> Message | None:
-        found = self._log.message(unit.place)
+        found = self._log.message(unit.phy_offset)
         name = f"offset {unit.base}" if self.batch else f"offset {unit.position}"
         if isinstance(found, str):
             self._notes.add(
-                "unit without a record", f"{name}: its unit points to {unit.place}, which {found}", lost=found != EXPIRED
+                "unit without a record", f"{name}: its unit points to {unit.phy_offset}, which {found}", lost=found != EXPIRED
             )
             return None
         if found.size != unit.size:
@@ -126,9 +126,9 @@ class StoreQueue:
         """
 
         def reached(unit: Unit) -> bool | None:
-            if unit.place < self._log.start:
+            if unit.phy_offset < self._log.start:
                 return False
-            found = self._log.message(unit.place)
+            found = self._log.message(unit.phy_offset)
             return None if isinstance(found, str) else found.store_time >= time
 
         if not every:

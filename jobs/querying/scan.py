@@ -21,10 +21,11 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import CRC_NONE
+from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.scan.range_scan import Block, RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.storage_format.scan.stale_tail import StaleTail
 from rocketmq_reindex.storage_format.text.java_string import key_hash
 from rocketmq_reindex.udfs import files
@@ -41,7 +42,7 @@ def scan_log(log: StoreLog, names: list[str] | None, key: str, notes: Notes) -> 
         # Every topic of the block's records is in the table by now.
         hashes = {key_hash(name, key) for name in (scanner.names.texts if names is None else names)}
         hit = np.isin(block.items.key_hash, np.array(sorted(hashes), dtype=np.int64))
-        found.update(block.items.place[hit].tolist())
+        found.update(block.items.phy_offset[hit].tolist())
     return {phy_offset for phy_offset in found if not _is_stale(phy_offset, stale)}
 
 
@@ -89,7 +90,7 @@ def _units(log: StoreLog, topic: str, queue: int, notes: Notes) -> list[_Unit]:
         count = scanner.queue_count
         queues = np.flatnonzero(np.isin(scanner.queues.name[:count], names) & (scanner.queues.queue_id[:count] == queue))
         hit = np.isin(block.units.queue, queues)
-        found += map(_Unit, block.units.offset[hit].tolist(), block.units.place[hit].tolist())
+        found += map(_Unit, block.units.offset[hit].tolist(), block.units.phy_offset[hit].tolist())
     return [unit for unit in found if not _is_stale(unit.phy_offset, stale)]
 
 

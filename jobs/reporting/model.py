@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.queue.consume_queue import UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 
 QUEUE_PATH: Final = re.compile(r"consumequeue/([^/]+)/(\d+)/(\d{20})")
 
@@ -180,7 +181,7 @@ def _against(summary: dict[str, Any]) -> list[tuple[str, str]]:
 def _index(name: str, entry: dict[str, Any], settings: dict[str, Any], used: int | None = None) -> Index:
     header = entry["header"]
     places, slots = int(settings.get("index_items", 0)), int(settings.get("hash_slots", 0))
-    items = max(0, (int(entry["used"]) - 40 - 4 * slots) // 20 - 1) if used is None else used
+    items = max(0, (int(entry["used"]) - HEADER_SIZE - SLOT_SIZE * slots) // ITEM_SIZE - 1) if used is None else used
     return Index(
         name,
         items,

@@ -16,7 +16,8 @@ from rocketmq_reindex.storage_format.checks.index import slot_lengths
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.index.reader import IndexView, open_index
-from rocketmq_reindex.storage_format.queue.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
 from rocketmq_reindex.udfs import files
@@ -104,8 +105,8 @@ def _phy_offsets(folder: str, queue: Queue, file_size: int, step: int) -> list[i
             assert reader is not None
             (unit,) = np.frombuffer(reader.read((position - start) * UNIT_SIZE, UNIT_SIZE), UNIT)
             # Missing offsets repeat the next message's unit.
-            if unit["size"] > 0 and unit["size"] != PRE_BLANK_SIZE and int(unit["place"]) != last:
-                found.append(last := int(unit["place"]))
+            if unit["size"] > 0 and unit["size"] != PRE_BLANK_SIZE and int(unit["phy_offset"]) != last:
+                found.append(last := int(unit["phy_offset"]))
             position += step
     except (OSError, InputError):
         pass  # a file that is missing or short: what was read of the queue is shown

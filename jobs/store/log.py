@@ -102,10 +102,10 @@ class StoreLog:
 
     def body(self, message: Message, most: int) -> bytes:
         """Return at most ``most`` bytes of the body as it is stored. Raises OSError and InputError."""
-        segment = self.segment_of(message.place)
+        segment = self.segment_of(message.phy_offset)
         if isinstance(segment, str):
-            raise InputError(f"offset {message.place}: {segment}")
-        at = message.place - segment.start + message.body_at
+            raise InputError(f"offset {message.phy_offset}: {segment}")
+        at = message.phy_offset - segment.start + message.body_at
         return self.pages(segment).read(at, min(most, message.body_size))
 
     def close(self) -> None:

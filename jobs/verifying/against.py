@@ -18,6 +18,7 @@ from rocketmq_reindex.jobs.verifying.sizes import take_sizes
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.verifying.work import work_folder
 from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.names import escape, redacted
 from rocketmq_reindex.storage_format.plurals import counted
@@ -135,7 +136,7 @@ class Against:
         """Note where checkpoints differ. They say when each store was flushed, so that is no difference."""
         paths = [files.join(store, "checkpoint") for store in (self.a, self.b)]
         if all(files.look(path).kind == files.FILE for path in paths):
-            one, other = (files.read_bytes(path)[:40] for path in paths)
+            one, other = (files.read_bytes(path)[: CHECKPOINT_LAYOUT.size] for path in paths)
             if one != other:
                 self.summary.notes.append("the checkpoints differ, as those of two brokers do")
         elif any(files.look(path).kind == files.FILE for path in paths):

@@ -14,12 +14,12 @@ from rocketmq_reindex.storage_format.checks.checkpoint import IndexEnd
 from rocketmq_reindex.storage_format.checks.differences import EXAMPLES_MAX, Tally
 from rocketmq_reindex.storage_format.checks.index_neighbours import LogFacts, Neighbour, empty_headers, out_of_order
 from rocketmq_reindex.storage_format.file_names import is_index_file
-from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.scan.chain import Segment
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.verify.index import CheckIndex, IndexFileCheck, ListedIndexFile
 from rocketmq_reindex.udfs.verify.index_items import IndexItems, Span

@@ -17,17 +17,20 @@ from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, KINDS, LOG, QUEUES, Example, Tally
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte
-from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.index.file import ITEM
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.names import escape, redacted
-from rocketmq_reindex.storage_format.queue.consume_queue import UNIT, UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
+from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash
 from rocketmq_reindex.udfs import files
 
-_SIXTH_FIELD = 40
+_SIXTH_FIELD = CHECKPOINT_LAYOUT.size
 """of ``StoreCheckpoint``: logicsPhysicalOffset, since 5.5"""
 NO_BUILD = "no build is advised"
 _LOOK_FIRST: Final = "look first whether the disk that holds the segment is mounted, and its name right; if it is lost: "
@@ -207,7 +210,7 @@ class _Records:
         with contextlib.suppress(OSError, InputError, ValueError):
             with files.Reader(files.join(self._settings.store, *example.where.split("/"))) as reader:
                 (item,) = np.frombuffer(reader.read(at, ITEM_SIZE), ITEM)
-            message = self._message(int(item["place"]))
+            message = self._message(int(item["phy_offset"]))
             if message and message.tags:
                 return int(item["key_hash"]) == key_hash(message.topic, f"{_TAG_MARK}#{message.tags}")
         return False
@@ -230,7 +233,7 @@ class _Records:
                 return ""
             with files.Reader(files.join(self._settings.store, *example.where.split("/"))) as reader:
                 (unit,) = np.frombuffer(reader.read(example.at * UNIT_SIZE - start, UNIT_SIZE), UNIT)
-            message = self._message(int(unit["place"]))
+            message = self._message(int(unit["phy_offset"]))
             if message and topic in message.properties.get("INNER_MULTI_DISPATCH", "").split(","):
                 return escape(topic)
         return ""

@@ -12,10 +12,9 @@ from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files, without_items
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX
-from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT_SIZE
-from rocketmq_reindex.storage_format.queue.consume_queue import UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.udfs import files
 
 FILES_ASKED: Final = 1000

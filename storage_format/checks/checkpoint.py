@@ -1,4 +1,4 @@
-"""Is a checkpoint what the rest of the store wants it to be? What a broker itself leaves is no difference."""
+"""Compare a checkpoint with the rest of its store. What a broker itself leaves is no difference."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from rocketmq_reindex.storage_format.checkpoint import SIZE, Checkpoint, read_checkpoint
+from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT, SIZE, Checkpoint, read_checkpoint
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.findings import Finding
 
 WHERE: Final = "checkpoint"
-FIELDS: Final = ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp", "masterFlushedOffset", "confirmPhyOffset")
+FIELDS: Final = CHECKPOINT_LAYOUT.names
+_AT: Final = CHECKPOINT_LAYOUT.at
 A_DAY: Final = 86_400_000
-"""A crash or a rollback of the log may leave one field later than the log by what was lost. No broker loses a whole day so."""
+"""A crash or a rollback may leave one field later than the log by what was lost. No broker loses a whole day that way."""
 FARTHEST: Final = 1 << 50
-"""A replica may lie so many bytes behind its master: more than any broker's disks hold."""
+"""So many bytes a replica may lie behind its master, at most: more than any broker's disks hold."""
 
 
 @dataclass(frozen=True)
 class IndexEnd:
-    """What a checkpoint has to do with one IndexFile: endTimestamp (ms), items, and whether the broker takes it for full."""
+    """What counts of one IndexFile: endTimestamp (milliseconds), items, and whether the broker takes it for full."""
 
     name: str
     end_time: int
@@ -33,8 +34,12 @@ class IndexEnd:
 
 @dataclass(frozen=True)
 class StoreTimes:
-    """Offsets of the log's first byte and its end, store times of its last record and of the last one with a unit, and the
-    latest of all, which is another where the clock was set back."""
+    """What counts of the log: absolute offsets of its first byte and its end, store times in milliseconds, and how many
+    records.
+
+    The times are those of the last record, of the last record with a unit, and the latest of all, which is another one where
+    the clock was set back.
+    """
 
     log_start: int
     log_end: int
@@ -46,9 +51,9 @@ class StoreTimes:
 
 
 def compare_checkpoint(data: bytes, store: StoreTimes, index: list[IndexEnd]) -> tuple[Checkpoint, Tally, int]:
-    """The checkpoint, its differences, and the items of the IndexFile that the next crash deletes as with any broker.
+    """(The checkpoint, its differences, the items of the last IndexFile where the next crash deletes it, as with any broker).
 
-    ``index`` in the order of the log. What is no difference, as brokers leave it: physic 0, after a rebuild to which nothing
+    ``index`` is in the order of the log. What is no difference, as brokers leave it: physic 0, after a rebuild to which nothing
     was added (``CommitLog`` sets it as it flushes new records): a crash then dispatches all again. physic alone behind the
     last record: the flush of a clean stop does not set it (``CommitLog.FlushRealTimeService``). confirmPhyOffset before the
     log's first byte: only a start sets it (``CommitLog.recoverNormally``), and segments expire after that.
@@ -61,10 +66,10 @@ def compare_checkpoint(data: bytes, store: StoreTimes, index: list[IndexEnd]) ->
     _times(found, store, tally)
     if found.master_flushed > store.log_end + FARTHEST:
         text = f"masterFlushedOffset {found.master_flushed}, the log ends at {store.log_end}"
-        tally.add("checkpoint-master", 1, WHERE, 24, text)
+        tally.add("checkpoint-master", 1, WHERE, _AT["master_flushed"], text)
     if found.confirm_offset > store.log_end:
         text = f"confirmPhyOffset {found.confirm_offset}, the log ends at {store.log_end}"
-        tally.add("checkpoint-confirm", 1, WHERE, 32, text)
+        tally.add("checkpoint-confirm", 1, WHERE, _AT["confirm_offset"], text)
     usual = 0
     with_items = [file for file in index if file.items]
     for number, file in enumerate(with_items):
@@ -76,7 +81,7 @@ def compare_checkpoint(data: bytes, store: StoreTimes, index: list[IndexEnd]) ->
             usual = file.items
             continue
         text = f"{file.name} ends at {file.end_time}, indexMsgTimestamp is {found.index}"
-        tally.add("checkpoint-index", 1, WHERE, 16, text)
+        tally.add("checkpoint-index", 1, WHERE, _AT["index"], text)
     _index_ahead(found, store, with_items, tally)
     return found, tally, usual
 
@@ -91,8 +96,12 @@ def _text(finding: Finding, data: bytes) -> str:
 
 
 def _index_ahead(found: Checkpoint, store: StoreTimes, index: list[IndexEnd], tally: Tally) -> None:
-    """After a crash ``IndexService.load`` keeps each IndexFile that ends at or before indexMsgTimestamp, torn or not, and what
-    the crash cost it no broker puts there again. It is the endTimestamp of a full file (``IndexService.flush``), or 0."""
+    """Check that indexMsgTimestamp is not later than it may be: it is the endTimestamp of a full file (``IndexService.flush``),
+    or 0.
+
+    After a crash ``IndexService.load`` keeps each IndexFile that ends at or before it, torn or not. No broker puts the items
+    that the crash cost such a file there again.
+    """
     ends = [file.end_time for file in index if file.full]
     latest = max([store.latest_time, *(file.end_time for file in index)])
     filling = index[-1] if index and not index[-1].full else None
@@ -102,21 +111,21 @@ def _index_ahead(found: Checkpoint, store: StoreTimes, index: list[IndexEnd], ta
         text = f"indexMsgTimestamp {found.index}, the latest record is of {latest}"
     else:
         return
-    tally.add("checkpoint-index-ahead", 1, WHERE, 16, text)
+    tally.add("checkpoint-index-ahead", 1, WHERE, _AT["index"], text)
 
 
 def _times(found: Checkpoint, store: StoreTimes, tally: Tally) -> None:
-    """physic and logics. The broker's own rebuild leaves physic 0; what it dispatches again from counts both."""
+    """Check physic and logics. The broker's own rebuild leaves physic 0; a start dispatches again from the lower of both."""
     # Where the clock jumps back the last record may be older than the last one with a unit.
     wanted = min(store.last_time, store.last_unit_time) if store.unit_records else 0
     if 0 < found.physic < wanted and found.logics < wanted:
-        tally.add("checkpoint-stale", 1, WHERE, 0, f"physicMsgTimestamp {found.physic}, the log ends at {wanted}")
+        tally.add("checkpoint-stale", 1, WHERE, _AT["physic"], f"physicMsgTimestamp {found.physic}, the log ends at {wanted}")
     if found.logics < wanted:
-        tally.add("checkpoint-stale", 1, WHERE, 8, f"logicsMsgTimestamp {found.logics}, the log ends at {wanted}")
+        tally.add("checkpoint-stale", 1, WHERE, _AT["logics"], f"logicsMsgTimestamp {found.logics}, the log ends at {wanted}")
     newest = max(store.last_time, store.last_unit_time) if store.records else 0
     if min(found.physic, found.logics) > newest:
         text = f"physicMsgTimestamp {found.physic} and logicsMsgTimestamp {found.logics}, the last record is of {newest}"
-        tally.add("checkpoint-ahead", 1, WHERE, 0, text)
+        tally.add("checkpoint-ahead", 1, WHERE, _AT["physic"], text)
         return
     # One of them alone says nothing to a broker, which takes the lower, until the other is written, too.
     latest = max(newest, store.latest_time)

@@ -1,6 +1,6 @@
-"""The kinds of difference between a log and what is derived from it, and a tally of them: counts, and the first few of each.
+"""The kinds of difference between a log and what is derived from it, and a tally of them: counts, and a few examples of each.
 
-The names are fixed: scripts go by them. Each says which parts ``rmq-reindex build`` has to make anew.
+The names of the kinds are fixed: scripts use them. Each kind says which parts ``rmq-reindex build`` has to make anew.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 EXAMPLES_MAX: Final = 10
-"""Places told of each kind; the others are counted."""
+"""Examples that are kept of each kind; the others are only counted."""
 QUEUES, INDEX, CHECKPOINT, LOG = "consumequeue", "index", "checkpoint", "log"
 PARTS: Final = (QUEUES, INDEX, CHECKPOINT, LOG)
 
 
 class Kind(NamedTuple):
-    """``part`` is what ``verify --only`` calls it, ``mend`` the parts of a build that mends it; ``advice`` says more, or what
-    else to do."""
+    """One kind: ``part`` is what ``verify --only`` calls it, ``mend`` the parts of a build that mends it, ``advice`` what else
+    to do."""
 
     part: str
     text: str
@@ -80,7 +80,7 @@ KINDS: Final = {
     "against-index-file": Kind(INDEX, "IndexFile that only one store has", (), _EACH),
     "against-index-item": Kind(INDEX, "IndexFiles that differ", (), _EACH),
 }
-"""Those that begin with against- come of ``verify A --against B`` alone, all others of a store by itself."""
+"""Those that begin with against- come from ``verify A --against B`` only, all others from a store by itself."""
 
 
 @dataclass(frozen=True, order=True)
@@ -98,9 +98,9 @@ class Example:
 
 
 def spread(examples: Iterable[Example], most: int = EXAMPLES_MAX) -> list[Example]:
-    """The first ``most`` of the examples, by path and place: one of each queue or file, then a second of each, and so on.
+    """``most`` of the examples, by path and number: one of each queue or file, then a second of each, and so on.
 
-    What it leaves out of two parts is left out of the whole, so parts may be spread before they are put together.
+    What is left out of parts is left out of the whole, too, so parts may be spread before they are put together.
     """
     ranks: dict[str, int] = {}
     ranked = []
@@ -111,7 +111,7 @@ def spread(examples: Iterable[Example], most: int = EXAMPLES_MAX) -> list[Exampl
 
 
 def _is_behind(example: Example, held: list[Example]) -> bool:
-    """Whether it comes behind all of a full list: most do, where there are very many."""
+    """Whether the example would come behind all of a full list. Where there are very many, most do."""
     if len(held) < EXAMPLES_MAX:
         return False
     among, last = example.among, held[-1]
@@ -122,17 +122,19 @@ def _is_behind(example: Example, held: list[Example]) -> bool:
 
 @dataclass
 class Tally:
-    """Counts by kind, and EXAMPLES_MAX examples of each, spread over queues and files: memory does not grow with findings."""
+    """Counts by kind, and EXAMPLES_MAX examples of each, spread over queues and files. Memory does not grow with findings."""
 
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[Example]] = field(default_factory=dict)
 
     def add(self, kind: str, count: int, where: str, at: int, text: str) -> None:
-        """``count`` of a kind, the first of them at that place."""
+        """Count ``count`` of a kind, the first of them at the number ``at`` of the path ``where``. Raises KeyError for no
+        kind."""
         if count:
             self._take(kind, count, [Example(where, at, text)])
 
     def merge(self, other: Tally) -> None:
+        """Add the counts and the examples of another tally."""
         for kind, count in other.counts.items():
             self._take(kind, count, other.examples[kind])
 
@@ -146,20 +148,23 @@ class Tally:
             self.examples[kind] = spread([*held, *new])
 
     def replace(self, kind: str, example: Example) -> None:
-        """Let one example stand for all of a kind."""
+        """Keep one example instead of all of a kind."""
         self.examples[kind] = [example]
 
     @property
     def total(self) -> int:
+        """The differences of all kinds."""
         return sum(self.counts.values())
 
     def to_json(self) -> dict[str, Any]:
+        """Counts and examples as JSON takes them: {kind: [count, [[where, at, text], ...]]}."""
         return {
             kind: [count, [[e.where, e.at, e.text] for e in self.examples[kind]]] for kind, count in sorted(self.counts.items())
         }
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Tally:
+        """The inverse of ``to_json``."""
         tally = cls()
         for kind, (count, examples) in found.items():
             tally._take(kind, count, [Example(*example) for example in examples])

@@ -1,4 +1,4 @@
-"""Is an IndexFile sound? One pass over its items says what each slot and each link should be.
+"""Check an IndexFile by itself. One pass over its items says what each slot and each link should be.
 
 Items stand in the order in which they were put (``IndexFile.putKey``): an item's link is what its slot held before, and in
 the end each slot holds its newest item. Only where that fails are the chains themselves walked.
@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.findings import Finding, from_bits
-from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.index.reader import IndexView
+from rocketmq_reindex.storage_format.integers import INT32_MAX, as_long
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
 
@@ -23,20 +24,27 @@ Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
+_AT_PHY_OFFSET: Final = ITEM_LAYOUT.at["phy_offset"]
+_AT_TIME_DIFF: Final = ITEM_LAYOUT.at["time_diff"]
+_AT_PREV: Final = ITEM_LAYOUT.at["prev"]
 ITEM_FAULTS: Final = (
     "index-item-hash", "index-item-place", "index-item-time", "index-link-range", "index-link-foreign", "index-link-gap",
     "index-link-circular", "index-item-lost",
 )  # fmt: skip
 LINK_FAULTS: Final = ("index-link-range", "index-link-foreign", "index-link-gap")
 SLOT_FAULTS: Final = ("index-slot-range", "index-slot-foreign", "index-slot-old")
-_HASH, _PLACE, _TIME, _RANGE, _FOREIGN, _GAP, _CIRCULAR, _LOST = (1 << k for k in range(len(ITEM_FAULTS)))
+_HASH, _PHY_OFFSET, _TIME, _RANGE, _FOREIGN, _GAP, _CIRCULAR, _LOST = (1 << k for k in range(len(ITEM_FAULTS)))
 _STEP: Final = 1 << 20
 _SLOT_RANGE, _SLOT_FOREIGN, _SLOT_OLD = (1 << k for k in range(len(SLOT_FAULTS)))
 
 
 @dataclass(frozen=True)
 class IndexCheck:
-    """What a check found: uint8 bits of the tuples above, ``item_fault`` by item number (0 unused), ``slot_fault`` by slot."""
+    """What a check found.
+
+    ``item_fault``, uint8 by item number (0 is unused), has a bit for each of ITEM_FAULTS; ``slot_fault``, uint8 by slot, one
+    for each of SLOT_FAULTS.
+    """
 
     items: int
     """items that count: up to indexCount, or to the last one written in a sealed file"""
@@ -48,7 +56,7 @@ class IndexCheck:
 
 @jit
 def _slot_of(data: Bytes, item_start: int, slots: int, item: int) -> int:
-    """The slot that an item's hash belongs to, -1 for none."""
+    """The slot to which an item's hash leads, -1 for none."""
     key_hash = int32_at(data, item_start + ITEM_SIZE * item)
     return key_hash % slots if key_hash >= 0 else -1
 
@@ -61,13 +69,13 @@ def _check_items(data: Bytes, slots: int, used: int, newest: Int32s, fault: Byte
     for item in range(1, used + 1):
         at = item_start + ITEM_SIZE * item
         slot = _slot_of(data, item_start, slots, item)
-        place = int64_at(data, at + 4)
-        prev = int32_at(data, at + 16)
+        phy_offset = int64_at(data, at + _AT_PHY_OFFSET)
+        prev = int32_at(data, at + _AT_PREV)
         bits = 0
-        if place < before or place < 0:
-            bits |= _PLACE
-        before = place
-        if int32_at(data, at + 12) < 0:
+        if phy_offset < before or phy_offset < 0:
+            bits |= _PHY_OFFSET
+        before = phy_offset
+        if int32_at(data, at + _AT_TIME_DIFF) < 0:
             bits |= _TIME
         expected = np.int64(-1)
         if slot < 0:
@@ -108,8 +116,8 @@ def _check_slots(data: Bytes, slots: int, used: int, newest: Int32s, fault: Byte
 def _next_item(data: Bytes, item_start: int, used: int, item: int) -> int:
     """The item that a lookup reads after ``item``, 0 where it ends (``IndexFile.selectPhyOffset``)."""
     at = item_start + ITEM_SIZE * item
-    prev = int32_at(data, at + 16)
-    if int32_at(data, at + 12) < 0 or prev <= 0 or prev > used or prev == item:
+    prev = int32_at(data, at + _AT_PREV)
+    if int32_at(data, at + _AT_TIME_DIFF) < 0 or prev <= 0 or prev > used or prev == item:
         return 0
     return prev
 
@@ -155,7 +163,10 @@ def _find_lost(data: Bytes, slots: int, used: int, met: Int32s, fault: Bytes) ->
 
 
 def check_index(view: IndexView) -> IndexCheck:
-    """Check a whole file: header, slots, items and links. Takes 5 bytes a slot and, in a broken file, 5 an item."""
+    """Check a whole file: header, slots, items and links.
+
+    It takes 5 bytes of memory for each slot, and in a broken file 5 for each item.
+    """
     header = view.header
     written = view.last_written()
     count = header.index_count if header.index_count > 0 else 1  # IndexHeader.load
@@ -207,7 +218,7 @@ def _header_findings(view: IndexView, used: int, written: int, slots_used: int) 
             findings.append(Finding("index-empty-offset", header.end_place, 1))
         if header.begin_time != header.end_time or header.end_time < 0:
             findings.append(Finding("index-empty-time", header.end_time, 1))
-    # 0: an empty file of 4.9; as many as places: full, or sealed.
+    # 0: an empty file of 4.9; as many as there is room for: full, or sealed.
     counts = {used + 1, view.items} if written else {0, 1, view.items}
     if header.index_count not in counts:
         findings.append(Finding("index-count", header.index_count, 1, used + 1))
@@ -215,10 +226,10 @@ def _header_findings(view: IndexView, used: int, written: int, slots_used: int) 
         findings.append(Finding("index-slot-count", header.slot_count, 1, slots_used))
     if used:
         first, last = view.read(1, 1), view.read(used, 1)
-        if header.begin_place != int(first.place[0]):
-            findings.append(Finding("index-begin-offset", header.begin_place, 1, int(first.place[0])))
-        if header.end_place != int(last.place[0]):
-            findings.append(Finding("index-end-offset", header.end_place, 1, int(last.place[0])))
+        if header.begin_place != int(first.phy_offset[0]):
+            findings.append(Finding("index-begin-offset", header.begin_place, 1, int(first.phy_offset[0])))
+        if header.end_place != int(last.phy_offset[0]):
+            findings.append(Finding("index-end-offset", header.end_place, 1, int(last.phy_offset[0])))
         if not _end_time_fits(view, used, int(last.time_diff[0])):
             findings.append(Finding("index-end-time", header.end_time, 1))
     return findings
@@ -229,8 +240,7 @@ def _end_time_fits(view: IndexView, used: int, seconds: int) -> bool:
     begin, end = view.header.begin_time, view.header.end_time
     if used == 1:
         return begin == end
-    difference = (end - begin + 2**63) % 2**64 - 2**63  # a Java long
-    return seconds == (min(max(difference, 0) // 1000, 0x7FFFFFFF) if begin > 0 else 0)
+    return seconds == (min(max(as_long(end - begin), 0) // 1000, INT32_MAX) if begin > 0 else 0)
 
 
 def slot_lengths(view: IndexView, items: int) -> Int64s:

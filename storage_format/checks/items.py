@@ -1,6 +1,6 @@
-"""Compare the index items that a stretch of the log gives with those that stand in IndexFiles: as multisets, record by record.
+"""Compare the index items that a stretch of the log gives with those in IndexFiles: as multisets, record by record.
 
-Nothing is assumed of where files begin and end: a broker cuts them where it was started, stopped or full.
+Files may begin and end anywhere: a broker begins a new one where it was started, or where one is full.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Expected(NamedTuple):
-    """Items of the log in its order: physical offset, store time (milliseconds), hash."""
+    """The items that the log gives, in its order: physical offset, store time (milliseconds), hash."""
 
-    place: Int64s
+    phy_offset: Int64s
     time: Int64s
     key_hash: Int32s
 
 
 class Found(NamedTuple):
-    """Items of files, in the order of files and numbers: physical offset, hash, seconds, the file's number, the item's."""
+    """The items of files, in the order of files and numbers.
 
-    place: Int64s
+    Physical offset, hash, timeDiff (seconds), the file's number, the item's number.
+    """
+
+    phy_offset: Int64s
     key_hash: Int32s
     time_diff: Int32s
     file: Int32s
@@ -36,8 +39,12 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Matches:
-    """``pairs``: rows (expected, found) that are the same item. ``hashes``: found items of a record that lacks as many and has
-    other hashes instead. ``missing``: rows of the expected, ``extra`` and ``repeats`` rows of the found."""
+    """How expected and found items go together, by their row numbers.
+
+    ``pairs``: rows (expected, found) of the same items. ``missing``: expected rows that were not found. ``extra``: found rows
+    that are not expected. ``hashes``: found rows with wrong hashes, of records that lack as many items. ``repeats``: found rows
+    of records that stand there several times.
+    """
 
     pairs: tuple[Int64s, Int64s]
     missing: Int64s
@@ -50,13 +57,13 @@ _NONE = np.zeros(0, np.int64)
 
 
 def match_items(expected: Expected, found: Found) -> Matches:
-    """Which expected item is which found one. Fast where both are alike but for a few places."""
-    n, m = len(expected.place), len(found.place)
+    """Pair the expected items with the found ones. It is fast where both differ in a few rows only."""
+    n, m = len(expected.phy_offset), len(found.phy_offset)
     head = _common(expected, found, min(n, m), False)
     tail = _common(expected, found, min(n, m) - head, True)
     # Back to whole records: an item of one may pair with any of its equals.
-    head = _whole(expected.place, found.place, head, False)
-    tail = _whole(expected.place, found.place, tail, True)
+    head = _whole(expected.phy_offset, found.phy_offset, head, False)
+    tail = _whole(expected.phy_offset, found.phy_offset, tail, True)
     same = np.arange(head)
     pairs = (np.concatenate([same, np.arange(n - tail, n)]), np.concatenate([same, np.arange(m - tail, m)]))
     if head == n - tail and head == m - tail:
@@ -65,22 +72,22 @@ def match_items(expected: Expected, found: Found) -> Matches:
 
 
 def _common(expected: Expected, found: Found, most: int, from_end: bool) -> int:
-    """How many items are alike from the beginning, or the end, on."""
+    """How many items are alike from the first on, or from the last on backwards."""
     if most <= 0:
         return 0
     if from_end:
-        n, m = len(expected.place), len(found.place)
+        n, m = len(expected.phy_offset), len(found.phy_offset)
         a, b = slice(n - most, n), slice(m - most, m)
     else:
         a = b = slice(0, most)
-    differ = (expected.place[a] != found.place[b]) | (expected.key_hash[a] != found.key_hash[b])
+    differ = (expected.phy_offset[a] != found.phy_offset[b]) | (expected.key_hash[a] != found.key_hash[b])
     if from_end:
         differ = differ[::-1]
     return int(np.argmax(differ)) if differ.any() else most
 
 
 def _whole(expected: Int64s, found: Int64s, count: int, from_end: bool) -> int:
-    """Fewer, so that no record is cut in two in either row."""
+    """At most ``count``, so that no record is cut in two in either row."""
     for row in (expected, found):
         if from_end:
             while 0 < count < len(row) and row[len(row) - count] == row[len(row) - count - 1]:
@@ -94,28 +101,28 @@ def _whole(expected: Int64s, found: Int64s, count: int, from_end: bool) -> int:
 def _match_rest(
     expected: Expected, found: Found, pairs: tuple[Int64s, Int64s], mine: tuple[int, int], theirs: tuple[int, int]
 ) -> Matches:
-    """Pair what is left by (place, hash), the first of equals with the first."""
+    """Pair what is left by physical offset and hash, the first of equals with the first."""
     n = mine[1] - mine[0]
-    place = np.concatenate([expected.place[mine[0] : mine[1]], found.place[theirs[0] : theirs[1]]])
+    phy_offset = np.concatenate([expected.phy_offset[mine[0] : mine[1]], found.phy_offset[theirs[0] : theirs[1]]])
     key_hash = np.concatenate([expected.key_hash[mine[0] : mine[1]], found.key_hash[theirs[0] : theirs[1]]])
-    if not len(place):
+    if not len(phy_offset):
         return Matches(pairs, _NONE, _NONE, _NONE, _NONE)
-    is_found = np.arange(len(place)) >= n
-    order = np.lexsort((is_found, key_hash, place))
-    place, key_hash, is_found = place[order], key_hash[order], is_found[order]
-    new = np.concatenate([[True], (place[1:] != place[:-1]) | (key_hash[1:] != key_hash[:-1])])
+    is_found = np.arange(len(phy_offset)) >= n
+    order = np.lexsort((is_found, key_hash, phy_offset))
+    phy_offset, key_hash, is_found = phy_offset[order], key_hash[order], is_found[order]
+    new = np.concatenate([[True], (phy_offset[1:] != phy_offset[:-1]) | (key_hash[1:] != key_hash[:-1])])
     group = np.cumsum(new) - 1
     starts = np.flatnonzero(new)
     wanted = np.bincount(group, ~is_found).astype(np.int64)
     had = np.bincount(group, is_found).astype(np.int64)
     both = np.minimum(wanted, had)
     # Expected come first in a group, then found: their number among their own.
-    rank = np.arange(len(place)) - starts[group] - np.where(is_found, wanted[group], 0)
+    rank = np.arange(len(phy_offset)) - starts[group] - np.where(is_found, wanted[group], 0)
     paired = rank < both[group]
     rows = order - np.where(is_found, n, 0)
     some_expected, some_found = rows[paired & ~is_found] + mine[0], rows[paired & is_found] + theirs[0]
     missing, extra = ~paired & ~is_found, ~paired & is_found
-    record = np.cumsum(np.concatenate([[True], place[1:] != place[:-1]])) - 1
+    record = np.cumsum(np.concatenate([[True], phy_offset[1:] != phy_offset[:-1]])) - 1
     repeats = extra & _is_repeated(record, group, wanted, had)
     extra &= ~repeats
     # Of one record: as many wrong hashes as there are items both missing and too many.

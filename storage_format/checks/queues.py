@@ -1,56 +1,47 @@
 """Compare the units that a log gives a queue with those that stand in its files: stretch by stretch, in order of position.
 
-Expected units are columns (position, place, size, tagsCode, and for batch queues the other fields); what a file holds is the
-same without the position, zeros where there is no file.
+Expected units are columns: position, physical offset, size, tagsCode, and for batch queues the other fields. What a file holds
+has the same columns without the position, and zeros where there is no file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.checks import unit_kinds as u
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.queue.consume_queue import PRE_BLANK_SIZE
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 SHIFT_MIN: Final = 3
-"""So many units one after another, each standing equally far off, are a shift; fewer are units that point elsewhere."""
+"""So many units in a row, each as far off as the others, are a shift; fewer are units that point elsewhere."""
 LOOKS_MAX: Final = 10_000
-"""Records looked up in the log for one queue. Beyond that a unit that points elsewhere is not told from one that points
-nowhere."""
+"""Records that are looked up in the log for one queue. Beyond that, a unit that points nowhere counts as one that points
+elsewhere."""
 _CHUNK: Final = 1 << 16
-_OK, _MISSING, _PRE_BLANK, _NO_RECORD, _SIZE, _TAGS, _BATCH, _OTHER, _SHIFTED = range(9)
-_KINDS: Final = {
-    _MISSING: "queue-unit-missing",
-    _PRE_BLANK: "queue-pre-blank",
-    _NO_RECORD: "queue-unit-no-record",
-    _SIZE: "queue-unit-size",
-    _TAGS: "queue-unit-tags",
-    _BATCH: "queue-unit-batch",
-    _OTHER: "queue-unit-other",
-}
-FIELDS: Final = ("phy_offset", "size", "tagsCode", "storeTimestamp", "baseOffset", "batchNum", "compactedOffset", "reserved")
-"""Of a unit, the first three; of a batch queue's, all."""
 
 
 @dataclass(frozen=True)
 class QueueView:
-    """How a checker sees one queue.
+    """One queue as a checker reads it.
 
-    ``read(position, count)``: columns place, size, tagsCode, ... int64. ``spans``: for each file, in order, the positions of
-    its first slot and behind its last. ``data_from(position)``: the first position from there on that may not be zeros.
-    ``look(place)``: queue offset of the good record there if it is the queue's, -1 if it is another's, None if there is none.
-    ``path(position)``: the slot's file. ``log``: offsets of the log's first byte and its end. ``unread``: stretches
-    [low, high) of the log that were not read. ``stale``: the stretch [low, high) of old records behind the log's end.
+    - ``read(position, count)``: the fields of slots in the order of their layout, int64 (3 or 8, count); zeros without a file.
+    - ``spans``: for each file, in order, the positions of its first slot and behind its last.
+    - ``data_from(position)``: the first position from there on that may not be zeros.
+    - ``look(phy_offset)``: the queue offset of the queue's good record there, -1 for one of another queue, None for none.
+    - ``path(position)``: the slot's file.
+    - ``log``: absolute offsets of the log's first byte and its end.
+    - ``unread``: stretches [low, high) of the log that were not read.
+    - ``stale``: the stretch [low, high) of old records behind the log's end.
     """
 
     read: Callable[[int, int], Int64s]
@@ -65,7 +56,7 @@ class QueueView:
 
 
 class UnitChecker:
-    """Takes what is expected of one queue (``expect``, rising positions), then ``finish``; differences are in ``tally``."""
+    """Checks one queue: ``expect`` its units by rising positions, then ``finish``. Differences are in ``tally``."""
 
     def __init__(self, view: QueueView) -> None:
         self.tally = Tally()
@@ -75,10 +66,11 @@ class UnitChecker:
         self._view = view
         self._looks = 0
         self._run: tuple[int, int, int] | None = None
-        """units that stand off, so far: (first position, how far, how many)"""
+        """units in a row that stand at a wrong position: (first position, how far off, how many)"""
 
     def expect(self, rows: Int64s) -> None:
-        """Units at rising positions: int64 (4 or more, n)."""
+        """Take units that the log gives, at rising positions: int64 (4 or 9, n), position first, then the fields of the
+        unit."""
         if not rows.shape[1]:
             return
         if self.first < 0:
@@ -96,11 +88,11 @@ class UnitChecker:
         self.units += rows.shape[1]
 
     def finish(self) -> None:
-        """Nothing more is expected."""
+        """The log gives the queue no more units: check the slots behind them."""
         self._behind(max(self.next, 0))
 
     def named(self, position: int) -> str:
-        """A slot by the queue offset of its message; by its number in a batch queue, where a unit is for many."""
+        """A slot by the queue offset of its message; in a batch queue, where a unit has many, by its number."""
         return f"{'unit' if self._view.batch else 'queue offset'} {position}"
 
     # -- expected units ---------------------------------------------------------------------------------------------------
@@ -113,43 +105,43 @@ class UnitChecker:
             self.there += rows.shape[1]
             return
         code, off = self._classify(rows, found, equal)
-        self.there += int(np.count_nonzero((code != _MISSING) & (code != _PRE_BLANK)))
+        self.there += int(np.count_nonzero((code != u.MISSING) & (code != u.PRE_BLANK)))
         if self.first_bad < 0:
-            self.first_bad = int(rows[0, np.argmax(code != _OK)])
+            self.first_bad = int(rows[0, np.argmax(code != u.OK)])
         starts = np.flatnonzero(np.concatenate([[True], (np.diff(code) != 0) | (np.diff(off) != 0)]))
         for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(code)], strict=True):
             self._group(int(code[low]), int(off[low]), int(rows[0, low]), high - low, found[:, low], rows[:, low])
 
     def _classify(self, rows: Int64s, found: Int64s, equal: Mask) -> tuple[npt.NDArray[np.int8], Int64s]:
         """What each slot is, and how far the unit stands off where that is known."""
-        place, size, tags = found[:3]
-        code = np.full(len(place), _OTHER, np.int8)
-        off = np.zeros(len(place), np.int64)
-        same = place == rows[1]
-        code[same] = _BATCH
-        code[same & (tags != rows[3])] = _TAGS
-        code[same & (size != rows[2])] = _SIZE
-        code[~same & _is_bad(place, size)] = _NO_RECORD
+        phy_offset, size, tags = found[:3]
+        code = np.full(len(phy_offset), u.OTHER, np.int8)
+        off = np.zeros(len(phy_offset), np.int64)
+        same = phy_offset == rows[1]
+        code[same] = u.BATCH
+        code[same & (tags != rows[3])] = u.TAGS
+        code[same & (size != rows[2])] = u.SIZE
+        code[~same & u.is_bad(phy_offset, size)] = u.NO_RECORD
         if not self._view.batch:
-            code[_is_pre_blank(found)] = _PRE_BLANK
-        code[_is_empty(found)] = _MISSING
-        code[equal] = _OK
-        at = np.minimum(np.searchsorted(rows[1], place), rows.shape[1] - 1)
-        near = (code == _OTHER) & (rows[1, at] == place)
-        code[near] = _SHIFTED
+            code[u.is_pre_blank(found)] = u.PRE_BLANK
+        code[u.is_empty(found)] = u.MISSING
+        code[equal] = u.OK
+        at = np.minimum(np.searchsorted(rows[1], phy_offset), rows.shape[1] - 1)
+        near = (code == u.OTHER) & (rows[1, at] == phy_offset)
+        code[near] = u.SHIFTED
         off[near] = rows[0, at[near]] - rows[0, near]
-        for slot in np.flatnonzero(code == _OTHER).tolist():
-            offset = self._look(int(place[slot]))
+        for slot in np.flatnonzero(code == u.OTHER).tolist():
+            offset = self._look(int(phy_offset[slot]))
             if offset is None or offset == rows[0, slot]:
                 # The record of this very offset, but damaged: it would be expected else.
-                code[slot] = _NO_RECORD
+                code[slot] = u.NO_RECORD
             elif offset >= 0:
-                code[slot], off[slot] = _SHIFTED, offset - rows[0, slot]
+                code[slot], off[slot] = u.SHIFTED, offset - rows[0, slot]
         return code, off
 
     def _group(self, code: int, off: int, position: int, count: int, found: Int64s, expected: Int64s) -> None:
         """Slots one after another of one kind."""
-        if code == _SHIFTED:
+        if code == u.SHIFTED:
             if self._run is not None and self._run[1] == off and self._run[0] + self._run[2] == position:
                 self._run = (self._run[0], off, self._run[2] + count)
             else:
@@ -157,10 +149,10 @@ class UnitChecker:
                 self._run = (position, off, count)
             return
         # A queue that lost a unit ends that much earlier.
-        self._end_run(code == _MISSING and self._run is not None and self._run[1] > 0)
-        if code != _OK:
+        self._end_run(code == u.MISSING and self._run is not None and self._run[1] > 0)
+        if code != u.OK:
             path = self._view.path(position)
-            self.tally.add(_KINDS[code], count, path, position, f"{self.named(position)}: {_told(found, expected)}")
+            self.tally.add(u.KINDS[code], count, path, position, f"{self.named(position)}: {u.slot_text(found, expected)}")
 
     def _end_run(self, at_end: bool = False) -> None:
         if self._run is None:
@@ -172,12 +164,12 @@ class UnitChecker:
             text += f", and so on for {counted(count, 'unit')}"
         self.tally.add("queue-shifted" if shifted else "queue-unit-other", count, self._view.path(first), first, text)
 
-    def _look(self, place: int) -> int | None:
+    def _look(self, phy_offset: int) -> int | None:
         low, high = self._view.log
-        if not low <= place < high:
+        if not low <= phy_offset < high:
             return None
         self._looks += 1
-        return self._view.look(place) if self._looks <= LOOKS_MAX else -1
+        return self._view.look(phy_offset) if self._looks <= LOOKS_MAX else -1
 
     # -- slots for which nothing is expected -------------------------------------------------------------------------------
 
@@ -187,11 +179,11 @@ class UnitChecker:
         for low, high in self._view.spans:
             for position in range(low, min(high, stop), _CHUNK):
                 found = self._view.read(position, min(_CHUNK, high - position, stop - position))
-                pre = _is_pre_blank(found) & blank
+                pre = u.is_pre_blank(found) & blank
                 if not pre.all():
                     pre[int(np.argmin(pre)) :] = False
                     blank = False
-                self._judge_rest(position, found, ~(pre | self._is_gone(found)), before=True)
+                self._check_rest(position, found, ~(pre | self._is_gone(found)), before=True)
 
     def _behind(self, start: int) -> None:
         """Behind the last expected unit: zeros. A queue of which nothing is expected may be expired as a whole.
@@ -205,11 +197,11 @@ class UnitChecker:
         while (position := self._view.data_from(position)) < high:
             count = min(_CHUNK, high - position)
             found = self._view.read(position, count)
-            odd = ~_is_empty(found)
+            odd = ~u.is_empty(found)
             if alone or self._view.unread:
                 odd &= ~self._is_gone(found)
             if blank:
-                pre = _is_pre_blank(found)
+                pre = u.is_pre_blank(found)
                 lead = count if pre.all() else int(np.argmin(pre))
                 odd[:lead] = False
                 blank = lead == count
@@ -217,7 +209,7 @@ class UnitChecker:
             if odd.any() and not filled:
                 filled = True
                 self._end_run(self._run is not None and self._run[1] < 0)
-            self._judge_rest(position, found, odd, before=False)
+            self._check_rest(position, found, odd, before=False)
             position += count
         self._end_run()
 
@@ -234,66 +226,32 @@ class UnitChecker:
 
     def _is_gone(self, found: Int64s) -> Mask:
         """Units of records before the log's first byte, or where it was not read."""
-        place, size = found[:2]
-        whole = (place >= 0) & (size >= RECORD_MIN) & (size != PRE_BLANK_SIZE)
-        gone: Mask = whole & (place < self._view.log[0]) & (place <= self._view.log[0] - size)
+        phy_offset, size = found[:2]
+        whole = (phy_offset >= 0) & (size >= RECORD_MIN) & (size != PRE_BLANK_SIZE)
+        gone: Mask = whole & (phy_offset < self._view.log[0]) & (phy_offset <= self._view.log[0] - size)
         for low, high in self._view.unread:
-            gone |= whole & (place >= low) & (place < high)
+            gone |= whole & (phy_offset >= low) & (phy_offset < high)
         return gone
 
-    def _judge_rest(self, position: int, found: Int64s, odd: Mask, before: bool) -> None:
+    def _check_rest(self, position: int, found: Int64s, odd: Mask, before: bool) -> None:
         slots = np.flatnonzero(odd)
         if not len(slots):
             return
         if self.first_bad < 0:
             self.first_bad = position + int(slots[0])
-        place, size = found[:2, slots]
-        kinds = np.full(len(slots), _OTHER, np.int8)
-        kinds[_is_bad(place, size)] = _NO_RECORD
+        phy_offset, size = found[:2, slots]
+        kinds = np.full(len(slots), u.OTHER, np.int8)
+        kinds[u.is_bad(phy_offset, size)] = u.NO_RECORD
         if before:
-            kinds[(place <= 0) | (size <= 0) | (size == PRE_BLANK_SIZE)] = _PRE_BLANK
+            kinds[(phy_offset <= 0) | (size <= 0) | (size == PRE_BLANK_SIZE)] = u.PRE_BLANK
         elif not self._view.batch:
-            kinds[_is_pre_blank(found[:, slots])] = _PRE_BLANK
-        for k in np.flatnonzero(kinds == _OTHER).tolist():
-            if self._look(int(place[k])) is None:
-                kinds[k] = _NO_RECORD
+            kinds[u.is_pre_blank(found[:, slots])] = u.PRE_BLANK
+        for k in np.flatnonzero(kinds == u.OTHER).tolist():
+            if self._look(int(phy_offset[k])) is None:
+                kinds[k] = u.NO_RECORD
         for kind in np.unique(kinds).tolist():
             mine = slots[kinds == kind]
             first = position + int(mine[0])
-            name = "queue-unit-extra" if kind == _OTHER else _KINDS[kind]
-            text = f"{self.named(first)}: {_told(found[:, mine[0]])}"
+            name = "queue-unit-extra" if kind == u.OTHER else u.KINDS[kind]
+            text = f"{self.named(first)}: {u.slot_text(found[:, mine[0]])}"
             self.tally.add(name, len(mine), self._view.path(first), first, text)
-
-
-def _is_empty(found: Int64s) -> Mask:
-    empty: Mask = (found == 0).all(axis=0)
-    return empty
-
-
-def _is_pre_blank(found: Int64s) -> Mask:
-    blank: Mask = (found[0] == 0) & (found[1] == PRE_BLANK_SIZE) & (found[2] == 0)
-    return blank
-
-
-def _is_bad(place: Int64s, size: Int64s) -> Mask:
-    bad: Mask = (place < 0) | (size <= 0) | (place > INT64_MAX - size)
-    return bad
-
-
-def _told(found: Int64s, expected: Int64s | None = None) -> str:
-    """What stands in a slot, and what should: of the same record only the fields that are wrong."""
-    here = found.tolist()
-    if expected is None:
-        return named_fields(here)
-    wanted = expected[1:].tolist()
-    if not any(here):
-        return f"nothing instead of {named_fields(wanted)}"
-    if here[0] != wanted[0]:
-        return f"{named_fields(here)} instead of {named_fields(wanted)}"
-    wrong = [k for k, value in enumerate(here) if value != wanted[k]]
-    return ", ".join(f"{FIELDS[k]} {here[k]} instead of {wanted[k]}" for k in wrong)
-
-
-def named_fields(values: Sequence[int], names: Sequence[str] = FIELDS) -> str:
-    """``phy_offset 773, size 222, tagsCode 42``."""
-    return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=False))

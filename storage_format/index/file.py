@@ -1,4 +1,5 @@
-"""What an IndexFile is made of: items as they are staged, linked and written. The layout: ``index_header``."""
+"""Make an IndexFile (``IndexFile.putKey`` of 4.9 and 5.3): stage its items, link them, pack them. The layout:
+``index.header``."""
 
 from __future__ import annotations
 
@@ -8,40 +9,46 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE as HEADER_SIZE
+from rocketmq_reindex.storage_format.index.header import ITEM_LAYOUT
 from rocketmq_reindex.storage_format.index.header import ITEM_SIZE as ITEM_SIZE
 from rocketmq_reindex.storage_format.index.header import SLOT_SIZE as SLOT_SIZE
 from rocketmq_reindex.storage_format.index.header import IndexHeader as IndexHeader
 from rocketmq_reindex.storage_format.index.header import file_size as file_size
+from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 
-ITEM: Final = np.dtype([("key_hash", ">i4"), ("place", ">i8"), ("time_diff", ">i4"), ("prev", ">i4")])
-STAGED: Final = np.dtype([("place", "<i8"), ("time", "<i8"), ("key_hash", "<i4")])
+ITEM: Final = ITEM_LAYOUT.dtype
+STAGED: Final = np.dtype([("phy_offset", "<i8"), ("time", "<i8"), ("key_hash", "<i4")])
 """An item as a scan stages it, before its file is known."""
 WORDS: Final = STAGED.itemsize // 4
 Words = npt.NDArray[np.uint32]
 """Items, (n, WORDS)"""
-DIFFERENCE_MAX: Final = 0x7FFFFFFF
-INT64_MIN: Final = -(2**63)
-MAKER: Final = np.dtype([("item", "<i8"), ("place", "<i8")])
-"""A staged block's table: before this item a record without items was dispatched at that place."""
+MAKER: Final = np.dtype([("item", "<i8"), ("phy_offset", "<i8")])
+"""A row of a staged block's table: before this item a record without items was dispatched, at that physical offset.
+
+Such a record makes the next IndexFile, where the one before is full."""
 
 
 def empty_header(before: tuple[int, int] | None, broker_version: str) -> IndexHeader:
-    """Header of a file without items; ``before`` is (time, place) of the last item of the file before."""
-    time, place = before or (0, 0)
-    time, place = max(time, 0), max(place, 0)
+    """The header of a file without items. ``before``: time and physical offset of the last item of the file before, if any."""
+    time, phy_offset = before or (0, 0)
+    time, phy_offset = max(time, 0), max(phy_offset, 0)
     # 4.9 leaves the in-memory count unwritten until the first item.
-    return IndexHeader(time, time, place, place, 0, 0 if broker_version == "4.9" else 1)
+    return IndexHeader(time, time, phy_offset, phy_offset, 0, 0 if broker_version == "4.9" else 1)
 
 
 def words_of(staged: npt.NDArray[np.void]) -> Words:
-    """Staged items as compiled loops take them, the same bytes: place (low, high), time (low, high), keyHash."""
+    """Staged items as compiled loops take them: the same bytes, uint32 (n, WORDS).
+
+    The words are physical offset (low, high), time (low, high), keyHash.
+    """
     return staged.view(np.uint32).reshape(-1, WORDS)
 
 
 @jit
 def link_items(staged: Words, first: int, slots: npt.NDArray[np.int32], prev: npt.NDArray[np.int32]) -> int:
-    """Put items numbered from ``first`` into ``slots``; ``prev[i]`` is what the slot held. Returns slots newly in use."""
+    """Put items, numbered from ``first`` on, into ``slots``; ``prev[i]`` becomes what the slot held. Returns slots newly in
+    use."""
     used = 0
     count = np.uint32(len(slots))
     for i in range(len(staged)):
@@ -56,12 +63,13 @@ def link_items(staged: Words, first: int, slots: npt.NDArray[np.int32], prev: np
 
 @inlined
 def _seconds_since(begin: int, time: int) -> int:
-    """As a Java long, which wraps, cut to 0..2147483647; 0 while ``begin`` is not above 0 (``IndexFile.putKey``)."""
+    """timeDiff as ``IndexFile.putKey`` has it: seconds as a Java long, which wraps, cut to 0..2147483647; 0 if ``begin`` is not
+    above 0."""
     if begin <= 0:
         return 0
     if time < begin:
-        return DIFFERENCE_MAX if time < begin + INT64_MIN else 0
-    return min((time - begin) // 1000, DIFFERENCE_MAX)
+        return INT32_MAX if time < begin + INT64_MIN else 0
+    return min((time - begin) // 1000, INT32_MAX)
 
 
 @inlined
@@ -77,7 +85,7 @@ def _fill_differences(begin: int, time: npt.NDArray[np.int64], out: npt.NDArray[
 
 
 def time_differences(time: npt.NDArray[np.int64], begin: int) -> npt.NDArray[np.int32]:
-    """timeDiff of items stored at ``time`` in a file whose header says that it begins at ``begin``."""
+    """timeDiff, int32 (n,), of items stored at ``time``, int64 (n,) in ms, in a file whose beginTimestamp is ``begin``."""
     out = np.empty(len(time), np.int32)
     _fill_differences(begin, np.ascontiguousarray(time), out)
     return out
@@ -87,7 +95,11 @@ def time_differences(time: npt.NDArray[np.int64], begin: int) -> npt.NDArray[np.
 def pack_items(
     staged: Words, prev: npt.NDArray[np.int32], begin_time: int, first_begin_time: int, first_of_file: bool, out: Words
 ) -> None:
-    """Items as they stand in the file. The first of a file meets the time that its header had before: ``first_begin_time``."""
+    """Items as they stand in the file, into ``out``, uint32 (n, WORDS). ``prev`` is what ``link_items`` gave.
+
+    ``begin_time`` is the header's beginTimestamp. The first item of a file was put before that was set: its timeDiff counts
+    from ``first_begin_time``.
+    """
     for i in range(len(staged)):
         time = np.int64(staged[i, 2]) | (np.int64(staged[i, 3]) << 32)
         begin = first_begin_time if first_of_file and i == 0 else begin_time

@@ -1,28 +1,46 @@
-"""IndexFiles (RocketMQ ``IndexFile``, ``IndexHeader``): a hash index from ``topic#key`` to physical offsets, big-endian.
+"""Layout of an IndexFile (RocketMQ ``IndexFile``, ``IndexHeader``, 4.9 and 5.3): a hash index from ``topic#key`` to physical
+offsets, big-endian.
 
-    header 40:  beginTimestamp 8, endTimestamp 8, beginPhyOffset 8, endPhyOffset 8, hashSlotCount 4, indexCount 4
-    slots:      maxHashSlotNum x 4      the number of the newest item in the slot, 0 for none
-    items:      maxIndexNum x 20        keyHash 4, phyOffset 8, timeDiff 4 (seconds), prevItem 4
+    HEADER_LAYOUT   40 bytes
+    SLOT_LAYOUT     4 bytes x maxHashSlotNum    the number of the newest item in the slot, 0 for none
+    ITEM_LAYOUT     20 bytes x maxIndexNum
 
-Items are numbered from 1; the place of item 0 stays zero, so a file holds maxIndexNum - 1.
+Items are numbered from 1. Item 0 stays zero, so a file holds maxIndexNum - 1.
 """
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
-HEADER_SIZE: Final = 40
-SLOT_SIZE: Final = 4
-ITEM_LAYOUT: Final = struct.Struct(">iqii")
+from rocketmq_reindex.storage_format.layouts import INT32, INT64, Field, Layout
+
+HEADER_LAYOUT: Final = Layout(
+    Field("beginTimestamp", "begin_time", INT64),
+    Field("endTimestamp", "end_time", INT64),
+    Field("beginPhyOffset", "begin_place", INT64),
+    Field("endPhyOffset", "end_place", INT64),
+    Field("hashSlotCount", "slot_count", INT32),
+    Field("indexCount", "index_count", INT32),
+)
+"""``IndexHeader`` of 4.9 and 5.3; ``INDEX_HEADER_SIZE``"""
+SLOT_LAYOUT: Final = Layout(Field("slotValue", "item", INT32))
+"""``IndexFile.putKey`` of 4.9 and 5.3; ``hashSlotSize``"""
+ITEM_LAYOUT: Final = Layout(
+    Field("keyHash", "key_hash", INT32),
+    Field("phyOffset", "phy_offset", INT64),
+    Field("timeDiff", "time_diff", INT32),  # seconds since the header's beginTimestamp
+    Field("slotValue", "prev", INT32),  # the item that the slot held before, 0 for none
+)
+"""``IndexFile.putKey`` of 4.9 and 5.3; ``indexSize``"""
+HEADER_SIZE: Final = HEADER_LAYOUT.size
+SLOT_SIZE: Final = SLOT_LAYOUT.size
 ITEM_SIZE: Final = ITEM_LAYOUT.size
-_HEADER: Final = struct.Struct(">qqqqii")
 
 
 @dataclass(frozen=True)
 class IndexHeader:
-    """Times in milliseconds since 1970; offsets absolute; ``index_count`` is items + 1."""
+    """The fields of a header: times in milliseconds since 1970, absolute offsets, slots in use, and the number of items + 1."""
 
     begin_time: int
     end_time: int
@@ -32,16 +50,17 @@ class IndexHeader:
     index_count: int
 
     def to_bytes(self) -> bytes:
-        return _HEADER.pack(self.begin_time, self.end_time, self.begin_place, self.end_place, self.slot_count, self.index_count)
+        """The header as it stands in the file: HEADER_SIZE bytes."""
+        return HEADER_LAYOUT.pack(*astuple(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> IndexHeader:
-        """Raises ValueError when ``data`` is too short to be one."""
+        """The header at the start of ``data``. Raises ValueError where it is too short."""
         if len(data) < HEADER_SIZE:
             raise ValueError(f"an index header has {HEADER_SIZE} bytes, not {len(data)}")
-        return cls(*_HEADER.unpack_from(data))
+        return cls(*HEADER_LAYOUT.unpack_from(data))
 
 
 def file_size(slots: int, items: int) -> int:
-    """Bytes of an IndexFile with so many slots and places for items."""
+    """The bytes of an IndexFile with ``slots`` slots and room for ``items`` items (``IndexFile``'s ``fileTotalSize``)."""
     return HEADER_SIZE + slots * SLOT_SIZE + items * ITEM_SIZE

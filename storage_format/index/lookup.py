@@ -1,22 +1,21 @@
-"""Look a key up in an IndexFile as the broker does (``IndexFile.selectPhyOffset``), but never without end.
+"""Look a key up in an IndexFile as the broker does (``IndexFile.selectPhyOffset`` of 4.9 and 5.3), but always come to an end.
 
-Plain Python over a reader of bytes, so that a query touches a page a step and compiles nothing.
+Plain Python over a reader of bytes: a query reads a page at each step, and compiles nothing.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_LAYOUT, SLOT_SIZE, file_size
+from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN, as_int, as_long
 
 Read = Callable[[int, int], bytes | memoryview]
 """(byte of the file, bytes wanted) -> those bytes, fewer at the file's end"""
 
-TIME_MIN: Final = -(2**63)
-TIME_MAX: Final = 2**63 - 1
-_SLOT: Final = struct.Struct(">i")
+TIME_MIN: Final = INT64_MIN
+TIME_MAX: Final = INT64_MAX
 
 # Why a lookup ended; FOUND_ALL, ENOUGH and OLDER are sound ends, the others are faults of the file.
 FOUND_ALL: Final = "end of the chain"
@@ -31,10 +30,13 @@ TOO_LONG: Final = "more steps than allowed"
 
 
 class Lookup(NamedTuple):
-    """Items with the hash and a time in range, newest first: numbers, physical offsets, and times as the file has them."""
+    """Items with the hash and a time in range, newest first: their numbers, physical offsets, and store times in milliseconds.
+
+    ``end`` says why the lookup ended.
+    """
 
     items: list[int]
-    places: list[int]
+    phy_offsets: list[int]
     times: list[int]
     steps: int
     """items read"""
@@ -42,31 +44,12 @@ class Lookup(NamedTuple):
 
 
 class LookupHeader(NamedTuple):
-    """What a lookup needs to know of a file."""
+    """What a lookup needs to know of a file: beginTimestamp, indexCount, and how many slots and items it has room for."""
 
     begin_time: int
     index_count: int
     slots: int
     items: int
-
-
-def lookup_header(header: IndexHeader, slots: int, items: int) -> LookupHeader:
-    """As ``IndexHeader.load`` takes it: a count below 1 is 1."""
-    return LookupHeader(header.begin_time, header.index_count if header.index_count > 0 else 1, slots, items)
-
-
-def time_matches(header: IndexHeader, begin: int, end: int) -> bool:
-    """Whether the broker looks into a file at all (``IndexFile.isTimeMatched``); times in milliseconds, both included."""
-    low, high = header.begin_time, header.end_time
-    return (begin < low and end > high) or low <= begin <= high or low <= end <= high
-
-
-def _int32(value: int) -> int:
-    return (value + 2**31) % 2**32 - 2**31
-
-
-def _int64(value: int) -> int:
-    return (value + 2**63) % 2**64 - 2**63
 
 
 def lookup(
@@ -81,9 +64,10 @@ def lookup(
 ) -> Lookup:
     """Walk the chain of ``key_hash`` (not negative), newest item first.
 
-    With the defaults nothing is left out by time. The same places come out as from the broker, also of a broken file, up to
-    where its own lookup would not end. Bytes that the file lacks read as zeros, as the broker maps it. ``any_time``: times
-    decide nothing, not even a negative timeDiff, at which the broker's lookup ends.
+    ``begin`` and ``end`` are store times in milliseconds, both included; ``most`` items are found, ``steps_max`` items read, at
+    most. The physical offsets are those that the broker finds, in a broken file, too, up to where its own lookup would not end.
+    Bytes that the file lacks read as zeros, as the broker maps it. ``any_time``: times decide nothing, not even a negative
+    timeDiff, at which the broker's lookup ends.
     """
     size = file_size(header.slots, header.items)
 
@@ -91,42 +75,42 @@ def lookup(
         return bytes(read(at, length)).ljust(length, b"\0")
 
     items: list[int] = []
-    places: list[int] = []
+    phy_offsets: list[int] = []
     times: list[int] = []
     steps = 0
-    # Every circle has a link to a later item: one such link followed twice is a circle.
+    # Every circle has a link to a later item. Where such a link is followed twice, it is part of a circle.
     forward: set[int] = set()
-    (item,) = _SLOT.unpack(bytes_at(HEADER_SIZE + SLOT_SIZE * (key_hash % header.slots), SLOT_SIZE))
+    (item,) = SLOT_LAYOUT.unpack(bytes_at(HEADER_SIZE + SLOT_SIZE * (key_hash % header.slots), SLOT_SIZE))
     if item == 0 or header.index_count <= 1:
-        return Lookup(items, places, times, 0, FOUND_ALL)
+        return Lookup(items, phy_offsets, times, 0, FOUND_ALL)
     if item < 0 or item > header.index_count:
-        return Lookup(items, places, times, 0, BAD_SLOT)
+        return Lookup(items, phy_offsets, times, 0, BAD_SLOT)
     while True:
-        if most is not None and len(places) >= most:
-            return Lookup(items, places, times, steps, ENOUGH)
+        if most is not None and len(phy_offsets) >= most:
+            return Lookup(items, phy_offsets, times, steps, ENOUGH)
         if steps_max is not None and steps >= steps_max:
-            return Lookup(items, places, times, steps, TOO_LONG)
+            return Lookup(items, phy_offsets, times, steps, TOO_LONG)
         # A Java int, which wraps; the mapped file then refuses it, and the broker ends the lookup there.
-        at = _int32(HEADER_SIZE + SLOT_SIZE * header.slots + ITEM_SIZE * item)
+        at = as_int(HEADER_SIZE + SLOT_SIZE * header.slots + ITEM_SIZE * item)
         if at < 0 or at + ITEM_SIZE > size:
-            return Lookup(items, places, times, steps, OUTSIDE)
+            return Lookup(items, phy_offsets, times, steps, OUTSIDE)
         steps += 1
-        hashed, place, seconds, prev = ITEM_LAYOUT.unpack(bytes_at(at, ITEM_SIZE))
+        hashed, phy_offset, seconds, prev = ITEM_LAYOUT.unpack(bytes_at(at, ITEM_SIZE))
         if seconds < 0 and not any_time:
-            return Lookup(items, places, times, steps, BAD_TIME)
-        time = _int64(header.begin_time + 1000 * seconds)
+            return Lookup(items, phy_offsets, times, steps, BAD_TIME)
+        time = as_long(header.begin_time + 1000 * seconds)
         if hashed == key_hash and (any_time or begin <= time <= end):
             items.append(item)
-            places.append(place)
+            phy_offsets.append(phy_offset)
             times.append(time)
         if prev == 0:
-            return Lookup(items, places, times, steps, FOUND_ALL)
+            return Lookup(items, phy_offsets, times, steps, FOUND_ALL)
         if prev < 0 or prev > header.index_count or prev == item:
-            return Lookup(items, places, times, steps, BAD_LINK)
+            return Lookup(items, phy_offsets, times, steps, BAD_LINK)
         if time < begin and not any_time:
-            return Lookup(items, places, times, steps, OLDER)
+            return Lookup(items, phy_offsets, times, steps, OLDER)
         if prev > item:
             if item in forward:
-                return Lookup(items, places, times, steps, CIRCULAR)
+                return Lookup(items, phy_offsets, times, steps, CIRCULAR)
             forward.add(item)
         item = prev

@@ -1,4 +1,4 @@
-"""Cut the items of a whole log into IndexFiles, from the counts of the ranges alone (``IndexService``)."""
+"""Cut the items of a whole log into IndexFiles (``IndexService`` of 4.9 and 5.3), from the counts of the ranges alone."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rocketmq_reindex.storage_format.errors import RefusedError
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 
 WINDOWED_FILES_MAX: Final = 10_000
-"""A clock that jumps must not make files without end."""
+"""A clock that jumps must not make any number of files."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Items ``start`` to ``start + count`` of one staged block."""
+    """The items ``start`` to ``start + count`` of one staged block."""
 
     block: str
     start: int
@@ -26,9 +26,10 @@ class Stretch:
 
 @dataclass(frozen=True)
 class IndexFilePlan:
-    """One file: its items, the item before them, and the place of the record that makes the file.
+    """One file: its items, the item before them, and the record that makes the file.
 
-    ``maker`` -1: to be looked up in the first stretch's block (``maker_table``: its items and its makers).
+    ``maker`` is the physical offset of that record. -1: it is to be looked up in the first stretch's block, of which
+    ``maker_table`` are the items and the rows of its table of makers.
     """
 
     number: int
@@ -41,15 +42,16 @@ class IndexFilePlan:
 
     @property
     def items(self) -> int:
+        """How many items the file has."""
         return sum(stretch.count for stretch in self.stretches)
 
 
 @dataclass(frozen=True)
-class Begun:
-    """Where a plan goes on with files that were begun when the log had more in front.
+class EarlierFiles:
+    """Where a plan goes on, with files that were planned when the log had more in front.
 
-    ``skip`` items of the given ranges are in files that are gone; ``maker`` is the record that made the first file that is
-    left, -1 if none is gone; ``window`` the highest time window of ranges that are no longer given.
+    ``skip`` items of the given ranges are in files that are gone. ``maker`` is the physical offset of the record that made the
+    first file that is left, -1 if none is gone. ``window`` is the highest time window of the ranges that are no longer given.
     """
 
     skip: int = 0
@@ -57,13 +59,16 @@ class Begun:
     window: int | None = None
 
 
-_NOTHING: Final = Begun()
+_NOTHING: Final = EarlierFiles()
 
 
-def _boundaries(ranges: Sequence[RangeSummary], starts: list[int], total: int, capacity: int, begun: Begun) -> list[int]:
-    """First item of each file (capacity, and where the highest time window so far rises), and the total."""
+def _boundaries(
+    ranges: Sequence[RangeSummary], starts: list[int], total: int, capacity: int, earlier: EarlierFiles
+) -> list[int]:
+    """The first item of each file, and the total: a file ends at its capacity, and where the highest time window so far
+    rises."""
     rises: list[int] = []
-    highest = begun.window
+    highest = earlier.window
     for start, summary in zip(starts, ranges, strict=True):
         for item, window in summary.windows:
             if highest is None or window > highest:
@@ -73,7 +78,7 @@ def _boundaries(ranges: Sequence[RangeSummary], starts: list[int], total: int, c
         raise RefusedError(
             f"index: --index-policy would cut {len(rises)} files (at most {WINDOWED_FILES_MAX}): choose a longer window"
         )
-    cuts, k = [begun.skip], 0
+    cuts, k = [earlier.skip], 0
     while cuts[-1] < total:
         while k < len(rises) and rises[k] <= cuts[-1]:
             k += 1
@@ -82,8 +87,11 @@ def _boundaries(ranges: Sequence[RangeSummary], starts: list[int], total: int, c
     return cuts
 
 
-def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, begun: Begun = _NOTHING) -> list[IndexFilePlan]:
-    """The files of a log whose accepted ranges are given in order; ``index_items`` as maxIndexNum."""
+def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, earlier: EarlierFiles = _NOTHING) -> list[IndexFilePlan]:
+    """The files of a log whose accepted ranges are given in order; ``index_items`` is maxIndexNum.
+
+    Raises RefusedError where time windows would cut too many files.
+    """
     capacity = index_items - 1
     starts, total = [], 0
     for summary in ranges:
@@ -92,8 +100,8 @@ def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, begun: Be
     dispatched = [s.first_dispatched for s in ranges if s.first_dispatched >= 0]
     if not dispatched:
         return []
-    first_maker = begun.maker if begun.maker >= 0 else dispatched[0]
-    cuts = _boundaries(ranges, starts, total, capacity, begun)
+    first_maker = earlier.maker if earlier.maker >= 0 else dispatched[0]
+    cuts = _boundaries(ranges, starts, total, capacity, earlier)
 
     def locate(item: int) -> int:
         return bisect_right(starts, item) - 1 if item < total else len(ranges) - 1
@@ -109,7 +117,8 @@ def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, begun: Be
         return tuple(found)
 
     def next_dispatched(item: int) -> int:
-        """The first record dispatched after the one of ``item``, the last item of its range; -1 for none."""
+        """The physical offset of the first record dispatched after that of ``item``, the last item of its range; -1 for
+        none."""
         k = locate(item)
         if ranges[k].waiting >= 0:
             return ranges[k].waiting

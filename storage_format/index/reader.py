@@ -1,4 +1,5 @@
-"""Read an IndexFile: header, slots, items as columns; its sizes, where nobody knows them. The layout: ``index_file``."""
+"""Read an IndexFile: its header, slots, and items as columns; and its sizes where they are not known. The layout:
+``index.header``."""
 
 from __future__ import annotations
 
@@ -11,33 +12,36 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.findings import Finding, UnreadableError
 from rocketmq_reindex.storage_format.index.file import ITEM
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
-from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS as DEFAULT_ITEMS
-from rocketmq_reindex.storage_format.index.sizes import DEFAULT_SLOTS as DEFAULT_SLOTS
 from rocketmq_reindex.storage_format.index.sizes import first_items_fit, quick_sizes
+from rocketmq_reindex.storage_format.integers import INT32_MAX
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-FILE_MAX: Final = 0x7FFFFFFF
-"""The broker maps a file whole, by a Java int."""
+FILE_MAX: Final = INT32_MAX
+"""A broker maps a file as a whole, and the size of a map is a Java int."""
 _CHUNK_ITEMS: Final = 1 << 20
 
 
 @dataclass(frozen=True)
 class Items:
-    """Items ``first``, ``first + 1``, ... as columns: hash, physical offset (int64), seconds, number of the item before."""
+    """The items ``first``, ``first + 1``, ... as columns.
+
+    ``phy_offset`` is the physical offset, ``time_diff`` seconds since beginTimestamp, ``prev`` the number of the item before in
+    its slot.
+    """
 
     first: int
     key_hash: Int32s
-    place: Int64s
+    phy_offset: Int64s
     time_diff: Int32s
     prev: Int32s
 
 
 @dataclass(frozen=True)
 class IndexView:
-    """A whole file of ``slots`` slots and places for ``items`` items (item 0 included, which no item has)."""
+    """A whole file of ``slots`` slots, with room for ``items`` items (item 0 included, which is never used)."""
 
     data: Bytes
     slots: int
@@ -47,7 +51,7 @@ class IndexView:
 
     @property
     def item_start(self) -> int:
-        """Byte of item 0's place."""
+        """The byte of the file at which item 0 would stand."""
         return HEADER_SIZE + SLOT_SIZE * self.slots
 
     @property
@@ -56,26 +60,26 @@ class IndexView:
         return self.header.index_count >= self.items
 
     def heads(self, first: int = 0, count: int | None = None) -> Int32s:
-        """What the slots hold: the number of each one's newest item, 0 for none."""
+        """What ``count`` slots from ``first`` on hold, int32: the number of each one's newest item, 0 for none."""
         stop = self.slots if count is None else min(self.slots, first + count)
         raw = self.data[HEADER_SIZE + SLOT_SIZE * first : HEADER_SIZE + SLOT_SIZE * stop]
         return np.frombuffer(raw, ">i4").astype(np.int32)
 
     def read(self, first: int, count: int) -> Items:
-        """Items ``first`` to ``first + count`` that have a place in the file."""
+        """Those of the items ``first`` to ``first + count`` for which the file has room."""
         first, stop = max(first, 0), max(0, min(first + count, self.items))
         raw = self.data[self.item_start + ITEM_SIZE * first : self.item_start + ITEM_SIZE * max(first, stop)]
         table = np.frombuffer(raw, ITEM)
         return Items(
             first,
             table["key_hash"].astype(np.int32),
-            table["place"].astype(np.int64),
+            table["phy_offset"].astype(np.int64),
             table["time_diff"].astype(np.int32),
             table["prev"].astype(np.int32),
         )
 
     def last_written(self) -> int:
-        """Number of the last item that is not all zeros, 0 for none."""
+        """The number of the last item that is not all zeros, 0 for none."""
         stop = self.items
         while stop > 1:
             start = max(1, stop - _CHUNK_ITEMS)
@@ -86,16 +90,17 @@ class IndexView:
         return 0
 
     def times(self, time_diff: Int32s) -> Int64s:
-        """Store times of items as a lookup takes them: beginTimestamp + seconds, which wraps as a Java ``long``."""
+        """Store times of items, int64 in milliseconds, as a lookup takes them: beginTimestamp + seconds, as a Java ``long``."""
         with np.errstate(over="ignore"):
             wrapped: Int64s = np.int64(self.header.begin_time) + time_diff.astype(np.int64) * 1000
         return wrapped
 
 
 def open_index(data: Bytes | bytes | memoryview, slots: int, items: int) -> IndexView:
-    """View a file; one of another size is read as the broker maps it: cut, or with zeros behind it.
+    """View a file of ``slots`` slots and ``items`` items.
 
-    Raises UnreadableError when there is no header, or for sizes that no broker can have.
+    A file of another size is read as the broker maps it: cut, or with zeros behind it. Raises UnreadableError where there is no
+    header, and for sizes that no broker can have.
     """
     raw = np.frombuffer(data, np.uint8)
     if slots < 1 or items < 1 or file_size(slots, items) > FILE_MAX:
@@ -114,7 +119,7 @@ def open_index(data: Bytes | bytes | memoryview, slots: int, items: int) -> Inde
 
 
 def guess_sizes(data: Bytes | bytes | memoryview) -> tuple[int, int] | None:
-    """(slots, items) of a file whose settings nobody knows, from what it holds; None where nothing speaks for any."""
+    """(slots, items) of a file whose settings are not known, guessed from what it holds; None where no sizes fit."""
     raw = np.frombuffer(data, np.uint8)
     if len(raw) < HEADER_SIZE or len(raw) > FILE_MAX:
         return None
@@ -125,7 +130,7 @@ def guess_sizes(data: Bytes | bytes | memoryview) -> tuple[int, int] | None:
     count = IndexHeader.from_bytes(raw[:HEADER_SIZE].tobytes()).index_count
     if count < 2 or room % SLOT_SIZE:
         return None
-    # Else the last item is the newest of its slot: which numbers of slots agree with that?
+    # The last item is the newest of its slot: try all numbers of slots that agree with that.
     step = ITEM_SIZE // SLOT_SIZE
     most = (room - ITEM_SIZE * count) // SLOT_SIZE
     first = (room // SLOT_SIZE) % step or step

@@ -1,23 +1,33 @@
-"""Slots and items of an IndexFile whose settings nobody knows, from a few reads (``index_reader.guess_sizes`` reads it all)."""
+"""Guess slots and items of an IndexFile from a few reads, where its settings are not known (``reader.guess_sizes`` reads it
+all)."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Final
 
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
+from rocketmq_reindex.storage_format.index.header import (
+    HEADER_SIZE,
+    ITEM_LAYOUT,
+    ITEM_SIZE,
+    SLOT_LAYOUT,
+    SLOT_SIZE,
+    IndexHeader,
+    file_size,
+)
 
 DEFAULT_SLOTS: Final = 5_000_000
 """``maxHashSlotNum``"""
 DEFAULT_ITEMS: Final = 20_000_000
 """``maxIndexNum``"""
 _LOOKED_AT: Final = 64
-_SLOT: Final = struct.Struct(">i")
 
 
 def quick_sizes(read: Callable[[int, int], bytes], size: int) -> tuple[int, int] | None:
-    """(slots, items) of a file of the default size, or of one that is full or sealed; else None."""
+    """(slots, items) of a file of the default size, or of one that is full or sealed; else None.
+
+    ``read(at, count)`` gives bytes of the file, ``size`` is its bytes.
+    """
     if size == file_size(DEFAULT_SLOTS, DEFAULT_ITEMS):
         return DEFAULT_SLOTS, DEFAULT_ITEMS
     raw = read(0, HEADER_SIZE)
@@ -31,19 +41,20 @@ def quick_sizes(read: Callable[[int, int], bytes], size: int) -> tuple[int, int]
 
 
 def first_items_fit(read: Callable[[int, int], bytes], slots: int, items: int) -> bool:
-    """Whether the first items link to those before them, and their slots hold these or newer ones."""
+    """Whether a file may have these sizes: its first items link to those before them, and their slots hold these or newer
+    ones."""
     start = HEADER_SIZE + SLOT_SIZE * slots
     raw = read(start, ITEM_SIZE * min(items, _LOOKED_AT))
     table = list(ITEM_LAYOUT.iter_unpack(raw[: len(raw) - len(raw) % ITEM_SIZE]))
     if len(table) < 2 or any(table[0]) or not any(table[1]):
         return False
     newest: dict[int, int] = {}
-    for number, (key_hash, place, seconds, prev) in enumerate(table[1:], 1):
-        if not (key_hash or place or seconds or prev):
+    for number, (key_hash, phy_offset, seconds, prev) in enumerate(table[1:], 1):
+        if not (key_hash or phy_offset or seconds or prev):
             break
         slot = key_hash % slots
-        if key_hash < 0 or place < 0 or newest.get(slot, 0) != prev:
+        if key_hash < 0 or phy_offset < 0 or newest.get(slot, 0) != prev:
             return False
         newest[slot] = number
-    heads = {slot: _SLOT.unpack(read(HEADER_SIZE + SLOT_SIZE * slot, SLOT_SIZE))[0] for slot in newest}
+    heads = {slot: SLOT_LAYOUT.unpack(read(HEADER_SIZE + SLOT_SIZE * slot, SLOT_SIZE))[0] for slot in newest}
     return all(number <= heads[slot] < items for slot, number in newest.items())

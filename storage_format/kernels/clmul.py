@@ -1,4 +1,4 @@
-"""Sixteen bytes of a CRC-32 at a step by carry-less multiplication (PCLMULQDQ), where the processor has it.
+"""CRC-32 in steps of sixteen bytes by carry-less multiplication (PCLMULQDQ), where the processor has it.
 
 The method is Intel's "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction": a remainder of 128 bits is
 carried on over 16 or 64 bytes by two multiplications with constants, x to the power of the distance modulo the polynomial.
@@ -22,7 +22,7 @@ FOLD_MIN: Final = LANES * STEP
 
 
 def _has_instruction() -> bool:
-    """Whether compiled loops may use it: not in their Python twins, nor on processors without it."""
+    """Whether compiled loops can use the instruction: the processor has it, and numba compiles."""
     if numba.config.DISABLE_JIT or platform.machine() not in ("x86_64", "AMD64"):
         return False
     return bool(llvmlite.binding.get_host_cpu_features().get("pclmul", False))
@@ -38,7 +38,7 @@ _PAIR = ir.VectorType(_INT64, 2)
 
 
 class _Folding:
-    """Emits the code of one ``fold``: ``data`` is the address of its first byte."""
+    """Writes the LLVM code of one ``fold``; ``data`` is the address of its first byte."""
 
     def __init__(self, builder: Any, data: Any) -> None:
         self.builder, self._data = builder, data

@@ -1,4 +1,4 @@
-"""numba, imported so that the working folder has no say in it. All others take it from here."""
+"""numba, imported without the settings that the working folder may hold. All other modules take it from here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 def _without_settings_of_working_folder() -> Iterator[None]:
     """numba reads ``.numba_config.yaml`` of the working folder, where yaml is, when it is imported and at each compilation.
 
-    They name, among others, a folder with code to be run, and nobody vouches for the working folder.
+    Among others they name a folder with code to be run, and anybody may have written into the working folder.
     """
     if "numba" in sys.modules:
         yield

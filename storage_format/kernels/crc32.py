@@ -1,6 +1,6 @@
-"""CRC-32 (IEEE, reflected: ``java.util.zip.CRC32``) sixteen bytes at a step, for use inside compiled loops.
+"""CRC-32 (IEEE, reflected, as ``java.util.zip.CRC32``) in steps of sixteen bytes, for use inside compiled loops.
 
-Long runs are folded by carry-less multiplication where the processor has it (``clmul``); tables do the rest.
+Long runs of bytes are folded by carry-less multiplication where the processor has it (``clmul``); tables do the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.clmul import CAN_FOLD, FOLD_MIN, STEP, fold
-from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.kernels.jit import inlined
 
 POLYNOMIAL: Final = 0xEDB88320
 LOW31: Final = 0x7FFFFFFF
@@ -35,7 +35,7 @@ TABLES: Final = _tables()
 
 @inlined
 def _step(a: Any, b: Any, c: Any, d: Any) -> Any:
-    """The register after sixteen bytes, as four little-endian words, of which the first has taken in the register before."""
+    """The register after sixteen bytes, given as four little-endian words; the register before is XORed into the first."""
     t, low = TABLES, np.uint32(0xFF)
     return np.uint32(
         t[15, a & low] ^ t[14, (a >> np.uint32(8)) & low] ^ t[13, (a >> np.uint32(16)) & low] ^ t[12, a >> np.uint32(24)]
@@ -56,10 +56,11 @@ def _word(data: npt.NDArray[np.uint8], at: int) -> Any:
 
 
 @inlined
-def _crc32(data: npt.NDArray[np.uint8], start: int, end: int, folding: bool) -> int:
+def crc32_by(data: npt.NDArray[np.uint8], start: int, end: int, folding: bool) -> int:
+    """``crc32``; without ``folding`` by tables alone, as on a processor that has no carry-less multiplication."""
     crc = np.uint32(0xFFFFFFFF)
     at = start
-    # Asked alone, so that numba leaves the branch out elsewhere.
+    # A condition of its own, so that numba leaves the branch out where it is false.
     if CAN_FOLD:  # noqa: SIM102
         if folding and end - at >= FOLD_MIN:
             blocks = (end - at) // STEP
@@ -79,10 +80,4 @@ def _crc32(data: npt.NDArray[np.uint8], start: int, end: int, folding: bool) -> 
 @inlined
 def crc32(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     """CRC-32 of ``data[start:end]``: 32 bits, unsigned, as int64."""
-    return _crc32(data, start, end, True)
-
-
-@jit
-def crc32_by_tables(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
-    """The same without carry-less multiplication: what a processor without it runs."""
-    return _crc32(data, start, end, False)
+    return crc32_by(data, start, end, True)

@@ -1,8 +1,9 @@
 """CRC-32 of many ranges of one buffer, each at the same small cost however long it is.
 
-A search through bytes that someone made up may meet as many records as there are bytes, each said to reach to the end, and
-sum up all of them: a gigabyte would take days. Sums of the buffer up to every STEP bytes give the sum of any range, since
-the CRC of two parts together is that of the first, moved on over as many zeros as the second has bytes, plus the second's.
+In bytes that someone made up, a search may meet as many heads of records as there are bytes, each of a record that reaches to
+the end: to sum up all of them would take days for a gigabyte. Sums of the buffer up to every STEP bytes give the sum of any
+range: the CRC of two parts together is that of the first, moved on over as many zeros as the second has bytes, plus that of the
+second.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _POWERS: Final = _powers()
 
 @jit
 def moved_on(crc: int, length: int) -> int:
-    """What ``crc`` adds to the sum of all once so many bytes follow."""
+    """What ``crc`` contributes to the CRC of the whole once ``length`` bytes follow."""
     k = 0
     while length:
         if length & 1:

@@ -13,7 +13,7 @@ Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 UInt64s = npt.NDArray[np.uint64]
 Word = Any
-"""np.uint64, whose arithmetic wraps; numpy's types say less of it"""
+"""np.uint64, whose arithmetic wraps, which numpy's types do not express"""
 
 _C1 = np.uint64(0x87C37B91114253D5)
 _C2 = np.uint64(0x4CF5AD432745937F)
@@ -81,7 +81,8 @@ def _hash_all(offsets: Int32s, data: Bytes, out: UInt64s) -> None:
 
 
 def murmur3_128(offsets: Int32s, data: Bytes) -> UInt64s:
-    """Hashes of the texts ``data[offsets[k]:offsets[k + 1]]``: uint64 (n, 2), the first half first."""
+    """Hashes of the texts ``data[offsets[k]:offsets[k + 1]]``: uint64 (n, 2), the first half first. ``offsets``: int32 (n +
+    1,)."""
     out = np.empty((len(offsets) - 1, 2), np.uint64)
     with np.errstate(over="ignore"):
         _hash_all(offsets, data, out)

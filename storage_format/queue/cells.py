@@ -1,4 +1,4 @@
-"""Packed cells: columns of many queues in one binary value, the only thing of the messages that passes a Spark row.
+"""Packed cells: columns of many queues in one binary value. Nothing else of the messages passes through a Spark row.
 
 little-endian
 0   int64   pieces p
@@ -27,23 +27,26 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 UNIT_COLUMNS: Final = 4
-"""queue offset, place (physical offset), size, tagsCode"""
+"""queue offset, physical offset, size, tagsCode"""
 RUN_COLUMNS: Final = 4
-"""first queue offset, rows, place of the first record, end of the last one"""
+"""first queue offset, offsets, physical offset of the first record, end of the last one: as ``runs.Run``"""
 BATCH_COLUMNS: Final = 6
-"""queue offset of the first message, place, size, tagsCode, store time, messages"""
+"""queue offset of the first message, physical offset, size, tagsCode, store time, messages"""
 BATCH_RUN_COLUMNS: Final = 5
-"""first queue offset, messages, place of the first record, end of the last one, records"""
+"""as RUN_COLUMNS (a message is an offset), and records"""
 TOPIC_COLUMNS: Final = 2
 """queues (highest id + 1), 1 where a record names an id from ``topics.QUEUES_MAX`` on"""
 CELL_BYTES: Final = 1 << 20
-"""of columns that are not narrowed: a cell has this at most"""
+"""At most so many bytes of columns, each value taken as eight bytes, go into one cell."""
 _NARROW: Final = (1, 2, 4)
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Rows of several queues: ``columns`` int64 (columns, rows); piece i has ``counts[i]`` rows of queue (name, id)."""
+    """Rows of several queues: piece i is ``counts[i]`` rows of the queue (``names[i]``, ``queue_ids[i]``).
+
+    ``columns``: int64 (columns, rows), the rows of all pieces one after another.
+    """
 
     names: list[bytes]
     queue_ids: Int32s
@@ -51,7 +54,7 @@ class Pieces:
     columns: Int64s
 
     def parts(self) -> Iterator[tuple[bytes, int, Int64s]]:
-        """Each piece: name, queue id, its columns."""
+        """Each piece as (name, queue id, columns)."""
         at = 0
         for name, queue_id, count in zip(self.names, self.queue_ids.tolist(), self.counts.tolist(), strict=True):
             yield name, queue_id, self.columns[:, at : at + count]
@@ -70,7 +73,7 @@ def _narrow(column: Int64s) -> tuple[int, int, bytes]:
 
 
 def pack(names: list[bytes], queue_ids: Int32s, counts: Int32s, columns: Int64s) -> bytes:
-    """One cell; the inverse of ``unpack``."""
+    """Pack pieces into one cell. The arguments are the fields of ``Pieces``; ``unpack`` is the inverse."""
     head = np.array([len(names), columns.shape[1]], dtype="<i8")
     lengths = np.array([len(name) for name in names], dtype="<i4")
     narrow = [_narrow(column) for column in columns]
@@ -88,7 +91,7 @@ def pack(names: list[bytes], queue_ids: Int32s, counts: Int32s, columns: Int64s)
 
 
 def unpack(cell: bytes, columns: int) -> Pieces:
-    """The pieces of a cell with so many columns."""
+    """Unpack a cell whose pieces have so many columns."""
     count, rows = (int(v) for v in np.frombuffer(cell, "<i8", 2))
     table = np.frombuffer(cell, "<i4", 3 * count, 16).reshape(3, count)
     at = 16 + 12 * count

@@ -1,12 +1,4 @@
-"""ConsumeQueue files (RocketMQ ``ConsumeQueue``): units of one queue, 20 bytes each, big-endian.
-
-    commitLogOffset  8
-    size             4
-    tagsCode         8
-
-Unit i of a queue lies at logical byte i x 20. A file is named by its first logical byte and has its full size from the
-start; its tail is zeros.
-"""
+"""Make a ConsumeQueue file (RocketMQ ``ConsumeQueue``, 4.9 and 5.3) from units. The layout: ``queue.units``."""
 
 from __future__ import annotations
 
@@ -15,29 +7,29 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE as PRE_BLANK_SIZE
-from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE as UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 
 Int64s = npt.NDArray[np.int64]
 
-UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+UNIT: Final = UNIT_LAYOUT.dtype
 
 
 class UnitGapError(ValueError):
-    """Units given for a file are not consecutive: an internal error, never to be written."""
+    """The units given for a file are not consecutive. This is an internal error: such a file is never written."""
 
 
 def file_units(units_per_file: int, file_number: int, rows: Int64s) -> tuple[int, int, npt.NDArray[np.void]]:
-    """The units of one file: (first logical byte of the file, bytes used, units from the file's start on).
+    """The units of one file: (first logical byte of the file, bytes used, units of dtype UNIT from the file's start on).
 
-    ``rows`` int64 (4, n): position in the queue, place, size, tagsCode; all of this file, consecutive, in any order.
+    ``rows``: int64 (4, n) with position in the queue, physical offset, size, tagsCode; all of this file, consecutive, in any
+    order. Pre-blank stands before the first (``ConsumeQueue.fillPreBlank`` of 4.9 and 5.3). Raises UnitGapError.
     """
     start = file_number * units_per_file
     position = rows[0] - start
     low, used = int(position.min()), int(position.max()) + 1
     image = np.zeros(used, dtype=UNIT)
     image["size"][:low] = PRE_BLANK_SIZE
-    image["place"][position] = rows[1]
+    image["phy_offset"][position] = rows[1]
     image["size"][position] = rows[2]
     image["tags_code"][position] = rows[3]
     if low < 0 or used > units_per_file or used - low != rows.shape[1] or not (image["size"] > 0).all():

@@ -18,20 +18,23 @@ _PIECE_BYTES: Final = 64
 
 
 @jit
-def sort_by_queue(queue: Int32s, offset: Int64s, place: Int64s, size: Int32s, tags_code: Int64s, starts: Int64s,
+def sort_by_queue(queue: Int32s, offset: Int64s, phy_offset: Int64s, size: Int32s, tags_code: Int64s, starts: Int64s,
                   out: Int64s) -> None:  # fmt: skip
-    """Counting sort: rows go to ``out`` (columns offset, place, size, tagsCode) at ``starts[queue]`` on, in their order."""
+    """Counting sort of units by queue: those of one queue keep their order.
+
+    ``starts[queue]`` is where a queue's units go in ``out``, int64 (UNIT_COLUMNS, n); it is counted up.
+    """
     for i in range(len(queue)):
         at = starts[queue[i]]
         starts[queue[i]] = at + 1
         out[0, at] = offset[i]
-        out[1, at] = place[i]
+        out[1, at] = phy_offset[i]
         out[2, at] = size[i]
         out[3, at] = tags_code[i]
 
 
 def mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """splitmix64's finalizer: spreads queues and files over buckets, the same in every process."""
+    """Mix the bits of 64-bit keys (splitmix64's finalizer), the same in every process."""
     with np.errstate(over="ignore"):
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -40,9 +43,10 @@ def mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def bucket_of(name_crc: npt.NDArray[np.uint32], queue_id: Int32s, part: Int64s, buckets: int) -> Int64s:
-    """Which bucket takes part ``part`` (a file's number) of each queue.
+    """The bucket, int64 (n,), that takes the part ``part`` (a file's number) of each queue.
 
-    Queues begin anywhere; the parts of a queue go round from there, so that a hot one is spread evenly.
+    ``name_crc`` is the CRC-32 of the queue's topic. A queue's first part goes to any bucket, and its further parts to the ones
+    behind it in turn, so that a hot queue is spread evenly.
     """
     key = (name_crc.astype(np.uint64) << np.uint64(32)) | queue_id.astype(np.uint32).astype(np.uint64)
     with np.errstate(over="ignore"):
@@ -52,7 +56,7 @@ def bucket_of(name_crc: npt.NDArray[np.uint32], queue_id: Int32s, part: Int64s, 
 
 
 def rows_of(starts: Int64s, counts: Int64s) -> Int64s:
-    """Row numbers of consecutive slices: ``starts[0]``, ``starts[0] + 1``, ... for ``counts[0]`` rows, then the next."""
+    """The row numbers of slices: ``counts[0]`` numbers from ``starts[0]`` on, then those of the next slice, and so on."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     rows: Int64s = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
@@ -60,18 +64,19 @@ def rows_of(starts: Int64s, counts: Int64s) -> Int64s:
 
 
 class QueueBlock:
-    """Units of one block grouped by queue: ``columns`` int64 (4, n); queue k's rows are ``bounds[k]:bounds[k + 1]``.
+    """The units of one block, grouped by queue.
 
-    ``again``: how many times more the record of each row named its light queue (rows of size 0 behind it, which are none of
-    ``columns``); empty where none did.
+    ``columns``: int64 (UNIT_COLUMNS, n); queue k has the rows ``bounds[k]:bounds[k + 1]``. ``again``: int64 (n,), how many
+    times more the record of each row named its light queue; empty where none did. (In the block those are rows of size 0 behind
+    the unit.)
     """
 
-    def __init__(self, queue: Int32s, offset: Int64s, place: Int64s, size: Int32s, tags_code: Int64s, queues: int) -> None:
+    def __init__(self, queue: Int32s, offset: Int64s, phy_offset: Int64s, size: Int32s, tags_code: Int64s, queues: int) -> None:
         counts = np.bincount(queue, minlength=queues)
         self.bounds = np.zeros(queues + 1, dtype=np.int64)
         np.cumsum(counts, out=self.bounds[1:])
         self.columns = np.empty((cells.UNIT_COLUMNS, len(queue)), dtype=np.int64)
-        sort_by_queue(queue, offset, place, size, tags_code, self.bounds[:-1].copy(), self.columns)
+        sort_by_queue(queue, offset, phy_offset, size, tags_code, self.bounds[:-1].copy(), self.columns)
         self.queue = np.repeat(np.arange(queues, dtype=np.int64), counts)
         self.again = np.zeros(0, np.int64)
         if len(size) and int(size.min()) == 0:
@@ -88,10 +93,10 @@ class QueueBlock:
         self.bounds = np.searchsorted(self.queue, np.arange(len(self.bounds)))
 
     def runs(self) -> tuple[Int64s, Int64s]:
-        """Stretches of consecutive queue offsets: (queue of each, columns as RUN_COLUMNS says).
+        """Runs of consecutive queue offsets: (the queue of each, int64 (RUN_COLUMNS, n) as the fields of ``runs.Run``).
 
-        A stretch of just two is given as two of one, so that each record of a short one has its own place and size. One that
-        ends where it begins holds no record: offsets that the one before it used up by naming its light queue again.
+        A run of two is given as two runs of one, so that each record of a short run has its own offset and size. A run that
+        ends where it begins has no record: these are offsets that the record before used up by naming its light queue again.
         """
         n = self.columns.shape[1]
         if n == 0:
@@ -116,7 +121,8 @@ class QueueBlock:
         return np.insert(self.queue[starts], at + 1, self.queue[last]), np.insert(columns, at + 1, used, axis=1)
 
     def pieces(self, units_per_file: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-        """Stretches of one queue that lie in one file and fit a cell: (queue, file number, first row, rows)."""
+        """Stretches of one queue that lie in one file and fit into a cell: (queue, file number, first row, rows), int64 (n,)
+        each."""
         n = self.columns.shape[1]
         if n == 0:
             empty = np.zeros(0, np.int64)
@@ -143,7 +149,11 @@ def cut_cells(
     counts: Int64s,
     columns: Int64s,
 ) -> list[tuple[int, bytes]]:
-    """Pieces (rows ``starts[i]`` on of ``columns``) as (bucket, cell), by bucket, each cell about CELL_BYTES at most."""
+    """Pieces as (bucket, cell), sorted by bucket, each cell of about CELL_BYTES at most.
+
+    Piece i is ``counts[i]`` rows of ``columns`` from ``starts[i]`` on; it is of the queue (``names[name_number[i]]``,
+    ``queue_ids[i]``) and goes to ``bucket[i]``.
+    """
     if not len(bucket):
         return []
     order = np.argsort(bucket, kind="stable")

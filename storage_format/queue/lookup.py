@@ -1,4 +1,4 @@
-"""Find units of one queue by queue offset, or by a search over all of them, reading no more than the units looked at.
+"""Find units of one queue, by queue offset or by a binary search, and read no more than the units that are looked at.
 
 Plain Python over a reader of bytes. The files of a queue have one size and follow one another, but any may be missing or short.
 """
@@ -15,7 +15,7 @@ from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, BATCH_UNIT
 Read = Callable[[int, int, int], bytes]
 """(number of the file, byte of the file, bytes wanted) -> those bytes, fewer at the file's end"""
 
-# What stands at a place of a queue.
+# What may stand in a slot.
 UNIT: Final = "unit"
 EMPTY: Final = "empty"
 PRE_BLANK: Final = "pre-blank"
@@ -24,11 +24,15 @@ MISSING: Final = "file missing"
 
 
 class Unit(NamedTuple):
-    """``position``: the unit's number, logical byte / its size. ``base``: queue offset of the first of its ``messages``."""
+    """What stands in one slot.
+
+    ``kind`` is one of those above; ``position`` the slot's number in the queue: its logical byte / the size of a unit. ``base``
+    is the queue offset of the first of the unit's ``messages``.
+    """
 
     kind: str
     position: int
-    place: int = 0
+    phy_offset: int = 0
     size: int = 0
     tags_code: int = 0
     base: int = 0
@@ -36,7 +40,10 @@ class Unit(NamedTuple):
 
 
 class QueueUnits:
-    """The units of a queue, by position; ``files`` are (first logical byte, bytes), ascending. ``batch``: units of 46 bytes."""
+    """The units of a queue, by position.
+
+    ``files`` are (first logical byte, bytes), ascending; ``batch`` whether it is a batch ConsumeQueue.
+    """
 
     def __init__(self, files: Sequence[tuple[int, int]], read: Read, batch: bool = False) -> None:
         self.unit_size = BATCH_UNIT_SIZE if batch else UNIT_SIZE
@@ -47,16 +54,16 @@ class QueueUnits:
 
     @property
     def first(self) -> int:
-        """position of the first slot of the first file"""
+        """The position of the first slot of the first file."""
         return -(-self._starts[0] // self.unit_size) if self._files else 0
 
     @property
     def stop(self) -> int:
-        """position behind the last whole slot of the last file"""
+        """The position behind the last whole slot of the last file."""
         return sum(self._files[-1]) // self.unit_size if self._files else 0
 
     def at(self, position: int) -> Unit:
-        """What stands at a position."""
+        """What stands in the slot at a position."""
         logical = position * self.unit_size
         number = bisect_right(self._starts, logical) - 1
         if number < 0:
@@ -68,34 +75,35 @@ class QueueUnits:
         if len(raw) < self.unit_size:
             return Unit(MISSING, position)
         if self._batch:
-            place, size, tags_code, _, base, count, _, _ = BATCH_LAYOUT.unpack(raw)
+            phy_offset, size, tags_code, _, base, count, _, _ = BATCH_LAYOUT.unpack(raw)
         else:
-            place, size, tags_code = UNIT_LAYOUT.unpack(raw)
+            phy_offset, size, tags_code = UNIT_LAYOUT.unpack(raw)
             base, count = position, 1
         if not any(raw):
             return Unit(EMPTY, position)
-        if not self._batch and (place, size, tags_code) == (0, PRE_BLANK_SIZE, 0):
+        if not self._batch and (phy_offset, size, tags_code) == (0, PRE_BLANK_SIZE, 0):
             return Unit(PRE_BLANK, position)
-        kind = UNIT if place >= 0 and size > 0 and base >= 0 and count > 0 else BAD
-        return Unit(kind, position, place, size, tags_code, base, count)
+        kind = UNIT if phy_offset >= 0 and size > 0 and base >= 0 and count > 0 else BAD
+        return Unit(kind, position, phy_offset, size, tags_code, base, count)
 
     @cached_property
     def end(self) -> int:
-        """position behind the last unit, if only empty slots follow the units (else behind one of them)"""
+        """The position behind the last unit, if only empty slots follow the units; else that behind one of the units."""
         stop = self.stop
         return bisect_left(range(stop), True, self.first, stop, key=lambda position: self.at(position).kind == EMPTY)
 
     @cached_property
     def begin(self) -> int:
-        """position of the first unit behind the pre-blank"""
+        """The position of the first unit behind the pre-blank."""
         end = self.end
         return bisect_left(range(end), True, self.first, end, key=lambda position: self.at(position).kind != PRE_BLANK)
 
     def find(self, offset: int) -> int:
-        """Position of the unit that holds a queue offset; where there is none, of the first behind it.
+        """The position of the unit that holds a queue offset; where there is none, that of the first unit behind it.
 
-        A plain queue's unit stands at its offset. Batch units are looked for as the broker does, by a binary search; what
-        stands out of order (``--queue-order broker``) by looking at all of them.
+        A plain queue's unit stands at its offset. A batch unit is looked for as the broker does it
+        (``BatchConsumeQueue.binarySearch`` of 5.3), by a binary search, and then among all units: with ``--queue-order broker``
+        they may stand out of order.
         """
         if not self._batch:
             return offset
@@ -110,10 +118,10 @@ class QueueUnits:
         return position
 
     def first_where(self, reached: Callable[[Unit], bool | None]) -> int:
-        """The first position at which ``reached``, which is false up to some unit and true from there on.
+        """The position of the first unit for which ``reached`` is true; it is false up to some unit, and true from there on.
 
-        None, and whatever is no unit, says nothing: the next that does is asked. Where ``reached`` is not of that kind (a clock
-        went back), the position has it and the unit before it has not.
+        Where ``reached`` gives None, and where a slot holds no unit, the next slot is asked. Where ``reached`` turns more than
+        once (a clock went back), it is true at the position returned, and false for the unit before.
         """
         low, high = self.begin, self.end
         while low < high:
@@ -129,5 +137,5 @@ class QueueUnits:
                 high = middle
             else:
                 low = asked + 1
-        # What says nothing stands before the first that does: the answer is behind it.
+        # Slots without an answer stand before the first one with it.
         return low

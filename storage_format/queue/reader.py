@@ -1,12 +1,12 @@
-"""Read ConsumeQueue files: bytes to columns, what each slot is, and what is wrong with it. The layout: ``consume_queue``.
+"""Read a ConsumeQueue file (``ConsumeQueue`` of 4.9 and 5.3): its slots as columns, what each is, and what is wrong with it.
 
-A sound file is pre-blank (only at the start of a queue's first file), then units, then zeros. Positions in the commitlog
-never fall; a unit that repeats the one before it exactly is a filled offset (``--queue-order logical``) and no fault.
+A sound file is pre-blank (only at the start of a queue's first file), then units, then zeros. Physical offsets never fall. A
+unit that repeats the one before it exactly is a filled offset (``--queue-order logical``) and no fault. The layout:
+``queue.units``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.findings import Finding, UnreadableError, from_bits
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.queue.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
@@ -26,24 +26,27 @@ Int64s = npt.NDArray[np.int64]
 EMPTY, UNIT, PRE_BLANK, BAD = range(4)
 """what a slot is: all zeros, a unit, (0, 2147483647, 0), anything else"""
 
+_AT_SIZE: Final = UNIT_LAYOUT.at["size"]
+_AT_TAGS_CODE: Final = UNIT_LAYOUT.at["tags_code"]
 FAULTS: Final = ("queue-unit", "queue-hole", "queue-pre-blank", "queue-backwards", "queue-overlap")
 _UNIT, _HOLE, _PRE_BLANK, _BACKWARDS, _OVERLAP = (1 << k for k in range(len(FAULTS)))
-# What ``_judge`` tells.
+# The numbers that ``_check`` leaves in ``counts``.
 _USED, _LEAD, _PRESENT, _UNITS, _REPEATS, _SEEN, _FIRST, _LAST = range(8)
 
 
 @dataclass(frozen=True)
 class QueueFile:
-    """One file as columns, a row a slot: ``place`` and ``tags_code`` int64, ``size`` int32, ``kind`` and ``fault`` uint8.
+    """One file as columns with a row for each slot.
 
-    ``position`` is the first slot's place in the queue (its queue offset). ``fault`` is not 0 where a slot breaks the order.
+    ``phy_offset`` (physical offset) and ``tags_code`` are int64, ``size`` is int32, ``kind`` and ``fault`` are uint8; ``fault``
+    is not 0 where something is wrong with the slot.
     """
 
     start: int
     """first logical byte, the file's name"""
     length: int
     """bytes of the file"""
-    place: Int64s
+    phy_offset: Int64s
     size: Int32s
     tags_code: Int64s
     kind: Bytes
@@ -53,7 +56,7 @@ class QueueFile:
     pre_blank: int
     """pre-blank slots at the start"""
     present: int
-    """slots that the broker's recovery takes as present (``ConsumeQueue.recover``): up to the first without offset or size"""
+    """slots that a broker's recovery takes for units (``ConsumeQueue.recover``): up to the first without offset or size"""
     units: int
     repeats: int
     """units that repeat the one before them"""
@@ -64,25 +67,26 @@ class QueueFile:
 
     @property
     def position(self) -> int:
+        """The position of the first slot in the queue, which is its queue offset."""
         return self.start // UNIT_SIZE
 
     def unit(self, slot: int) -> tuple[int, int, int]:
-        """Place, size and tagsCode of a slot."""
-        return int(self.place[slot]), int(self.size[slot]), int(self.tags_code[slot])
+        """The physical offset, size and tagsCode in a slot."""
+        return int(self.phy_offset[slot]), int(self.size[slot]), int(self.tags_code[slot])
 
     @property
     def first_bad(self) -> int:
-        """Position in the queue of the first slot with a fault, -1 for none."""
+        """The position in the queue of the first slot with a fault, -1 for none."""
         return self.position + int(np.argmax(self.fault != 0)) if self.fault.any() else -1
 
 
 @jit
-def _decode(data: Bytes, place: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes) -> None:
-    """Columns of the whole slots in ``data``, and their kinds."""
-    for slot in range(len(place)):
+def _decode(data: Bytes, phy_offset: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes) -> None:
+    """Read the columns of the whole slots in ``data``, and set their kinds."""
+    for slot in range(len(phy_offset)):
         at = slot * UNIT_SIZE
-        where, length, tags = int64_at(data, at), int32_at(data, at + 8), int64_at(data, at + 12)
-        place[slot] = where
+        where, length, tags = int64_at(data, at), int32_at(data, at + _AT_SIZE), int64_at(data, at + _AT_TAGS_CODE)
+        phy_offset[slot] = where
         size[slot] = length
         tags_code[slot] = tags
         if where == 0 and tags == 0 and length == 0:
@@ -96,8 +100,8 @@ def _decode(data: Bytes, place: Int64s, size: Int32s, tags_code: Int64s, kind: B
 
 
 @jit
-def _judge(place: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes, fault: Bytes, told: Int64s) -> None:
-    """Set ``fault`` of each slot, and ``told`` as the names above say."""
+def _check(phy_offset: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes, fault: Bytes, counts: Int64s) -> None:
+    """Set ``fault`` of each slot, and ``counts`` as the names above say."""
     used = len(kind)
     while used > 0 and kind[used - 1] == EMPTY:
         used -= 1
@@ -118,70 +122,50 @@ def _judge(place: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes, fault: B
         else:
             if last < 0:
                 first = slot
-            elif place[slot] < place[last]:
+            elif phy_offset[slot] < phy_offset[last]:
                 bits = _BACKWARDS
-            elif place[slot] == place[last] and size[slot] == size[last] and tags_code[slot] == tags_code[last]:
+            elif phy_offset[slot] == phy_offset[last] and size[slot] == size[last] and tags_code[slot] == tags_code[last]:
                 repeats += 1
-            elif place[slot] < place[last] + size[last]:
+            elif phy_offset[slot] < phy_offset[last] + size[last]:
                 bits = _OVERLAP
             last = slot
             units += 1
-        if present < 0 and (place[slot] < 0 or size[slot] <= 0):
+        if present < 0 and (phy_offset[slot] < 0 or size[slot] <= 0):
             present = slot
         fault[slot] = bits
         seen |= bits
-    told[_USED] = used
-    told[_LEAD] = lead
-    told[_PRESENT] = used if present < 0 else present
-    told[_UNITS] = units
-    told[_REPEATS] = repeats
-    told[_SEEN] = seen
-    told[_FIRST] = first
-    told[_LAST] = last
+    counts[_USED] = used
+    counts[_LEAD] = lead
+    counts[_PRESENT] = used if present < 0 else present
+    counts[_UNITS] = units
+    counts[_REPEATS] = repeats
+    counts[_SEEN] = seen
+    counts[_FIRST] = first
+    counts[_LAST] = last
 
 
 def read_queue_file(data: Bytes | bytes | memoryview, start: int, file_size: int | None = None) -> QueueFile:
-    """Decode a whole file whose name says ``start``; ``file_size`` is the size that the broker wants, where it is known.
+    """Read a whole file whose name says that its first logical byte is ``start``.
 
-    Raises UnreadableError only for a name that no file of a queue can have.
+    ``file_size`` is the size that the broker wants, where it is known. Raises UnreadableError for a ``start`` that no file can
+    have.
     """
     raw = np.frombuffer(data, np.uint8)
     if start < 0 or start > INT64_MAX - len(raw) - UNIT_SIZE:
         raise UnreadableError(f"{start} is not the first logical byte of a ConsumeQueue file")
     rows = len(raw) // UNIT_SIZE
-    place, size, tags_code = np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int64)
-    kind, fault, told = np.empty(rows, np.uint8), np.zeros(rows, np.uint8), np.zeros(8, np.int64)
-    _decode(raw, place, size, tags_code, kind)
-    _judge(place, size, tags_code, kind, fault, told)
+    phy_offset, size, tags_code = np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int64)
+    kind, fault, counts = np.empty(rows, np.uint8), np.zeros(rows, np.uint8), np.zeros(8, np.int64)
+    _decode(raw, phy_offset, size, tags_code, kind)
+    _check(phy_offset, size, tags_code, kind, fault, counts)
     position = start // UNIT_SIZE
     findings = []
     if start % UNIT_SIZE or (file_size and start % file_size):
         findings.append(Finding("queue-name", position, 1))
     if len(raw) % UNIT_SIZE or len(raw) != (file_size or len(raw)):
         findings.append(Finding("queue-size", position + rows, 1))
-    findings += from_bits(fault, int(told[_SEEN]), FAULTS, position)
-    used, lead, present, units, repeats, _, first, last = (int(value) for value in told)
+    findings += from_bits(fault, int(counts[_SEEN]), FAULTS, position)
+    used, lead, present, units, repeats, _, first, last = (int(value) for value in counts)
     return QueueFile(
-        start, len(raw), place, size, tags_code, kind, fault, used, lead, present, units, repeats, first, last, findings
+        start, len(raw), phy_offset, size, tags_code, kind, fault, used, lead, present, units, repeats, first, last, findings
     )  # fmt: skip
-
-
-def join_queue_files(files: Sequence[QueueFile]) -> list[Finding]:
-    """What is wrong between the files of one queue, given by their start; each file's own findings are not repeated."""
-    found: dict[str, list[int]] = {}
-    last: tuple[int, int, int] | None = None
-    for number, file in enumerate(files):
-        if number and file.start != files[number - 1].start + files[number - 1].length:
-            found.setdefault("queue-file-missing", []).append(file.position)
-        if number + 1 < len(files) and file.used < len(file.kind):
-            found.setdefault("queue-file-short", []).append(file.position + file.used)
-        if number and file.pre_blank:
-            found.setdefault("queue-pre-blank", []).append(file.position)
-        if file.first_unit < 0:
-            continue
-        unit = file.unit(file.first_unit)
-        if last is not None and unit != last and unit[0] < last[0] + last[1]:
-            code = "queue-backwards" if unit[0] < last[0] else "queue-overlap"
-            found.setdefault(code, []).append(file.position + file.first_unit)
-        last = file.unit(file.last_unit)
-    return [Finding(code, places[0], len(places)) for code, places in found.items()]

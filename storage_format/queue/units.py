@@ -1,16 +1,37 @@
-"""The units of ConsumeQueue files (``consume_queue``) and of batch ones (``batch_queue``): sizes, and fields in order."""
+"""The units of ConsumeQueue files, plain and batch ones: their fields, sizes and marks.
+
+In a plain queue (``ConsumeQueue``) unit i lies at logical byte i x 20. A batch queue (``BatchConsumeQueue``, 5.x) has one unit
+for each record, and they follow one another from byte 0 on, whatever their queue offsets: a broker finds them by a binary
+search. A file is named by its first logical byte and has its full size from the start; zeros follow its last unit.
+"""
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
-UNIT_LAYOUT: Final = struct.Struct(">qiq")
-"""commitLogOffset, size, tagsCode"""
+from rocketmq_reindex.storage_format.integers import INT16_MAX, INT32_MAX
+from rocketmq_reindex.storage_format.layouts import INT16, INT32, INT64, Field, Layout
+
+UNIT_LAYOUT: Final = Layout(
+    Field("phy_offset", "phy_offset", INT64),
+    Field("size", "size", INT32),
+    Field("tagsCode", "tags_code", INT64),
+)
+"""``ConsumeQueue.putMessagePositionInfo`` of 4.9 and 5.3; ``CQ_STORE_UNIT_SIZE``"""
 UNIT_SIZE: Final = UNIT_LAYOUT.size
-PRE_BLANK_SIZE: Final = 0x7FFFFFFF
+PRE_BLANK_SIZE: Final = INT32_MAX
 """``ConsumeQueue.fillPreBlank``: (0, 2147483647, 0) stands before a queue's first unit in its first file."""
 
-BATCH_LAYOUT: Final = struct.Struct(">qiqqqhii")
-"""commitLogOffset, size, tagsCode, storeTimestamp, msgBaseOffset, batchSize, compactedOffset, reserved"""
+BATCH_LAYOUT: Final = Layout(
+    *UNIT_LAYOUT.fields,
+    Field("storeTimestamp", "store_time", INT64),
+    Field("baseOffset", "base", INT64),  # queue offset of the record's first message
+    Field("batchNum", "count", INT16),  # messages in the record
+    Field("compactedOffset", "compacted", INT32),
+    Field("reserved", "reserved", INT32),
+)
+"""``BatchConsumeQueue.putBatchMessagePositionInfo`` of 5.3; ``CQ_STORE_UNIT_SIZE``"""
 BATCH_UNIT_SIZE: Final = BATCH_LAYOUT.size
+BATCH_COUNT_MAX: Final = INT16_MAX
+NOT_COMPACTED: Final = -1
+"""``BatchConsumeQueue.INVALID_POS``: compactedOffset of a record that was not compacted"""

@@ -1,6 +1,6 @@
-"""The fields of many records as columns: numbers from the header, and where topic, body and properties lie.
+"""The fields of many records as columns: numbers of the header, and where topic, body and properties lie.
 
-The records were checked before (``frame.check_record``): nothing is checked again here.
+The records were checked before (``frame.check_record``). Nothing is checked again here.
 """
 
 from __future__ import annotations
@@ -49,20 +49,21 @@ Int64s = npt.NDArray[np.int64]
 FIELDS: Final = 25
 
 
-def read_fields(data: Bytes, base: int, place: Int64s, want_spans: bool) -> Int64s:
-    """Fields of the records at absolute offsets ``place``: int64 (FIELDS, n). ``data`` is the log from ``base`` on.
+def read_fields(data: Bytes, base: int, phy_offset: Int64s, want_spans: bool) -> Int64s:
+    """The fields of the records at the absolute offsets ``phy_offset``, int64 (n,): int64 (FIELDS, n).
 
-    Without ``want_spans`` the rows of KEYS, UNIQ_KEY and TAGS hold nothing of meaning. A start is -1 where there is no value.
+    ``data``, uint8, is the log from absolute offset ``base`` on. A start is -1 where there is no value. Without ``want_spans``
+    the rows of KEYS, UNIQ_KEY and TAGS are not set.
     """
-    out = np.empty((FIELDS, len(place)), np.int64)
-    _read(data, base, place, want_spans, out, np.empty(SPANS_SIZE, np.int64))
+    out = np.empty((FIELDS, len(phy_offset)), np.int64)
+    _read(data, base, phy_offset, want_spans, out, np.empty(SPANS_SIZE, np.int64))
     return out
 
 
 @jit
-def _read(data: Bytes, base: int, place: Int64s, want_spans: bool, out: Int64s, spans: Int64s) -> None:
-    for n in range(len(place)):
-        at = place[n] - base
+def _read(data: Bytes, base: int, phy_offset: Int64s, want_spans: bool, out: Int64s, spans: Int64s) -> None:
+    for n in range(len(phy_offset)):
+        at = phy_offset[n] - base
         sys_flag = int32_at(data, at + r.AT_SYS_FLAG)
         born_extra = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
         extra = addresses_extra(sys_flag)

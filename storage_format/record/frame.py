@@ -1,7 +1,7 @@
-"""Is there a whole, undamaged record at a place of the log? (``CommitLog.checkMessageAndReturnSize``, and the position.)
+"""Check whether a whole, undamaged record stands at a byte of the log (``CommitLog.checkMessageAndReturnSize`` of 4.9 and 5.3).
 
-Besides what the broker checks, PHYSICALOFFSET must be where the record lies: that alone finds a copy of a record in a
-message body, and a segment in the wrong place.
+Besides what the broker checks, PHYSICALOFFSET must be where the record lies. Nothing else tells a record from its copy in a
+message's body, or finds a segment under a wrong name.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.crc_ranges import crc32_of_range, prefix_sums
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.layout import CRC_ALL as CRC_ALL
-from rocketmq_reindex.storage_format.record.layout import CRC_BODY as CRC_BODY
-from rocketmq_reindex.storage_format.record.layout import CRC_NONE as CRC_NONE
+from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_NONE
 from rocketmq_reindex.storage_format.record.properties import CRC32, NAMES, scan_properties
+from rocketmq_reindex.storage_format.text.java_text import signed32
 
-# Fields of a record found, in the int64 array ``rec``; positions are indexes into the data.
+# Fields of a record, in the int64 array ``rec``. START and END are indexes into the data.
 TOTAL, QUEUE_ID, QUEUE_OFFSET, SYS_FLAG, STORE_TIME, TOPIC_START, TOPIC_END, PROPS_START, PROPS_END, VERSION = range(10)
 REC_SIZE: Final = 10
 SPANS_SIZE: Final = 2 * len(NAMES)
@@ -37,18 +37,18 @@ def int16_at(data: npt.NDArray[np.uint8], at: int) -> int:
 def int32_at(data: npt.NDArray[np.uint8], at: int) -> int:
     """The big-endian signed 32-bit integer at ``at``."""
     value = (np.int64(data[at]) << 24) | (np.int64(data[at + 1]) << 16) | (np.int64(data[at + 2]) << 8) | np.int64(data[at + 3])
-    return int(value - 0x100000000 if value >= 0x80000000 else value)
+    return int(signed32(value))
 
 
 @inlined
 def int64_at(data: npt.NDArray[np.uint8], at: int) -> int:
     """The big-endian signed 64-bit integer at ``at``."""
-    return int((np.int64(int32_at(data, at)) << 32) | (int32_at(data, at + 4) & 0xFFFFFFFF))
+    return int((np.int64(int32_at(data, at)) << 32) | (int32_at(data, at + 4) & UINT32_MAX))
 
 
 @inlined
 def addresses_extra(sys_flag: int) -> int:
-    """How many bytes longer than IPv4 ones the two addresses of a record are."""
+    """How many bytes longer the two addresses of a record are than two IPv4 ones."""
     extra = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
     return extra + (r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0)
 
@@ -58,8 +58,8 @@ def _stored_property_crc(data: npt.NDArray[np.uint8], start: int, end: int) -> i
     """The number in a ``__CRC32#`` value: decimal digits, lowest first (``MessageDecoder.createCrc32``), in 32 bits."""
     value = np.int64(0)
     for at in range(end - 1, start - 1, -1):
-        value = (value * 10 + np.int64(data[at]) - 0x30) & 0xFFFFFFFF
-    return int(value - 0x100000000 if value >= 0x80000000 else value)
+        value = (value * 10 + np.int64(data[at]) - 0x30) & UINT32_MAX
+    return int(signed32(value))
 
 
 @inlined
@@ -76,12 +76,12 @@ def check_record(
 ) -> int:
     """What stands at ``data[at]``: GOOD, FILLER, ZERO, MORE (not all of it is in the data yet) or a kind of damage.
 
-    ``data[:filled]`` is the log from absolute offset ``base`` on; ``segment_end`` is where the segment would end whole,
-    ``data_end`` where its file ends. GOOD, and damage whose extent is known, fill ``rec`` (and GOOD ``spans``). MORE sets
-    ``rec[TOTAL]`` to the bytes wanted from ``at`` on.
+    ``data[:filled]``, uint8, is the log from absolute offset ``base`` on. ``segment_end`` is where the segment would end whole,
+    ``data_end`` where its file ends. GOOD, and damage of known length, fill ``rec``, int64 (REC_SIZE,); GOOD fills ``spans``,
+    int64 (SPANS_SIZE,), as ``scan_properties`` does. MORE sets ``rec[TOTAL]`` to the bytes wanted from ``at`` on.
     """
-    place = base + at
-    room = data_end - place
+    phy_offset = base + at
+    room = data_end - phy_offset
     if room < r.FILLER_MIN:
         return r.NO_ROOM
     rec[TOTAL] = r.FILLER_MIN
@@ -92,7 +92,7 @@ def check_record(
     if total == 0:
         return r.ZERO
     if magic == r.MAGIC_BLANK:
-        return r.FILLER if total == segment_end - place else r.BAD_FILLER
+        return r.FILLER if total == segment_end - phy_offset else r.BAD_FILLER
     if magic != r.MAGIC_V1 and magic != r.MAGIC_V2:
         return r.BAD_MAGIC
     if total < r.RECORD_MIN or total > room:
@@ -137,7 +137,7 @@ def check_record(
     rec[PROPS_START] = props
     rec[PROPS_END] = props + props_size
     rec[VERSION] = length_size
-    if int64_at(data, at + r.AT_PHYSICAL_OFFSET) != place:
+    if int64_at(data, at + r.AT_PHYSICAL_OFFSET) != phy_offset:
         return r.BAD_POSITION
     if crc_mode != CRC_NONE and body_size > 0:
         stored = int32_at(data, at + r.AT_BODY_CRC)
@@ -153,7 +153,7 @@ def check_record(
 
 @jit
 def _body_crc_fits(data: npt.NDArray[np.uint8], filled: int, at: int, sums: npt.NDArray[np.int64]) -> bool:
-    """Whether the body that a record at ``at`` says to have, if all of it is there, has the CRC that it says."""
+    """Whether the body of what may be a record at ``at`` has the CRC that its head says; true where not all of it is there."""
     start = at + r.HEADER_SIZE + addresses_extra(int32_at(data, at + r.AT_SYS_FLAG))
     if start > filled:
         return True
@@ -176,10 +176,10 @@ def find_record(
     rec: npt.NDArray[np.int64],
     spans: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """The first place in ``data[start:limit]`` where a record stands whose magic, position, length and CRC hold.
+    """Search ``data[start:limit]`` for the first record whose magic code, physical offset, lengths and CRC hold.
 
-    Returns (GOOD, place), (MORE, place) when the data end before that is known, or (NOT_FOUND, limit). Fillers are not
-    looked for: a body may hold one that fits, and all behind it would be lost.
+    Returns (GOOD, index), (MORE, index) where the data end before that is known, or (NOT_FOUND, limit). The arguments are those
+    of ``check_record``. Fillers are not searched for: a body may hold one that fits, and all behind it would be lost.
     """
     at = start
     summed = 0
@@ -190,9 +190,9 @@ def find_record(
         if at + r.HEADER_SIZE > filled:
             rec[TOTAL] = r.HEADER_SIZE
             return r.MORE, at
-        # Where it lies is asked first: it is wrong for all but true records, and then nothing more is read for it.
+        # The physical offset comes first: it is wrong for all but true records, and then nothing more is read.
         if data[at + 4] == 0xDA and data[at + 5] == 0xA3 and int64_at(data, at + r.AT_PHYSICAL_OFFSET) == base + at:
-            # Once more has been summed up for nothing than there is, the sum of a range is had without reading all of it.
+            # Once more bytes were summed up in vain than there are, prefix sums give the CRC of any range.
             cheaply = summed > filled and crc_mode != CRC_NONE
             if cheaply:
                 if len(sums) == 0:

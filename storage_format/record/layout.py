@@ -1,32 +1,25 @@
-"""Layout of one commitlog record (RocketMQ ``CommitLog``, ``MessageExtEncoder``). All integers big-endian, signed.
+"""Layout of one commitlog record (RocketMQ ``CommitLog``, ``MessageExtEncoder``, 4.9 and 5.3), and codes for what stands there.
 
-offset  field                       bytes
-0       TOTALSIZE                   4
-4       MAGICCODE                   4
-8       BODYCRC                     4
-12      QUEUEID                     4
-16      FLAG                        4
-20      QUEUEOFFSET                 8
-28      PHYSICALOFFSET              8
-36      SYSFLAG                     4
-40      BORNTIMESTAMP               8
-48      BORNHOST                    8, or 20 for IPv6
-56 *    STORETIMESTAMP              8
-64 *    STOREHOST                   8, or 20 for IPv6
-72 *    RECONSUMETIMES              4
-76 *    PREPAREDTRANSACTIONOFFSET   8
-84 *    BODYLENGTH, BODY            4 + n
-        TOPICLENGTH, TOPIC          1 + n   (V2: 2 + n)
-        PROPERTIESLENGTH, ...       2 + n
+    HEAD_LAYOUT         48 bytes
+    BORNHOST            address 4, or 16 for IPv6; port 4
+    STORETIMESTAMP      8
+    STOREHOST           address 4, or 16 for IPv6; port 4
+    TAIL_LAYOUT         16 bytes
+    BODY                BODYLENGTH bytes
+    TOPICLENGTH, TOPIC  1 + n; in a V2 record 2 + n
+    PROPERTIESLENGTH, properties    2 + n
 
-* twelve bytes later for each host that is IPv6
+The AT constants are bytes of a record whose two hosts are IPv4; what follows an IPv6 one lies IPV6_EXTRA bytes later. All
+integers are signed and big-endian.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-INT64_MAX: Final = 2**63 - 1
+from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.layouts import INT32, INT64, Field, Layout
+
 CRC_NONE, CRC_BODY, CRC_ALL = range(3)
 """Which checksums are verified: none, the body's, the whole record's as well where it has one"""
 MAGIC_V1: Final = -626843481
@@ -36,22 +29,46 @@ MAGIC_V2: Final = -626843477
 MAGIC_BLANK: Final = -875286124
 """``CommitLog.BLANK_MAGIC_CODE``: fills the rest of a segment"""
 
-AT_BODY_CRC: Final = 8
-AT_QUEUE_ID: Final = 12
-AT_FLAG: Final = 16
-AT_QUEUE_OFFSET: Final = 20
-AT_PHYSICAL_OFFSET: Final = 28
-AT_SYS_FLAG: Final = 36
-AT_BORN_TIMESTAMP: Final = 40
-AT_BORN_HOST: Final = 48
-AT_STORE_TIMESTAMP: Final = 56
-AT_STORE_HOST: Final = 64
-AT_RECONSUME_TIMES: Final = 72
-AT_PREPARED_OFFSET: Final = 76
-AT_BODY_LENGTH: Final = 84
-HEADER_SIZE: Final = 88
+HEAD_LAYOUT: Final = Layout(
+    Field("TOTALSIZE", "size", INT32),
+    Field("MAGICCODE", "magic", INT32),
+    Field("BODYCRC", "body_crc", INT32),
+    Field("QUEUEID", "queue_id", INT32),
+    Field("FLAG", "flag", INT32),
+    Field("QUEUEOFFSET", "queue_offset", INT64),
+    Field("PHYSICALOFFSET", "phy_offset", INT64),
+    Field("SYSFLAG", "sys_flag", INT32),
+    Field("BORNTIMESTAMP", "born_time", INT64),
+)
+"""What stands before the hosts."""
+TAIL_LAYOUT: Final = Layout(
+    Field("RECONSUMETIMES", "reconsume_times", INT32),
+    Field("PREPAREDTRANSACTIONOFFSET", "prepared_offset", INT64),
+    Field("BODYLENGTH", "body_length", INT32),
+)
+"""What stands between the hosts and the body."""
+IPV4_SIZE: Final = 4
+IPV6_SIZE: Final = 16
+IPV6_EXTRA: Final = IPV6_SIZE - IPV4_SIZE
+_HOST_SIZE: Final = IPV4_SIZE + 4
+
+AT_MAGIC: Final = HEAD_LAYOUT.at["magic"]
+AT_BODY_CRC: Final = HEAD_LAYOUT.at["body_crc"]
+AT_QUEUE_ID: Final = HEAD_LAYOUT.at["queue_id"]
+AT_FLAG: Final = HEAD_LAYOUT.at["flag"]
+AT_QUEUE_OFFSET: Final = HEAD_LAYOUT.at["queue_offset"]
+AT_PHYSICAL_OFFSET: Final = HEAD_LAYOUT.at["phy_offset"]
+AT_SYS_FLAG: Final = HEAD_LAYOUT.at["sys_flag"]
+AT_BORN_TIMESTAMP: Final = HEAD_LAYOUT.at["born_time"]
+AT_BORN_HOST: Final = HEAD_LAYOUT.size
+AT_STORE_TIMESTAMP: Final = AT_BORN_HOST + _HOST_SIZE
+AT_STORE_HOST: Final = AT_STORE_TIMESTAMP + 8
+_AT_TAIL: Final = AT_STORE_HOST + _HOST_SIZE
+AT_RECONSUME_TIMES: Final = _AT_TAIL + TAIL_LAYOUT.at["reconsume_times"]
+AT_PREPARED_OFFSET: Final = _AT_TAIL + TAIL_LAYOUT.at["prepared_offset"]
+AT_BODY_LENGTH: Final = _AT_TAIL + TAIL_LAYOUT.at["body_length"]
+HEADER_SIZE: Final = _AT_TAIL + TAIL_LAYOUT.size
 """Bytes before the body, both hosts IPv4."""
-IPV6_EXTRA: Final = 12
 FILLER_MIN: Final = 8
 """``CommitLog.END_FILE_MIN_BLANK_LENGTH``: TOTALSIZE and MAGICCODE of a filler"""
 RECORD_MIN: Final = HEADER_SIZE + 1 + 2
@@ -70,9 +87,9 @@ CRC_PROPERTY_SIZE: Final = 20
 """``CommitLog.CRC32_RESERVED_LEN``: ``__CRC32#``, 0x01, ten digits, 0x02"""
 
 # A unit's logical byte offset (queue offset x 20) and the end of its file must stay below 2**63.
-QUEUE_OFFSET_MAX: Final = (2**63 - 2**40) // 20
+QUEUE_OFFSET_MAX: Final = (INT64_MAX + 1 - 2**40) // 20
 
-# What a look at one position of the log can say. Codes from FIRST_DAMAGE on are kinds of damage.
+# What may stand at one byte of the log, or why a loop stopped there. Codes from FIRST_DAMAGE on are kinds of damage.
 GOOD: Final = 0
 LIMIT: Final = 1
 MORE: Final = 2
@@ -92,7 +109,7 @@ BAD_SIZE: Final = 21
 BAD_LENGTHS: Final = 22
 BAD_FILLER: Final = 24
 NO_ROOM: Final = 25
-# From FIRST_FRAMED on the record's extent is known all the same: what follows it is looked at next.
+# From FIRST_FRAMED on the length of the damaged record is known: a walk goes on behind it.
 FIRST_FRAMED: Final = 30
 BAD_BODY_CRC: Final = 30
 BAD_PROPERTY_CRC: Final = 31

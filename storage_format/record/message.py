@@ -1,6 +1,6 @@
-"""One message of the log as its fields: plain Python, for looking at a few. The layout: ``record``.
+"""One message of the log as its fields, in plain Python, for looking at a few. The layout: ``record.layout``.
 
-What is a whole record is judged as the record loop judges it (``frame.check_record``), but for the CRCs: the body is not read.
+A record is checked as the record loop does it (``frame.check_record``), except for its CRCs: the body is not read.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from rocketmq_reindex.storage_format.integers import INT16_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.text.java_string import java_text
 
@@ -21,18 +22,16 @@ FLAG_MULTI_TAGS: Final = 0x02
 FLAG_NEED_UNWRAP: Final = 0x40
 ZLIB, LZ4, ZSTD, UNKNOWN = "zlib", "lz4", "zstd", "unknown"
 _COMPRESSION: Final = {0: ZLIB, 1: LZ4, 2: ZSTD, 3: ZLIB}
-"""``CompressionType.findByValue`` of bits 8 to 10 of SYSFLAG; 0 is what was written before there was a choice"""
+"""``CompressionType.findByValue`` of bits 8 to 10 of SYSFLAG. A 0 was written before there was a choice."""
 
-_HEAD: Final = struct.Struct(">iiiiiqqiq")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
-_AFTER_HOSTS: Final = struct.Struct(">iqi")
 _LONGEST_HEADER: Final = r.HEADER_SIZE + 2 * r.IPV6_EXTRA
 _FIRST_READ: Final = 4096
 
 
 def compression_of(sys_flag: int) -> str | None:
-    """How a body is packed; None for one that is not."""
+    """How a body with this SYSFLAG is compressed; None where it is not."""
     return _COMPRESSION.get(sys_flag >> 8 & 7, UNKNOWN) if sys_flag & FLAG_COMPRESSED else None
 
 
@@ -46,9 +45,9 @@ class Host:
 
 @dataclass(frozen=True)
 class Message:
-    """A record's fields. Times in milliseconds since 1970; ``place`` is its absolute offset in the log."""
+    """The fields of a record. Times are milliseconds since 1970; ``phy_offset`` is the record's absolute offset in the log."""
 
-    place: int
+    phy_offset: int
     size: int
     version: int
     body_crc: int
@@ -70,6 +69,7 @@ class Message:
 
     @property
     def unique_key(self) -> str | None:
+        """UNIQ_KEY, which clients call the message id."""
         return self.properties.get("UNIQ_KEY")
 
     @property
@@ -79,16 +79,17 @@ class Message:
 
     @property
     def tags(self) -> str | None:
+        """TAGS, from which the tagsCode comes."""
         return self.properties.get("TAGS")
 
     @property
     def message_id(self) -> str:
         """``MessageDecoder.createMessageId``: address, port and offset as hex."""
-        return (self.store_host.address + _INT32.pack(self.store_host.port) + _INT64.pack(self.place)).hex().upper()
+        return (self.store_host.address + _INT32.pack(self.store_host.port) + _INT64.pack(self.phy_offset)).hex().upper()
 
     @property
     def compression(self) -> str | None:
-        """How the body is packed, None if it is not."""
+        """How the body is compressed, None where it is not."""
         return compression_of(self.sys_flag)
 
     def has_key(self, topic: str, key: str) -> bool:
@@ -97,7 +98,7 @@ class Message:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """``name 0x01 value 0x02 ...`` as ``MessageDecoder.string2messageProperties`` takes it: see ``properties``."""
+    """Properties from their text (``MessageDecoder.string2messageProperties``); ``record.properties`` says how it is read."""
     found: dict[str, str] = {}
     for piece in text.split("\x02"):
         name, split, value = piece.partition("\x01")
@@ -106,10 +107,10 @@ def read_properties(text: str) -> dict[str, str]:
     return found
 
 
-def read_message(read: Read, place: int, room: int) -> Message | int:
-    """The record at ``place``, with ``room`` bytes to the end of its file; or what stands there instead, a code of ``record``.
+def read_message(read: Read, phy_offset: int, room: int) -> Message | int:
+    """The record at the absolute offset ``phy_offset``, or a code of ``record.layout`` for what stands there instead.
 
-    GOOD is never returned; ZERO and FILLER are no damage.
+    ``room`` is the bytes from there to the end of the file. GOOD is never returned; ZERO and FILLER are no damage.
     """
     first = read(0, min(room, _FIRST_READ))
 
@@ -128,11 +129,11 @@ def read_message(read: Read, place: int, room: int) -> Message | int:
     # Fewer bytes than asked for: the file has become shorter.
     if total < r.RECORD_MIN or total > room or len(first) < min(total, _LONGEST_HEADER):
         return r.BAD_SIZE
-    _, _, crc, queue_id, flag, queue_offset, position, sys_flag, born_time = _HEAD.unpack_from(first)
-    born = 16 if sys_flag & r.FLAG_BORN_HOST_V6 else 4
-    store = 16 if sys_flag & r.FLAG_STORE_HOST_V6 else 4
-    store_at = r.AT_STORE_TIMESTAMP + born - 4
-    body_at = r.HEADER_SIZE + born - 4 + store - 4
+    _, _, crc, queue_id, flag, queue_offset, position, sys_flag, born_time = r.HEAD_LAYOUT.unpack_from(first)
+    born = r.IPV6_SIZE if sys_flag & r.FLAG_BORN_HOST_V6 else r.IPV4_SIZE
+    store = r.IPV6_SIZE if sys_flag & r.FLAG_STORE_HOST_V6 else r.IPV4_SIZE
+    store_at = r.AT_STORE_TIMESTAMP + born - r.IPV4_SIZE
+    body_at = r.HEADER_SIZE + born + store - 2 * r.IPV4_SIZE
     length_size = 1 if magic == r.MAGIC_V1 else 2
     fixed = body_at + length_size + 2
     if total < fixed:
@@ -140,7 +141,7 @@ def read_message(read: Read, place: int, room: int) -> Message | int:
     body_length = _INT32.unpack_from(first, body_at - 4)[0]
     body_size = max(0, body_length)
     # Topic and properties have lengths of two bytes at most: nothing longer is read for them.
-    if body_size > total - fixed or total - fixed - body_size > 2 * 0x7FFF:
+    if body_size > total - fixed or total - fixed - body_size > 2 * INT16_MAX:
         return r.BAD_LENGTHS
     topic_at = body_at + body_size + length_size
     topic_size = int.from_bytes(part(topic_at - length_size, length_size), "big", signed=True)
@@ -150,13 +151,13 @@ def read_message(read: Read, place: int, room: int) -> Message | int:
     properties_size = max(0, int.from_bytes(rest[topic_size : topic_size + 2], "big", signed=True))
     if fixed + body_size + topic_size + properties_size != total or len(rest) != total - topic_at:
         return r.BAD_LENGTHS
-    if position != place:
+    if position != phy_offset:
         return r.BAD_POSITION
     after = store_at + 8 + store
-    reconsume_times, prepared_offset, _ = _AFTER_HOSTS.unpack_from(first, after + 4)
+    reconsume_times, prepared_offset, _ = r.TAIL_LAYOUT.unpack_from(first, after + 4)
     return Message(
-        place, total, length_size, crc, queue_id, flag, queue_offset, sys_flag,
-        born_time, Host(first[48 : 48 + born], _INT32.unpack_from(first, 48 + born)[0]),
+        phy_offset, total, length_size, crc, queue_id, flag, queue_offset, sys_flag,
+        born_time, Host(first[r.AT_BORN_HOST : r.AT_BORN_HOST + born], _INT32.unpack_from(first, r.AT_BORN_HOST + born)[0]),
         _INT64.unpack_from(first, store_at)[0],
         Host(first[store_at + 8 : after], _INT32.unpack_from(first, after)[0]),
         reconsume_times, prepared_offset, body_at, body_size,
@@ -164,9 +165,21 @@ def read_message(read: Read, place: int, room: int) -> Message | int:
     )  # fmt: skip
 
 
-def glance(data: bytes, at: int) -> tuple[int, int, int, int, int, bytes]:
-    """(size, version, sysFlag, store time, body size, raw topic) of the good record at ``data[at]``, all of which is there."""
-    total, magic, _, _, _, _, _, sys_flag, _ = _HEAD.unpack_from(data, at)
+class Glance(NamedTuple):
+    """A few fields of a record: its size, V1 or V2, SYSFLAG, store time (milliseconds), bytes of its body, its topic's
+    bytes."""
+
+    size: int
+    version: int
+    sys_flag: int
+    store_time: int
+    body_size: int
+    raw_topic: bytes
+
+
+def glance(data: bytes, at: int) -> Glance:
+    """A few fields of the good record at ``data[at]``, all of which is in ``data``."""
+    total, magic, _, _, _, _, _, sys_flag, _ = r.HEAD_LAYOUT.unpack_from(data, at)
     born = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
     body_at = at + r.HEADER_SIZE + born + (r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0)
     body_size = max(0, _INT32.unpack_from(data, body_at - 4)[0])
@@ -176,4 +189,4 @@ def glance(data: bytes, at: int) -> tuple[int, int, int, int, int, bytes]:
     else:
         version, size, topic_at = 2, data[topic_at] << 8 | data[topic_at + 1], topic_at + 2
     stored = _INT64.unpack_from(data, at + r.AT_STORE_TIMESTAMP + born)[0]
-    return total, version, sys_flag, stored, body_size, data[topic_at : topic_at + size]
+    return Glance(total, version, sys_flag, stored, body_size, data[topic_at : topic_at + size])

@@ -1,8 +1,8 @@
-"""Where the properties that matter lie in a record (``MessageDecoder.string2messageProperties``).
+"""Where the properties that matter here lie in a record (``MessageDecoder.string2messageProperties`` of 4.9 and 5.3).
 
-``name 0x01 value 0x02 ...``: the last 0x02 may be missing, a piece counts only if name and value have at least one
-character each, a value runs to the next 0x02 and may hold 0x01, and of a repeated name the last one wins. No malformed
-sequence takes an ASCII byte with it, so the raw bytes split exactly where the decoded text would.
+``name 0x01 value 0x02 ...``: the last 0x02 may be missing, a piece counts only if name and value have at least one character
+each, a value runs to the next 0x02 and may hold 0x01, and of a repeated name the last one wins. A malformed sequence never
+includes an ASCII byte, so the raw bytes split exactly where the decoded text would.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ NAMES: Final = (
 )
 KEYS, UNIQ_KEY, TAGS, DELAY, INNER_NUM, INNER_BASE, MULTI_DISPATCH, MULTI_OFFSET, CRC32 = range(len(NAMES))
 
-NAME_VALUE_SEPARATOR: Final = 1
 PROPERTY_SEPARATOR: Final = 2
 
 _LONGEST: Final = max(len(name) for name in NAMES)
@@ -52,7 +51,10 @@ def _name_number(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
 
 @inlined
 def scan_properties(data: npt.NDArray[np.uint8], start: int, end: int, spans: npt.NDArray[np.int64]) -> None:
-    """Set ``spans`` (int64, 2 for each of NAMES) to start and end of each value in ``data``; start -1 where there is none."""
+    """Set ``spans`` to start and end of the value of each of NAMES in ``data[start:end]``; a start is -1 where there is none.
+
+    ``spans``: int64 (2 * len(NAMES),), indexes into ``data``.
+    """
     for k in range(0, len(spans), 2):
         spans[k] = -1
     at = start

@@ -1,4 +1,4 @@
-"""What a scan says of one byte range of the log: the only thing of the records that the driver sees."""
+"""What a scan says of one byte range of the log. It is all that the driver sees of the records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class RangeSpec:
-    """Bytes [low, high) of one segment. ``known``: a record or the segment starts at ``low``; else the first is looked for.
+    """Bytes [low, high) of one segment. ``known``: a record or the segment starts at ``low``; else the first one is searched
+    for.
 
     ``data_end`` is where the segment's file ends, ``segment_end`` where it would end whole. All offsets are absolute.
     """
@@ -26,18 +27,18 @@ class RangeSpec:
 
 @dataclass
 class RangeSummary:
-    """One scanned range. Absent offsets and times are -1; a hole is [offset, length, code of ``record``]."""
+    """One scanned range. Offsets that do not exist are -1; a hole is [offset, length, code of ``record.layout``]."""
 
     number: int
     low: int
     high: int
     known: bool
     first: int = -1
-    """where the first record stands that starts in the range"""
+    """the first record that starts in the range"""
     end: int = -1
     """where the next record should start; -1 when the walk ended in damage or zeros (``tail``)"""
     tail: int = -1
-    """first place that is no record, with none after it in the range"""
+    """the first byte that is no record, with no record after it in the range"""
     tail_code: int = 0
     tail_length: int = 0
     """bytes of the damage at ``tail`` where they are known, as for a whole record with a wrong CRC"""
@@ -52,7 +53,7 @@ class RangeSummary:
     last_sound: int = -1
     """last record that was refused though its frame and its body's CRC are right: never part of a torn tail"""
     elsewhere: list[int] = field(default_factory=list)
-    """how far from their place records of ``last_sound`` tell theirs to be: the first two such distances"""
+    """how far the physical offsets of such records are from where they lie: the first two distances"""
     records: int = 0
     unit_records: int = 0
     excluded: int = 0
@@ -60,7 +61,7 @@ class RangeSummary:
     batch_units: int = 0
     items: int = 0
     runs: int = 0
-    """stretches of consecutive queue offsets, as they are handed on to be judged"""
+    """runs of consecutive queue offsets, from which the order of queues is decided"""
     queues: int = 0
     first_dispatched: int = -1
     last_dispatched: int = -1
@@ -84,13 +85,15 @@ class RangeSummary:
     unusual_names: list[str] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
     block: str = ""
-    """where the staged index items lie"""
+    """the path of the staged index items"""
     makers: int = 0
     """entries of the block's table of makers"""
 
     def to_json(self) -> str:
+        """All fields as JSON."""
         return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RangeSummary:
+        """The inverse of ``to_json``."""
         return cls(**json.loads(text))

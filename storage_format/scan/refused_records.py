@@ -1,7 +1,7 @@
-"""Refused records whose extent is known: which of them are sound, and which tell another place than they lie at.
+"""Refused records of known length: which of them are sound, and which have a physical offset that is not where they lie.
 
-What has a sound frame and CRC is never part of a torn tail: no crash leaves such a record. A segment whose records all tell
-another place is one under a wrong name.
+A record with a sound frame and CRC is never part of a torn tail: no crash leaves such a record. Where all records of a segment
+have other physical offsets, the segment has a wrong name.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from rocketmq_reindex.storage_format.file_names import FIRST_BYTE_MAX
 from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import CRC_BODY, TOTAL, addresses_extra, check_record, int32_at, int64_at
-from rocketmq_reindex.storage_format.scan.chain import TORN_TAIL_MAX
+from rocketmq_reindex.storage_format.record.frame import TOTAL, addresses_extra, check_record, int32_at, int64_at
+from rocketmq_reindex.storage_format.record.layout import CRC_BODY
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.torn_tail import TORN_TAIL_MAX
 from rocketmq_reindex.storage_format.walk.window import ReadInto, Window
 
 
 class More(Protocol):
-    """Gets the ``rec[TOTAL]`` bytes wanted from a place on; returns the new index of that place."""
+    """Gets the ``rec[TOTAL]`` bytes wanted from an index on; returns the new index of that byte."""
 
     def __call__(self, at: int, limit: int) -> int: ...
 
 
 class IsSane(Protocol):
-    """Whether the lengths at the far end of the record at a place add up, before a buffer grows for it."""
+    """Whether the lengths at the far end of the record at an index add up, before a buffer grows for it."""
 
     def __call__(self, at: int) -> bool: ...
 
 
 class RefusedRecords:
-    """Looks at the refused records of one range, and notes in its summary what they tell."""
+    """Looks at the refused records of one range, and notes in its summary what they say."""
 
     def __init__(
         self,
@@ -53,20 +54,20 @@ class RefusedRecords:
         self._more, self._is_sane = more, is_sane
 
     def pass_over(self, at: int, code: int) -> tuple[int, int]:
-        """Where the framed record at ``at`` ends, and all that follow on it at the same distance from where they say to lie;
-        and what is wrong with it.
+        """(The index behind the framed record at ``at``, and behind all that follow at the same distance from their physical
+        offsets; what is wrong with the record.)
 
         Notes those whose frame and CRC are right.
         """
-        window, size, place = self._window, int(self._rec[TOTAL]), self._window.base + at
+        window, size, phy_offset = self._window, int(self._rec[TOTAL]), self._window.base + at
         if code in (r.BAD_BODY_CRC, r.BAD_PROPERTY_CRC):
             return at + size, code
         if not has_sound_body(window.data, at):
             return at + size, r.BAD_BODY_CRC
-        self._summary.last_sound = place
+        self._summary.last_sound = phy_offset
         if code != r.BAD_POSITION:
             return at + size, code
-        distance = int(int64_at(window.data, at + r.AT_PHYSICAL_OFFSET)) - place
+        distance = int(int64_at(window.data, at + r.AT_PHYSICAL_OFFSET)) - phy_offset
         self._note(distance)
         return self._pass_elsewhere(at + size, distance), code
 
@@ -75,7 +76,7 @@ class RefusedRecords:
             self._summary.elsewhere.append(distance)
 
     def _pass_elsewhere(self, at: int, distance: int) -> int:
-        """Where the records end that follow on each other at ``at`` and are good but for that distance."""
+        """The index behind the records that follow on each other at ``at``, and are good but for that distance."""
         spec, window = self._spec, self._window
         if not 0 <= spec.segment_start + distance <= FIRST_BYTE_MAX:
             return at
@@ -93,10 +94,10 @@ class RefusedRecords:
             at = self._more(at, spec.high)
 
     def look_elsewhere(self, read: ReadInto) -> None:
-        """Are there two records, one behind the other, that lie at one distance from where they say?
+        """Look for two records, one behind the other, that lie at the same distance from their physical offsets.
 
-        Then it is a segment under a wrong name whose first record is damaged, and no torn tail. A body may well hold one
-        such record: of a log that is carried in messages.
+        Where there are two, it is a segment under a wrong name whose first record is damaged, and no torn tail. One alone
+        proves nothing: messages may carry pieces of another log.
         """
         spec, window = self._spec, self._window
         window.open(spec.low, spec.data_end, read, None, lambda _at, _data: None)
@@ -146,8 +147,8 @@ def find_elsewhere(
     rec: npt.NDArray[np.int64],
     spans: npt.NDArray[np.int64],
 ) -> int:
-    """The first place in ``data`` of two records, one behind the other, that are good but for one distance from where they
-    say to lie; -1 for none, or where more than ``budget`` bytes would have to be summed up.
+    """The first index in ``data`` of two records, one behind the other, that are good but for the same distance from their
+    physical offsets; -1 for none, or where more than ``budget`` bytes would have to be summed up.
     """
     for first in range(filled - 2 * r.RECORD_MIN + 1):
         if data[first + 4] != 0xDA or data[first + 5] != 0xA3:
@@ -176,7 +177,7 @@ def find_elsewhere(
 
 
 def has_sound_body(data: npt.NDArray[np.uint8], at: int) -> bool:
-    """Whether the body of the whole framed record at ``at`` has the CRC that the record says, or there is no body."""
+    """Whether the body of the whole framed record at ``at`` has the CRC that its head says, or there is no body."""
     start = at + r.HEADER_SIZE + addresses_extra(int32_at(data, at + r.AT_SYS_FLAG))
     length = int32_at(data, start - 4)
     return length <= 0 or crc32(data, start, start + length) & LOW31 == int32_at(data, at + r.AT_BODY_CRC)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import INT32_MIN
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.text.java_text import java_hash, signed32
 
@@ -32,7 +33,7 @@ def hash_keys(offsets: Int32s, data: Bytes) -> Int32s:
     """The hash under which an IndexFile keeps each of the texts (``topic#key``): int32 (n,), never below 0."""
     hashed = hash_texts(offsets, data)
     # abs(-2147483648) is taken as 0.
-    return np.where(hashed == -(2**31), 0, np.abs(hashed)).astype(np.int32)
+    return np.where(hashed == INT32_MIN, 0, np.abs(hashed)).astype(np.int32)
 
 
 @jit
@@ -54,9 +55,10 @@ def _put_ids(
 
 
 def hex_ids(hosts: Bytes, lengths: Int64s, which: Int64s, offset: Int64s, valid: npt.NDArray[np.bool_]) -> tuple[Int32s, Bytes]:
-    """Ids of messages as texts (offsets, bytes): the host's bytes, then the physical offset, in upper-case hex.
+    """Message ids (``MessageDecoder.createMessageId``) as texts (offsets, bytes): host and physical offset in upper-case hex.
 
-    ``hosts`` uint8 (h, 20), of which ``lengths`` count; ``which`` is each message's host. No text where ``valid`` is false.
+    ``hosts``: uint8 (h, 20), of which the first ``lengths`` bytes count; ``which``: the host of each message, ``offset`` its
+    physical offset, int64 (n,). There is no text where ``valid``, bool (n,), is false.
     """
     ends, out = np.empty(len(which) + 1, np.int32), np.empty(56 * len(which), np.uint8)
     _put_ids(hosts, lengths, which, offset, valid, ends, out)

@@ -1,4 +1,4 @@
-"""Text as Java sees it, in plain Python and without anything to compile: ``new String(bytes, UTF_8)``, ``String.hashCode``.
+"""Text as Java decodes and hashes it, in plain Python: ``new String(bytes, UTF_8)``, ``String.hashCode``.
 
 Java and Python differ on malformed input (ED A0 80 is one U+FFFD in Java, three in Python), so hashes would differ too.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import codecs
 from typing import Final
+
+from rocketmq_reindex.storage_format.integers import INT32_MAX, as_int
 
 _HANDLER: Final = "storage-format-java"
 
@@ -25,20 +27,20 @@ codecs.register_error(_HANDLER, _as_java)
 
 
 def java_text(raw: bytes) -> str:
-    """``new String(raw, UTF_8)`` as a Python string (no lone surrogates can come of it)."""
+    """``new String(raw, UTF_8)`` as a Python string, which has no lone surrogates."""
     return raw.decode("utf-8", _HANDLER)
 
 
 def string_hash(text: str) -> int:
-    """``String.hashCode``: over UTF-16 code units, signed 32 bits."""
+    """``String.hashCode`` of a text: over its UTF-16 code units, as a Java int."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return value - 0x100000000 if value >= 0x80000000 else value
+        value = as_int(31 * value + (units[at] << 8 | units[at + 1]))
+    return value
 
 
 def key_hash(topic: str, key: str) -> int:
-    """The hash under which an IndexFile keeps a key (``IndexFile.indexKeyHashMethod``): abs(-2147483648) counts as 0."""
+    """The hash under which an IndexFile keeps a key (``IndexFile.indexKeyHashMethod``); abs(-2147483648) counts as 0."""
     value = abs(string_hash(f"{topic}#{key}"))
-    return 0 if value == 0x80000000 else value
+    return 0 if value > INT32_MAX else value

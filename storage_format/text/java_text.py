@@ -1,6 +1,6 @@
-"""Text as Java decodes and hashes it: ``new String(bytes, UTF_8)`` and ``String.hashCode`` over raw UTF-8 bytes.
+"""Text as Java decodes and hashes it, compiled for the record loops: ``new String(bytes, UTF_8)``, ``String.hashCode``.
 
-For the record loops: compiled. Text that is a Python string already: ``java_string``.
+``java_string`` does the same for Python's strings.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import INT32_MAX, UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
-from rocketmq_reindex.storage_format.text.java_string import java_text as java_text
 
 REPLACEMENT: Final = 0xFFFD
-MASK32: Final = 0xFFFFFFFF
+_UINT32_SPAN: Final = UINT32_MAX + 1
 
 DIGIT_ZEROS: Final[npt.NDArray[np.int64]] = np.array(
     [c for c in range(0x10000) if unicodedata.decimal(chr(c), -1) == 0], dtype=np.int64
 )
-"""Each zero of a decimal digit block in the BMP: ``Integer.parseInt`` takes the digits of all of them."""
+"""The zero of each block of decimal digits in the BMP: ``Integer.parseInt`` takes the digits of all of them."""
 
 
 @jit
 def decode_at(data: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
-    """One code point of ``data[at:end]`` and where the next begins, as Java's ``String.decodeUTF8`` reads it.
+    """The first code point of ``data[at:end]`` and where the next begins, as Java's ``String.decodeUTF8`` reads it.
 
     A malformed sequence is U+FFFD and as long as Java takes it to be (``malformed3``, ``malformed4``).
     """
@@ -75,36 +75,37 @@ def java_hash(data: npt.NDArray[np.uint8], start: int, end: int, seed: int) -> i
             b0, b1 = np.int64(data[at]), np.int64(data[at + 1])
             b2, b3 = np.int64(data[at + 2]), np.int64(data[at + 3])
             if (b0 | b1 | b2 | b3) < 0x80:
-                h = (h * 923521 + b0 * 29791 + b1 * 961 + b2 * 31 + b3) & MASK32
+                h = (h * 923521 + b0 * 29791 + b1 * 961 + b2 * 31 + b3) & UINT32_MAX
                 at += 4
                 continue
         point, at = decode_at(data, at, end)
         if point >= 0x10000:
             point -= 0x10000
-            h = (h * 31 + 0xD800 + (point >> 10)) & MASK32
+            h = (h * 31 + 0xD800 + (point >> 10)) & UINT32_MAX
             point = 0xDC00 + (point & 0x3FF)
-        h = (h * 31 + point) & MASK32
+        h = (h * 31 + point) & UINT32_MAX
     return int(h)
 
 
 @inlined
 def signed32(value: int) -> int:
     """An unsigned 32-bit value as Java's ``int``."""
-    return value - 0x100000000 if value >= 0x80000000 else value
+    return value - _UINT32_SPAN if value > INT32_MAX else value
 
 
 @inlined
 def index_hash(value: int) -> int:
     """``IndexFile.indexKeyHashMethod``: absolute value, with abs(-2147483648) taken as 0."""
-    signed = value - 0x100000000 if value >= 0x80000000 else value
+    signed = signed32(value)
     if signed < 0:
         signed = -signed
-    return 0 if signed == 0x80000000 else signed
+    return 0 if signed > INT32_MAX else signed
 
 
 @jit
 def parse_number(data: npt.NDArray[np.uint8], start: int, end: int, low: int, high: int) -> tuple[bool, int]:
-    """``Long.parseLong`` of ``data[start:end]`` (Integer, Short by ``low``, ``high``): (it is a number, its value)."""
+    """``Long.parseLong`` of ``data[start:end]``: (whether it is a number, its value). ``low`` and ``high`` are the type's
+    bounds."""
     at = start
     negative = False
     if at < end and (data[at] == 0x2D or data[at] == 0x2B):

@@ -1,4 +1,5 @@
-"""Light message queues: one more unit in each LMQ that a record names (``MultiDispatchUtils``, ``ConsumeQueue``)."""
+"""Light message queues: a record gets one more unit in each LMQ that it names (``MultiDispatchUtils``, ``ConsumeQueue``,
+5.3)."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.names import BATCH, LMQ, NAME_BYTES_MAX, PLAIN, SEEN
 from rocketmq_reindex.storage_format.record import layout as r
@@ -14,7 +16,6 @@ from rocketmq_reindex.storage_format.record import properties as p
 from rocketmq_reindex.storage_format.text.java_text import decode_at, parse_number
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
 
 _COMMA: Final = 0x2C
 _SLASH: Final = 0x2F
@@ -23,7 +24,7 @@ _NO_FILE: Final = -2
 
 @jit
 def is_blank(data: npt.NDArray[np.uint8], start: int, end: int) -> bool:
-    """``StringUtils.isBlank``: only characters of ``Character.isWhitespace``."""
+    """Whether a text has only characters of ``Character.isWhitespace`` (``StringUtils.isBlank``)."""
     at = start
     while at < end:
         c, at = decode_at(data, at, end)
@@ -68,9 +69,9 @@ def _has_slash(data: npt.NDArray[np.uint8], start: int, end: int) -> bool:
 
 @jit
 def _find_lmq(names: NameArrays, data: npt.NDArray[np.uint8], start: int, end: int) -> int:
-    """The entry of a light queue's name, -1 when it has not been met, NO_FILE for one that is too long for a file.
+    """The entry of a light queue's name; -1 when it has not been met, _NO_FILE for a name that is too long for a file.
 
-    No name is shorter as Java reads it: malformed bytes become U+FFFD, three bytes for at most three.
+    As Java reads it no name is shorter: at most three malformed bytes become U+FFFD, which has three bytes.
     """
     if end - start > NAME_BYTES_MAX:
         return _NO_FILE
@@ -84,7 +85,11 @@ def check_lmq(
     names: NameArrays,
     state: npt.NDArray[np.int64],
 ) -> int:
-    """GOOD: dispatch; NOT_FOUND: nothing to dispatch; LMQ_MALFORMED: skip it; NEW_LMQS: the list holds new names."""
+    """Look at a record's light queues before anything is dispatched.
+
+    GOOD: they are to be dispatched. NOT_FOUND: there are none. LMQ_MALFORMED: the broker does not dispatch them. NEW_LMQS: the
+    list, whose bounds are in ``state``, has names that have not been met.
+    """
     q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
     q_end, o_end = spans[2 * p.MULTI_DISPATCH + 1], spans[2 * p.MULTI_OFFSET + 1]
     if q < 0 or o < 0 or is_blank(data, q, q_end) or is_blank(data, o, o_end):
@@ -104,7 +109,7 @@ def check_lmq(
         if good:
             o_stop = _piece_end(data, o, o_end)
             if name >= 0 and names.flags[name] & (PLAIN | BATCH) == PLAIN:
-                number, value = parse_number(data, o, o_stop, -INT64_MAX - 1, INT64_MAX)
+                number, value = parse_number(data, o, o_stop, INT64_MIN, INT64_MAX)
                 if not number or value < 0 or value > r.QUEUE_OFFSET_MAX:
                     good = False
             o = o_stop + 1
@@ -114,7 +119,7 @@ def check_lmq(
 
 @jit
 def new_lmqs(data: npt.NDArray[np.uint8], start: int, end: int, names: NameArrays, found: npt.NDArray[np.int64]) -> int:
-    """The pieces of ``data[start:end]`` that are names not yet met, into ``found`` (start, end); returns how many."""
+    """Put start and end of each name in ``data[start:end]`` that has not been met into ``found``, int64; returns how many."""
     count, at = 0, start
     while at <= end:
         stop = _piece_end(data, at, end)
@@ -135,15 +140,15 @@ def dispatch_lmq(
     units: w.UnitArrays,
     state: npt.NDArray[np.int64],
     queue_id: int,
-    place: int,
+    phy_offset: int,
     size: int,
     tags_code: int,
     counts_each: bool,
 ) -> None:
     """``ConsumeQueue.multiDispatchLmqQueue``: one more unit in each LMQ named, at the offset given for it.
 
-    A name that is no plain file name never becomes a path: it is passed over alone. ``counts_each``: a queue's counter has
-    gone up for each time that a record named it (5.x, ``LmqDispatch.updateLmqOffsets``), though it got one unit.
+    A name that is no plain file name never becomes a path: it alone is passed over. ``counts_each``: the broker counted a
+    queue's offset up each time that a record named it (``LmqDispatch.updateLmqOffsets`` of 5.x), though it got one unit.
     """
     q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
     count, q_end = _pieces(data, q, spans[2 * p.MULTI_DISPATCH + 1])
@@ -153,19 +158,19 @@ def dispatch_lmq(
         o_stop = _piece_end(data, o, o_end)
         name = _find_lmq(names, data, q, stop)
         if name < 0 or names.flags[name] & (PLAIN | BATCH) != PLAIN:
-            # A broker that is told of plain units for a batch topic does not start.
+            # With plain units in a batch topic a broker does not start.
             if _has_slash(data, q, stop) or (name >= 0 and names.flags[name] & BATCH):
                 state[w.LMQ_SLASH] += 1
             else:
                 state[w.LMQ_NO_FILE] += 1
         else:
-            _, offset = parse_number(data, o, o_stop, -INT64_MAX - 1, INT64_MAX)
+            _, offset = parse_number(data, o, o_stop, INT64_MIN, INT64_MAX)
             names.flags[name] |= SEEN
             lmq_id = 0 if names.flags[name] & LMQ else queue_id
             queue = w.enter_queue(queues, state, np.int64(names.canonical[name]), lmq_id)
-            if queues.last[queue] != place:
-                w.put_unit(units, queues, state, queue, offset, place, size, tags_code)
+            if queues.last[queue] != phy_offset:
+                w.put_unit(units, queues, state, queue, offset, phy_offset, size, tags_code)
             elif counts_each and names.flags[name] & LMQ:
-                w.put_again(units, state, queue, offset, place)
+                w.put_again(units, state, queue, offset, phy_offset)
         q = stop + 1
         o = o_stop + 1

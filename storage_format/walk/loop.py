@@ -1,6 +1,6 @@
-"""The record loop: walk good records, and write down units and index items as arrays.
+"""The record loop: walk good records, and fill arrays with the units and index items that they give.
 
-Mirrors what RocketMQ derives in ``CommitLog.checkMessageAndReturnSize`` and dispatches in ``ConsumeQueue`` and
+It mirrors what RocketMQ (4.9 and 5.3) derives in ``CommitLog.checkMessageAndReturnSize`` and dispatches in ``ConsumeQueue`` and
 ``IndexService``.
 """
 
@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.integers import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.names import (
     BATCH,
     DISPATCHES,
@@ -37,6 +38,7 @@ from rocketmq_reindex.storage_format.record.frame import (
     check_record,
 )
 from rocketmq_reindex.storage_format.text.java_text import java_hash, parse_number, signed32
+from rocketmq_reindex.storage_format.walk.keys import index_record
 from rocketmq_reindex.storage_format.walk.lmq import check_lmq, dispatch_lmq
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
 from rocketmq_reindex.storage_format.walk.state import (
@@ -45,7 +47,6 @@ from rocketmq_reindex.storage_format.walk.state import (
     EXCLUDED,
     FIRST_DISPATCHED,
     INNER_BATCHES,
-    INT64_MAX,
     ITEMS,
     LAST_DISPATCHED,
     LAST_GOOD,
@@ -70,14 +71,13 @@ from rocketmq_reindex.storage_format.walk.state import (
     UnitArrays,
     enter_queue,
     put_batch,
-    put_item,
     put_message,
     put_unit,
 )
 
 
 class WalkOptions(NamedTuple):
-    """Settings of the loop; ``delays`` are milliseconds by level from 1 (index 0). Units want queues."""
+    """Settings of the loop. ``delays``: int64, milliseconds of each delay level from 1 (index 0) on. Units need queues, too."""
 
     crc_mode: int
     old_broker: bool
@@ -88,34 +88,6 @@ class WalkOptions(NamedTuple):
     want_items: bool
     want_messages: bool
     delays: npt.NDArray[np.int64]
-
-
-@inlined
-def _index_record(
-    data: npt.NDArray[np.uint8],
-    spans: npt.NDArray[np.int64],
-    items: ItemArrays,
-    state: npt.NDArray[np.int64],
-    seed: int,
-    place: int,
-    time: int,
-) -> bool:
-    """``IndexService.buildIndex``: UNIQ_KEY first, then each of KEYS (split on single spaces, empty pieces skipped)."""
-    before = state[ITEMS]
-    if spans[2 * p.UNIQ_KEY] >= 0:
-        h = java_hash(data, spans[2 * p.UNIQ_KEY], spans[2 * p.UNIQ_KEY + 1], seed)
-        put_item(items, state, h, place, time)
-    at = spans[2 * p.KEYS]
-    if at >= 0:
-        end = spans[2 * p.KEYS + 1]
-        while at < end:
-            stop = at
-            while stop < end and data[stop] != 0x20:
-                stop += 1
-            if stop > at:
-                put_item(items, state, java_hash(data, at, stop, seed), place, time)
-            at = stop + 1
-    return bool(state[ITEMS] > before)
 
 
 @jit
@@ -138,17 +110,19 @@ def walk(
     rec: npt.NDArray[np.int64],
     spans: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Walk the records that start in ``data[start:limit]``; returns why it stopped (a code of ``record``) and where.
+    """Walk the records that start in ``data[start:limit]``; returns why it stopped (a code of ``record.layout``) and where.
 
-    At every stop but LIMIT the record at that place has left no trace yet: the caller mends the cause (more data, room,
-    a new name) and calls again from there, or passes over it.
+    ``data[:filled]``, uint8, is the log from absolute offset ``base`` on; ``segment_end`` and ``data_end`` are as in
+    ``RangeSpec``. The loop fills ``units``, ``batches``, ``items`` and ``messages``, and counts in ``state``; ``rec`` and
+    ``spans`` are as for ``check_record``. At every stop but LIMIT the record there has left no trace yet: the caller removes
+    the cause (more data, more room, a new name) and calls again from there, or passes over the record.
     """
     at = start
     while at < limit:
         found = check_record(data, filled, base, at, segment_end, data_end, options.crc_mode, rec, spans)
         if found != r.GOOD:
             return found, at
-        place = base + at
+        phy_offset = base + at
         size = rec[TOTAL]
         time = rec[STORE_TIME]
         if options.old_broker and rec[VERSION] == 2:
@@ -166,7 +140,7 @@ def walk(
         if spans[2 * p.TAGS] >= 0:
             tags_code = signed32(java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], 0))
         if spans[2 * p.DELAY] >= 0 and flags & SCHEDULE:
-            number, level = parse_number(data, spans[2 * p.DELAY], spans[2 * p.DELAY + 1], -0x80000000, 0x7FFFFFFF)
+            number, level = parse_number(data, spans[2 * p.DELAY], spans[2 * p.DELAY + 1], INT32_MIN, INT32_MAX)
             if not number:
                 return r.BAD_NUMBER, at
             if level > 0:
@@ -174,10 +148,10 @@ def walk(
         # DispatchRequest, CommitLog.setBatchSizeIfNeeded: a record without both is a batch of one.
         batch_base, batch_count = rec[QUEUE_OFFSET], np.int64(1)
         if not options.old_broker and spans[2 * p.INNER_NUM] >= 0 and spans[2 * p.INNER_BASE] >= 0:
-            number, batch_count = parse_number(data, spans[2 * p.INNER_NUM], spans[2 * p.INNER_NUM + 1], -0x8000, 0x7FFF)
+            number, batch_count = parse_number(data, spans[2 * p.INNER_NUM], spans[2 * p.INNER_NUM + 1], INT16_MIN, INT16_MAX)
             if number:
                 number, batch_base = parse_number(
-                    data, spans[2 * p.INNER_BASE], spans[2 * p.INNER_BASE + 1], -INT64_MAX - 1, INT64_MAX
+                    data, spans[2 * p.INNER_BASE], spans[2 * p.INNER_BASE + 1], INT64_MIN, INT64_MAX
                 )
             if not number:
                 return r.BAD_NUMBER, at
@@ -198,19 +172,19 @@ def walk(
             return r.LATER, at
         if not flags & INCLUDED:
             state[EXCLUDED] += 1
-            state[LAST_GOOD] = place
+            state[LAST_GOOD] = phy_offset
             at += size
             continue
 
         # The longest possible record names no more keys, or LMQs, than half of its property bytes.
         most = 2 + (rec[PROPS_END] - rec[PROPS_START]) // 2
-        if state[UNITS] + most > len(units.place):
+        if state[UNITS] + most > len(units.phy_offset):
             return r.UNITS_FULL, at
-        if flags & BATCH and state[BATCHES] == len(batches.place):
+        if flags & BATCH and state[BATCHES] == len(batches.phy_offset):
             return r.UNITS_FULL, at
-        if options.want_messages and state[MESSAGES] == len(messages.place):
+        if options.want_messages and state[MESSAGES] == len(messages.phy_offset):
             return r.UNITS_FULL, at
-        if state[ITEMS] + most > len(items.place) or state[MAKERS] == len(items.maker_item):
+        if state[ITEMS] + most > len(items.phy_offset) or state[MAKERS] == len(items.maker_item):
             return r.ITEMS_FULL, at
         if 2 * (state[QUEUES] + most) > len(queues.slots):
             return r.QUEUES_FULL, at
@@ -223,31 +197,41 @@ def walk(
             names.flags[name] |= SEEN | TOPIC
             queue = enter_queue(queues, state, np.int64(names.canonical[name]), rec[QUEUE_ID])
             if options.want_units and flags & BATCH:
-                put_batch(batches, state, queue, batch_base, place, size, tags_code, time, batch_count)
+                put_batch(batches, state, queue, batch_base, phy_offset, size, tags_code, time, batch_count)
             elif options.want_units:
-                put_unit(units, queues, state, queue, rec[QUEUE_OFFSET], place, size, tags_code)
+                put_unit(units, queues, state, queue, rec[QUEUE_OFFSET], phy_offset, size, tags_code)
                 if lmq == r.GOOD:
                     dispatch_lmq(
-                        data, spans, names, queues, units, state, rec[QUEUE_ID], place, size, tags_code, not options.old_broker
+                        data,
+                        spans,
+                        names,
+                        queues,
+                        units,
+                        state,
+                        rec[QUEUE_ID],
+                        phy_offset,
+                        size,
+                        tags_code,
+                        not options.old_broker,
                     )
                 elif lmq == r.LMQ_MALFORMED:
                     state[LMQ_BAD] += 1
         if options.want_messages:
-            put_message(messages, state, place, size, tags_code, batch_base, batch_count)
+            put_message(messages, state, phy_offset, size, tags_code, batch_base, batch_count)
         indexed = False
         if options.want_items and transaction != r.TRANSACTION_ROLLBACK:
-            indexed = _index_record(data, spans, items, state, names.hash[name], place, time)
+            indexed = index_record(data, spans, items, state, names.hash[name], phy_offset, time)
         if not indexed and state[WAITING] < 0:
-            state[WAITING] = place
+            state[WAITING] = phy_offset
         if state[FIRST_DISPATCHED] < 0:
-            state[FIRST_DISPATCHED] = place
+            state[FIRST_DISPATCHED] = phy_offset
             state[TIME_MIN] = time
             state[TIME_MAX] = time
         state[RECORDS] += 1
         if rec[SYS_FLAG] & r.FLAG_INNER_BATCH and not flags & BATCH:
             state[INNER_BATCHES] += 1
-        state[LAST_DISPATCHED] = place
-        state[LAST_GOOD] = place
+        state[LAST_DISPATCHED] = phy_offset
+        state[LAST_GOOD] = phy_offset
         state[LAST_TIME] = time
         state[TIME_MIN] = min(state[TIME_MIN], time)
         state[TIME_MAX] = max(state[TIME_MAX], time)

@@ -1,4 +1,4 @@
-"""The table of names met in a task: what the record loop knows of each."""
+"""The table of names that a task has met: what the record loop needs to know of each."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined
 from rocketmq_reindex.storage_format.names import (
     BATCH,
@@ -33,7 +34,12 @@ from rocketmq_reindex.storage_format.text.java_text import java_hash
 
 
 class NameArrays(NamedTuple):
-    """The table as the record loop sees it: open addressing over ``slots`` (power of two, -1 empty)."""
+    """The table as the record loop sees it: a hash table with open addressing over ``slots`` (a power of two of them, -1
+    empty).
+
+    Entry k is the name ``raw[start[k]:end[k]]``, its text is that of entry ``canonical[k]``; ``flags`` are those of ``names``,
+    and ``hash`` is Java's hash of the name and ``#``.
+    """
 
     slots: npt.NDArray[np.int32]
     start: npt.NDArray[np.int64]
@@ -48,7 +54,7 @@ class NameArrays(NamedTuple):
 def _slot_hash(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     h = np.int64(17)
     for at in range(start, end):
-        h = (h * 48271 + np.int64(data[at])) & 0xFFFFFFFF
+        h = (h * 48271 + np.int64(data[at])) & UINT32_MAX
     return int(h ^ (h >> 15))
 
 
@@ -73,9 +79,9 @@ def find_name(names: NameArrays, data: npt.NDArray[np.uint8], start: int, end: i
 
 
 class NameTable:
-    """Names met in a task. Raw byte strings that Java decodes to the same text share one canonical entry.
+    """The names that a task has met. Byte strings that Java decodes to the same text share one canonical entry.
 
-    ``batch`` are the topics whose queues are batch ConsumeQueues.
+    ``include`` and ``exclude`` are globs of topics; ``batch`` are the topics whose queues are batch ConsumeQueues.
     """
 
     def __init__(
@@ -87,7 +93,7 @@ class NameTable:
         self._batch = frozenset(batch)
         self._by_text: dict[str, int] = {}
         self.texts: list[str] = []
-        """decoded name of each entry"""
+        """the decoded name of each entry"""
         self.crc = np.zeros(64, dtype=np.uint32)
         """CRC-32 of each entry's decoded name: where its queues go does not depend on who met it first"""
         self.arrays = NameArrays(
@@ -131,7 +137,7 @@ class NameTable:
                 self._place(entry)
 
     def forget_seen(self) -> None:
-        """A new range begins."""
+        """Forget which names the range before met: a new one begins."""
         self.arrays.flags[:] &= ~(SEEN | TOPIC)
 
     def topics(self) -> npt.NDArray[np.int64]:

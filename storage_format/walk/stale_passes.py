@@ -1,4 +1,4 @@
-"""Passes over a segment's bytes for ``stale_tail``: store times around damage, and queue offsets on both sides of a gap."""
+"""Passes over a segment's bytes for ``scan.stale_reading``: store times around damage, queue offsets on both sides of a gap."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import (
-    CRC_BODY,
-    CRC_NONE,
     QUEUE_ID,
     QUEUE_OFFSET,
     STORE_TIME,
@@ -23,15 +21,16 @@ from rocketmq_reindex.storage_format.record.frame import (
     int32_at,
     int64_at,
 )
+from rocketmq_reindex.storage_format.record.layout import CRC_BODY, CRC_NONE
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
 
 Int64s = npt.NDArray[np.int64]
 
 LONGEST: Final = 16 << 20
-"""A longer record behind the gap is no proof of anything; and so much of a stale tail, at most, is no record."""
+"""Bytes of the longest record behind a gap that counts, and of what may be no record in a stale tail."""
 HEAD: Final = r.AT_STORE_TIMESTAMP + r.IPV6_EXTRA + 8
-"""bytes of a record up to its store time"""
+"""Bytes of a record up to the end of its store time."""
 # What a pass keeps between calls, in the int64 array ``state``.
 NEXT, TIME, HOLE, NAME_START, NAME_END, RECORDS, FIRST, COVERED, LIVE_TIME, SUMMED = range(10)
 STATE_SIZE: Final = 10
@@ -39,7 +38,7 @@ STATE_SIZE: Final = 10
 
 @jit
 def _is_head(data: npt.NDArray[np.uint8], base: int, at: int) -> bool:
-    """Whether what stands there says to be a record at this very place."""
+    """Whether a magic code stands at ``data[at]``, and a physical offset that is its own."""
     if data[at + 4] != 0xDA or data[at + 5] != 0xA3:
         return False
     magic = int32_at(data, at + 4)
@@ -65,34 +64,35 @@ def note_times(
     behind: Int64s,
     state: Int64s,
 ) -> int:
-    """Note, for each hole, the times of the good records in front of it and behind it, and the latest up to the next hole.
+    """Note the times ``before`` and ``after`` each hole, and the latest of those ``behind`` it up to the next hole.
 
-    Good records are walked up to the first hole; behind it every byte is looked at. Returns where to go on, or -1 where a
-    good record should stand in front of the first hole and does not.
+    ``holes`` and ``ends``, int64 (n,), are where the holes begin and end; the times are int64 (n,), in milliseconds. Good
+    records are walked up to the first hole; behind it every byte is looked at. Returns where to go on, or -1 where a good
+    record should stand in front of the first hole, and does not.
     """
     at = start
     while at < limit:
-        place = base + at
+        phy_offset = base + at
         hole = state[HOLE]
-        if hole < len(holes) and place >= holes[hole]:
+        if hole < len(holes) and phy_offset >= holes[hole]:
             before[hole] = state[TIME]
             state[NEXT] = ends[hole]
             hole += 1
             state[HOLE] = hole
         if _is_head(data, base, at):
             time = _time_of(data, at)
-            if place == state[NEXT]:
+            if phy_offset == state[NEXT]:
                 total = np.int64(int32_at(data, at))
                 state[TIME] = time
-                state[NEXT] = place + total
-                if hole > 0 and place == ends[hole - 1]:
+                state[NEXT] = phy_offset + total
+                if hole > 0 and phy_offset == ends[hole - 1]:
                     after[hole - 1] = time
                 if hole == 0:
                     if total <= 0:
                         return -1
                     at += total
                     continue
-            if hole > 0 and place != holes[hole - 1]:
+            if hole > 0 and phy_offset != holes[hole - 1]:
                 behind[hole - 1] = max(behind[hole - 1], time)
         elif hole == 0:
             return -1
@@ -119,11 +119,11 @@ def note_queues(
     rec: Int64s,
     spans: Int64s,
 ) -> tuple[int, int]:
-    """Walk good records in front of ``end``, and look for sound ones behind it: the queue offsets of both.
+    """Walk good records in front of ``end``, and search for sound ones behind it: note the queue offsets of both.
 
-    What stands at ``end`` itself is damaged, as far as it was asked for: of a torn record only the CRC of all may tell.
-
-    Returns a code of ``record`` and the place, as ``walk`` does.
+    ``last`` and ``first``, int64 by queue, are the last queue offset in front and the first behind, -1 for none. What stands at
+    ``end`` itself is damaged, and is passed over: perhaps only the CRC of the whole record says so. Returns a code of
+    ``record.layout`` and where, as ``walk`` does.
     """
     at = start
     while at < limit:
@@ -136,7 +136,7 @@ def note_queues(
             return r.MORE, at
         if found != r.GOOD:
             if found == r.BAD_BODY_CRC:
-                # Bodies full of heads, each said to be long, would be summed up again for each of them.
+                # A body full of heads of long records would be summed up once for each of them.
                 state[SUMMED] += rec[TOTAL]
             if ahead or state[SUMMED] > 8 * LONGEST + data_end - end:
                 return r.NOT_FOUND, at

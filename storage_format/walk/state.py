@@ -1,4 +1,4 @@
-"""What the record loop writes down: arrays of queues, units and items, and the numbers it keeps between calls."""
+"""What the record loop fills: arrays of queues, units and items, and the numbers that it keeps between calls."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
-from rocketmq_reindex.storage_format.record.layout import INT64_MAX as INT64_MAX
 from rocketmq_reindex.storage_format.text.java_text import index_hash
+
+Bytes = npt.NDArray[np.uint8]
+State = npt.NDArray[np.int64]
+"""STATE_SIZE numbers that the loop keeps between calls, by the names below"""
 
 # What the loop keeps between calls, in the int64 array ``state``.
 (
@@ -44,8 +48,19 @@ from rocketmq_reindex.storage_format.text.java_text import index_hash
 STATE_SIZE: Final = 27
 
 
+def new_state() -> State:
+    """The state before the first record of a range."""
+    state = np.zeros(STATE_SIZE, np.int64)
+    for k in (FIRST_DISPATCHED, LAST_DISPATCHED, WAITING, LAST_GOOD):
+        state[k] = -1
+    return state
+
+
 class QueueArrays(NamedTuple):
-    """Queues met: open addressing over ``slots``; ``last`` is the record that last gave a unit."""
+    """The queues met, by number, in a hash table with open addressing over ``slots``.
+
+    ``name`` is an entry of the name table; ``last`` the physical offset of the record that last gave the queue a unit.
+    """
 
     slots: npt.NDArray[np.int32]
     name: npt.NDArray[np.int32]
@@ -54,24 +69,24 @@ class QueueArrays(NamedTuple):
 
 
 class UnitArrays(NamedTuple):
-    """ConsumeQueue units in commitlog order; ``queue`` indexes QueueArrays.
+    """ConsumeQueue units in commitlog order; ``queue`` is a number of QueueArrays.
 
-    One of size 0 is none: its record named the light queue of a unit before it again.
+    A row of size 0 is no unit: the record of the unit before it named its light queue again.
     """
 
     queue: npt.NDArray[np.int32]
     offset: npt.NDArray[np.int64]
-    place: npt.NDArray[np.int64]
+    phy_offset: npt.NDArray[np.int64]
     size: npt.NDArray[np.int32]
     tags_code: npt.NDArray[np.int64]
 
 
 class BatchArrays(NamedTuple):
-    """Units of batch ConsumeQueues in commitlog order; ``base`` is the queue offset of the first of its ``messages``."""
+    """Units of batch ConsumeQueues in commitlog order; ``base`` is the queue offset of the first of a unit's ``messages``."""
 
     queue: npt.NDArray[np.int32]
     base: npt.NDArray[np.int64]
-    place: npt.NDArray[np.int64]
+    phy_offset: npt.NDArray[np.int64]
     size: npt.NDArray[np.int32]
     tags_code: npt.NDArray[np.int64]
     store_time: npt.NDArray[np.int64]
@@ -79,19 +94,23 @@ class BatchArrays(NamedTuple):
 
 
 class ItemArrays(NamedTuple):
-    """Index items in commitlog order, and where a record without items was dispatched before an item's record."""
+    """Index items in commitlog order, and the makers among them.
+
+    A maker is the first record without items dispatched after the item before: ``maker_item`` is the number in the range of the
+    item that follows it, ``maker_phy_offset`` its physical offset. It makes the next IndexFile where the one before is full.
+    """
 
     key_hash: npt.NDArray[np.int32]
-    place: npt.NDArray[np.int64]
+    phy_offset: npt.NDArray[np.int64]
     time: npt.NDArray[np.int64]
     maker_item: npt.NDArray[np.int64]
-    maker_place: npt.NDArray[np.int64]
+    maker_phy_offset: npt.NDArray[np.int64]
 
 
 class MessageArrays(NamedTuple):
-    """Records dispatched, in commitlog order: what of their DispatchRequest is not in their bytes as it stands."""
+    """The records dispatched, in commitlog order: what their DispatchRequest has that is derived from their bytes."""
 
-    place: npt.NDArray[np.int64]
+    phy_offset: npt.NDArray[np.int64]
     size: npt.NDArray[np.int32]
     tags_code: npt.NDArray[np.int64]
     base: npt.NDArray[np.int64]
@@ -100,9 +119,9 @@ class MessageArrays(NamedTuple):
 
 @inlined
 def enter_queue(queues: QueueArrays, state: npt.NDArray[np.int64], name: int, queue_id: int) -> int:
-    """The number of a queue, entered if it is new. The caller has made sure of room."""
+    """The number of a queue, which is entered if it is new. The caller has made sure that there is room."""
     mask = len(queues.slots) - 1
-    slot = ((name * 0x9E3779B1 + (queue_id & 0xFFFFFFFF) * 0x85EBCA77) >> 7) & mask
+    slot = ((name * 0x9E3779B1 + (queue_id & UINT32_MAX) * 0x85EBCA77) >> 7) & mask
     while True:
         entry = queues.slots[slot]
         if entry < 0:
@@ -118,6 +137,24 @@ def enter_queue(queues: QueueArrays, state: npt.NDArray[np.int64], name: int, qu
         slot = (slot + 1) & mask
 
 
+def new_queues(slots: int) -> QueueArrays:
+    """Room for ``slots // 2`` queues; ``slots`` is a power of two."""
+    return QueueArrays(
+        np.full(slots, -1, np.int32), np.zeros(slots // 2, np.int32),
+        np.zeros(slots // 2, np.int32), np.full(slots // 2, -1, np.int64),
+    )  # fmt: skip
+
+
+def grown_queues(queues: QueueArrays, state: State) -> QueueArrays:
+    """The same queues under the same numbers, with room for twice as many."""
+    grown, count = new_queues(2 * len(queues.slots)), int(state[QUEUES])
+    state[QUEUES] = 0
+    for k in range(count):
+        enter_queue(grown, state, int(queues.name[k]), int(queues.queue_id[k]))
+    grown.last[:count] = queues.last[:count]
+    return grown
+
+
 @inlined
 def put_unit(
     units: UnitArrays,
@@ -125,27 +162,28 @@ def put_unit(
     state: npt.NDArray[np.int64],
     queue: int,
     offset: int,
-    place: int,
+    phy_offset: int,
     size: int,
     tags_code: int,
 ) -> None:
-    queues.last[queue] = place
+    """Add a unit of ``queue``, which is a number of ``queues``."""
+    queues.last[queue] = phy_offset
     n = state[UNITS]
     units.queue[n] = queue
     units.offset[n] = offset
-    units.place[n] = place
+    units.phy_offset[n] = phy_offset
     units.size[n] = size
     units.tags_code[n] = tags_code
     state[UNITS] = n + 1
 
 
 @jit
-def put_again(units: UnitArrays, state: npt.NDArray[np.int64], queue: int, offset: int, place: int) -> None:
-    """The same LMQ once more in one record: no unit (``ConsumeQueue.putMessagePositionInfo``: maxPhysicOffset)."""
+def put_again(units: UnitArrays, state: npt.NDArray[np.int64], queue: int, offset: int, phy_offset: int) -> None:
+    """A record names an LMQ once more: it gets no unit (maxPhysicOffset in ``ConsumeQueue.putMessagePositionInfo``)."""
     n = state[UNITS]
     units.queue[n] = queue
     units.offset[n] = offset
-    units.place[n] = place
+    units.phy_offset[n] = phy_offset
     units.size[n] = 0
     units.tags_code[n] = 0
     state[UNITS] = n + 1
@@ -158,16 +196,17 @@ def put_batch(
     state: npt.NDArray[np.int64],
     queue: int,
     base: int,
-    place: int,
+    phy_offset: int,
     size: int,
     tags_code: int,
     store_time: int,
     messages: int,
 ) -> None:
+    """Add a unit of a batch ConsumeQueue; ``messages`` is how many messages its record has."""
     n = state[BATCHES]
     batches.queue[n] = queue
     batches.base[n] = base
-    batches.place[n] = place
+    batches.phy_offset[n] = phy_offset
     batches.size[n] = size
     batches.tags_code[n] = tags_code
     batches.store_time[n] = store_time
@@ -179,10 +218,11 @@ def put_batch(
 
 @inlined
 def put_message(
-    messages: MessageArrays, state: npt.NDArray[np.int64], place: int, size: int, tags_code: int, base: int, count: int
+    messages: MessageArrays, state: npt.NDArray[np.int64], phy_offset: int, size: int, tags_code: int, base: int, count: int
 ) -> None:
+    """Add a record that is dispatched; ``base`` is the queue offset of the first of its ``count`` messages."""
     n = state[MESSAGES]
-    messages.place[n] = place
+    messages.phy_offset[n] = phy_offset
     messages.size[n] = size
     messages.tags_code[n] = tags_code
     messages.base[n] = base
@@ -191,15 +231,16 @@ def put_message(
 
 
 @inlined
-def put_item(items: ItemArrays, state: npt.NDArray[np.int64], key_hash: int, place: int, time: int) -> None:
+def put_item(items: ItemArrays, state: npt.NDArray[np.int64], key_hash: int, phy_offset: int, time: int) -> None:
+    """Add an index item, and before it the record without items that was dispatched since the item before, if any."""
     n = state[ITEMS]
-    if state[WAITING] >= 0 and state[WAITING] != place:
+    if state[WAITING] >= 0 and state[WAITING] != phy_offset:
         m = state[MAKERS]
         items.maker_item[m] = state[ITEMS_BEFORE] + n
-        items.maker_place[m] = state[WAITING]
+        items.maker_phy_offset[m] = state[WAITING]
         state[MAKERS] = m + 1
     state[WAITING] = -1
     items.key_hash[n] = index_hash(key_hash)
-    items.place[n] = place
+    items.phy_offset[n] = phy_offset
     items.time[n] = time
     state[ITEMS] = n + 1

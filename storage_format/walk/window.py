@@ -11,9 +11,9 @@ Bytes = npt.NDArray[np.uint8]
 ReadInto = Callable[[int, Bytes], None]
 """Fill the array with the log's bytes from an absolute offset on; raises if they are not there."""
 View = Callable[[int, int], Bytes | None]
-"""So many bytes of the log from an absolute offset on, mapped: nothing is copied. None where that cannot be."""
+"""So many mapped bytes of the log from an absolute offset on, without a copy. None where they are not mapped."""
 Seen = Callable[[int, Bytes], None]
-"""Told each stretch of bytes, with its absolute offset, once it is in memory; in their order, some perhaps twice."""
+"""Takes each stretch of bytes that has come into memory, with its absolute offset: in their order, some perhaps twice."""
 
 
 class Window:
@@ -25,26 +25,26 @@ class Window:
         self.data, self.base, self.filled = self._buffer, 0, 0
 
     def open(self, at: int, data_end: int, read: ReadInto, view: View | None, seen: Seen) -> None:
-        """Begin at absolute offset ``at`` of a file of the log that ends at ``data_end``; nothing is in memory yet."""
+        """Begin at absolute offset ``at`` of a segment whose file ends at ``data_end``; nothing is in memory yet."""
         self._data_end, self._read, self._view, self._seen = data_end, read, view, seen
         self.data, self.base, self.filled = self._buffer, at, 0
 
     def close(self) -> None:
-        """Let go of views, and of a buffer that a long record has made longer."""
+        """Drop views, and a buffer that a long record has made longer."""
         if len(self._buffer) > self._chunk:
             self._buffer = np.empty(0, np.uint8)
         self.data, self.filled = self._buffer, 0
 
     @property
     def capacity(self) -> int:
-        """Bytes that fit without a longer buffer."""
+        """The bytes that fit without a longer buffer."""
         return max(self._chunk, len(self.data))
 
     def more(self, at: int, want: int, limit: int, ahead: int = 0) -> int:
-        """Get at least ``want`` bytes from ``data[at]`` on; returns the new index of that place.
+        """Get at least ``want`` bytes from ``data[at]`` on; returns the new index of that byte.
 
-        Beyond that a chunk is filled, but not past the absolute offset ``limit``. ``ahead``: bytes behind those wanted that
-        may be had as well.
+        A chunk is filled, but not past the absolute offset ``limit``. ``ahead`` bytes behind those wanted are read as well,
+        limit or not.
         """
         start = self.base + at
         end = min(max(start + want + ahead, min(limit, start + self._chunk)), self._data_end)
@@ -60,7 +60,7 @@ class Window:
         buffer = self._buffer
         if self.data is not buffer or at + want > len(buffer):
             kept = self.data[at : self.filled]
-            # Room behind the record, so that bytes move once in half a chunk: images of large records can begin anywhere.
+            # With half a chunk to spare, bytes are moved once in half a chunk: images of large records can begin anywhere.
             size = self._chunk if want <= self._chunk // 2 else want + self._chunk // 2
             if max(size, len(kept)) > len(buffer):
                 buffer = np.empty(max(size, len(kept)), np.uint8)
@@ -78,12 +78,12 @@ class Window:
         return at
 
     def pass_on(self, until: int) -> None:
-        """Tell of the bytes that follow, up to absolute offset ``until``, without keeping them."""
+        """Hand the bytes that follow, up to absolute offset ``until``, to ``seen``, without keeping them."""
         until = min(until, self._data_end)
         while self.end < until:
             self.more(self.filled, 1, until)
 
     @property
     def end(self) -> int:
-        """absolute offset behind the last byte in memory"""
+        """The absolute offset behind the last byte in memory."""
         return self.base + self.filled

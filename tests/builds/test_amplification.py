@@ -8,8 +8,8 @@ import pytest
 
 from rocketmq_reindex.jobs.building import decisions
 from rocketmq_reindex.storage_format.queue.order import BREAKS_MAX
-from rocketmq_reindex.storage_format.scan import range_scan
-from rocketmq_reindex.storage_format.scan.range_scan import HOLES_MAX
+from rocketmq_reindex.storage_format.scan import range_notes
+from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.udfs import files
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
@@ -24,7 +24,7 @@ def test_more_damaged_places_than_any_disk_makes(
         for number in range(41):
             writer.append(Message(body=b"x", queue_offset=number // 2, body_crc=5 if number % 2 else None))
     assert HOLES_MAX == 100_000
-    monkeypatch.setattr(range_scan, "HOLES_MAX", limit)
+    monkeypatch.setattr(range_notes, "HOLES_MAX", limit)
     monkeypatch.setattr(decisions, "HOLES_MAX", limit)
     for policy, status in zip(("salvage", "fail", "stop"), exits, strict=True):
         summary = local_build(tmp_path / "store", tmp_path / policy, None, on_damage=policy, hash_slots=50, index_items=60)

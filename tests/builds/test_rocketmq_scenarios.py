@@ -163,7 +163,7 @@ def test_encode_and_decode(hosts: dict[str, tuple[str, int]], version: int) -> N
     data = np.frombuffer(raw, np.uint8)
     rec, spans = np.zeros(frame.REC_SIZE, np.int64), np.zeros(frame.SPANS_SIZE, np.int64)
     end = 123456 + len(raw)
-    assert frame.check_record(data, len(raw), 123456, 0, 1 << 30, end, frame.CRC_BODY, rec, spans) == r.GOOD
+    assert frame.check_record(data, len(raw), 123456, 0, 1 << 30, end, r.CRC_BODY, rec, spans) == r.GOOD
     assert rec[frame.TOTAL] == len(raw) == 91 + (24 if hosts else 0) + 8 + 3 + 34 + (version - 1)
     assert (rec[frame.QUEUE_ID], rec[frame.QUEUE_OFFSET]) == (1, 123)
     assert raw[rec[frame.TOPIC_START] : rec[frame.TOPIC_END]] == b"abc"

@@ -182,6 +182,17 @@ def test_the_checkpoint_decides_what_else_cannot_be_told(seed: int, tmp_path: Pa
         assert summary.exit == 5
 
 
+def test_a_store_time_of_0_is_named_by_no_checkpoint(seed: int, tmp_path: Path) -> None:
+    """Where there is no checkpoint its times read as 0, and the last record before the gap may be stored at 0."""
+    store = tmp_path / "store"
+    log = going_on(store, seed)
+    for put in (*log.live, *log.old):
+        write_at(store, put.offset + 56, struct.pack(">q", put.message.store_timestamp - log.last_time))
+    assert f"at offset {log.end} old records may begin" in refused(store, tmp_path / "out")
+    (store / "checkpoint").write_bytes(Checkpoint().to_bytes())
+    assert f"at offset {log.end} old records may begin" in refused(store, tmp_path / "again")
+
+
 @pytest.mark.parametrize("kind", ["zeros", "garbage", "bad-magic"])
 def test_a_clock_that_was_set_back_is_damage(kind: str, seed: int, tmp_path: Path) -> None:
     """All behind a lost record is older than what lies before it, but every queue goes on."""

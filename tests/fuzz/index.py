@@ -107,7 +107,7 @@ def fault_findings(plain: PlainIndex) -> list[Finding]:
 def look_up(raw: bytes, slots: int, items: int, plain: PlainIndex, chosen: int) -> None:
     """The places that the broker would give, of every hash in the file, and an end where it has none."""
     header = open_index(raw, slots, items).header
-    known = index_lookup.lookup_header(header, slots, items)
+    known = index_lookup.LookupHeader(header.begin_time, max(header.index_count, 1), slots, items)
     begin_time = header.begin_time
     spans = (
         (index_lookup.TIME_MIN, index_lookup.TIME_MAX),
@@ -120,13 +120,13 @@ def look_up(raw: bytes, slots: int, items: int, plain: PlainIndex, chosen: int) 
         found = index_lookup.lookup(lambda at, n: raw[at : at + n], known, key_hash, most, begin, end)
         expected, ends = plain.select(key_hash, most, begin, end)
         if ends:
-            assert found.places == expected
+            assert found.phy_offsets == expected
             assert found.end != index_lookup.CIRCULAR
         else:
             # The broker's goes round for ever: what it would give comes first, until ``most`` of them are there.
-            assert found.places[: len(expected)] == expected
+            assert found.phy_offsets[: len(expected)] == expected
             assert found.end in (index_lookup.CIRCULAR, index_lookup.ENOUGH)
-        assert len(found.items) == len(found.times) == len(found.places) <= most
+        assert len(found.items) == len(found.times) == len(found.phy_offsets) <= most
         assert found.steps <= 2 * items + 2
 
 

@@ -17,9 +17,9 @@ import numpy as np
 from rocketmq_reindex.jobs.building.settings import DELAY_LEVELS, parse_delay_levels
 from rocketmq_reindex.storage_format.record import frame
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan import range_scan, refused_records
-from rocketmq_reindex.storage_format.scan.chain import Segment
-from rocketmq_reindex.storage_format.scan.range_scan import ScanSettings
+from rocketmq_reindex.storage_format.scan import name_tables, range_scan, refused_records
+from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.fuzz.guard import allow, guard, guarded
 from tests.reference import log as reference_log
 from tests.reference.log import merged
@@ -46,7 +46,8 @@ DICTIONARY = [
 
 for _module, _names, _filled in (
     (range_scan, ("walk", "find_record"), True),
-    (range_scan, ("int32_at", "int16_at", "new_lmqs"), False),
+    (range_scan, ("int32_at", "int16_at"), False),
+    (name_tables, ("new_lmqs",), False),
     (refused_records, ("pass_records", "find_elsewhere"), True),
     (refused_records, ("int64_at", "has_sound_body"), False),
 ):
@@ -123,7 +124,7 @@ def check(data: bytes) -> None:
     old, lmq = bool(flags & OLD), bool(flags & LMQ)
     rules = Settings(crc=setting.crc, broker_version="4.9" if old else "5.3", lmq=lmq)
     truth = reference_log.walk([reference_log.Segment(*part) for part in parts], size, rules)
-    modes = {"body": frame.CRC_BODY, "all": frame.CRC_ALL, "none": frame.CRC_NONE}
+    modes = {"body": r.CRC_BODY, "all": r.CRC_ALL, "none": r.CRC_NONE}
     settings = ScanSettings(
         modes[setting.crc], rules.broker_version, lmq, DELAYS, chunk=setting.chunk, block_rows=2 * len(raw) + 64,
         stop_at_damage=bool(flags & STOP),

@@ -143,7 +143,7 @@ def test_gaps_of_delayed_messages_deliver_nothing(tmp_path: Path) -> None:
     assert (summary.exit, decided(summary, "SCHEDULE_TOPIC_XXXX")) == (0, [("fill", 3, 3)])
     (file,) = (out / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "0").iterdir()
     units = np.frombuffer(file.read_bytes()[: 9 * UNIT.itemsize], UNIT)
-    assert units["place"].tolist() == [puts[at].offset for at in (0, 1, 2, 6, 6, 6, 6, 7, 8)]
+    assert units["phy_offset"].tolist() == [puts[at].offset for at in (0, 1, 2, 6, 6, 6, 6, 7, 8)]
     assert units["size"].tolist() == [*(puts[at].size for at in (0, 1, 2)), 1, 1, 1, *(puts[at].size for at in (6, 7, 8))]
 
 

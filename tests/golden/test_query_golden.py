@@ -127,7 +127,7 @@ def test_keys(name: str, asked: dict[str, Asked], capsys: pytest.CaptureFixture[
             wanted.setdefault((topic, java.python_text(text)[len(topic) + 1 :]), []).append(place)
     collisions = 0
     for (topic, key), places in store.keys.items():
-        mine = [message.place for message in search.by_key(topic, key)]
+        mine = [message.phy_offset for message in search.by_key(topic, key)]
         theirs = sorted({place for place in places if _has(store.records.get(place), topic, key)})
         collisions += len(set(places)) - len(theirs)
         assert mine == theirs == sorted(wanted.get((topic, key), [])), (topic, key)
@@ -147,7 +147,7 @@ def test_offsets(name: str, asked: dict[str, Asked]) -> None:
     for (topic, number), (first, places, _) in store.queues.items():
         queue = search.queue(topic, number)
         for offset, place in enumerate(places, first):
-            assert [served.message.place for served in search.in_queue(queue, offset)] == [place], (topic, number, offset)
+            assert [served.message.phy_offset for served in search.in_queue(queue, offset)] == [place], (topic, number, offset)
         for outside in (first - 1, first + len(places), first + len(places) + 1000):
             assert outside < 0 or list(search.in_queue(queue, outside)) == []
         assert queue.span() == ((first, first + len(places)) if places else None)
@@ -156,7 +156,7 @@ def test_offsets(name: str, asked: dict[str, Asked]) -> None:
     assert total > 500
     for (topic, number), (first, places, _) in list(store.queues.items())[:4]:
         found = scan_queue(search.log, topic, number, first, None, len(places), Notes())
-        assert [served.message.place for served in found] == sorted(set(places))
+        assert [served.message.phy_offset for served in found] == sorted(set(places))
 
 
 @pytest.mark.parametrize("name", ORDERLY)

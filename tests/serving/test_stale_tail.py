@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.storage_format.queue.consume_queue import UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from tests.golden.stores import read_files
 from tests.serving.programs import Program
 from tests.serving.stores import SIZES, options

@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.scan.chain import Chain, Segment, chain_ranges
-from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.chain import Chain, chain_ranges
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.reference import consume_queue as cq
 from tests.reference import java
 from tests.reference import log as reference_log
@@ -79,8 +81,10 @@ def scan_range(scanner: RangeScanner, spec: RangeSpec, log: MemoryLog) -> Found:
             name = names.texts[int(queues.name[queue])]
             if size:
                 found.units.append((name, int(queues.queue_id[queue]), offset, place, size, code))
-        found.items += zip(block.items.key_hash.tolist(), block.items.place.tolist(), block.items.time.tolist(), strict=True)
-        found.makers += zip(block.items.maker_item.tolist(), block.items.maker_place.tolist(), strict=True)
+        found.items += zip(
+            block.items.key_hash.tolist(), block.items.phy_offset.tolist(), block.items.time.tolist(), strict=True
+        )
+        found.makers += zip(block.items.maker_item.tolist(), block.items.maker_phy_offset.tolist(), strict=True)
     found.summary = scanner.summary
     return found
 

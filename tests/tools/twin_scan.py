@@ -14,8 +14,8 @@ import numpy as np
 
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.queue.grouping import QueueBlock
-from rocketmq_reindex.storage_format.record.frame import CRC_ALL
-from rocketmq_reindex.storage_format.scan.range_scan import ScanSettings
+from rocketmq_reindex.storage_format.record.layout import CRC_ALL
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.tools.scans import MemoryLog, scan_log
 
 

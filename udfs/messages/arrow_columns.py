@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex.storage_format.record.text_columns import MapColumn, TextColumn
+from rocketmq_reindex.storage_format.record.property_maps import MapColumn
+from rocketmq_reindex.storage_format.record.text_columns import TextColumn
 
 
 def bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:

@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from rocketmq_reindex.storage_format.record import columns as m
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.text_columns import read_bytes, read_hosts, read_maps, read_texts
-from rocketmq_reindex.storage_format.scan.range_scan import Block
+from rocketmq_reindex.storage_format.record.hosts import read_hosts
+from rocketmq_reindex.storage_format.record.property_maps import read_maps
+from rocketmq_reindex.storage_format.record.text_columns import read_bytes, read_texts
+from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs.messages import arrow_columns as arrow
 from rocketmq_reindex.udfs.messages.bodies import unpack_bodies
@@ -72,7 +74,7 @@ COLUMNS: Final[dict[str, tuple[pa.DataType, Make]]] = {
     # DispatchRequest
     "topic": _text(m.TOPIC_START),
     "queueId": _number(pa.int32(), m.QUEUE_ID),
-    "commitLogOffset": _known(pa.int64(), "place"),
+    "commitLogOffset": _known(pa.int64(), "phy_offset"),
     "msgSize": _known(pa.int32(), "size"),
     "tagsCode": _known(pa.int64(), "tags_code"),
     "storeTimestamp": _number(pa.int64(), m.STORE_TIME),
@@ -128,18 +130,18 @@ class MessageBatches:
         messages = block.messages
         first = 0
         ends = np.cumsum(messages.size, dtype=np.int64)
-        while first < len(messages.place):
+        while first < len(messages.phy_offset):
             before = int(ends[first - 1]) if first else 0
             stop = int(np.searchsorted(ends, before + BATCH_BYTES, side="right"))
             stop = min(max(stop, first + 1), first + BATCH_ROWS)
             part = _some(messages, slice(first, stop))
-            found = m.read_fields(block.data, block.base, part.place, not _OF_PROPERTIES.isdisjoint(self.schema.names))
+            found = m.read_fields(block.data, block.base, part.phy_offset, not _OF_PROPERTIES.isdisjoint(self.schema.names))
             times = found[m.STORE_TIME]
             wanted = (times >= self.low) & (times <= self.high)
             if not wanted.all():
                 part = _some(part, wanted)
                 found = np.ascontiguousarray(found[:, wanted])
-            if len(part.place):
+            if len(part.phy_offset):
                 yield from self._batches(Rows(block.data, part, found))
             first = stop
 
@@ -164,7 +166,7 @@ class MessageBatches:
             if field.name == BODY:
                 columns.append(bodies)
             elif field.name == DAMAGE:
-                columns.append(pa.nulls(len(rows.messages.place), pa.string()))
+                columns.append(pa.nulls(len(rows.messages.phy_offset), pa.string()))
             else:
                 columns.append(COLUMNS[field.name][1](rows))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -15,20 +15,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.queue import cells
+from rocketmq_reindex.storage_format.queue.logical_order import order_logical
 from rocketmq_reindex.storage_format.queue.order import (
     BREAKS_MAX,
     Placement,
     RolledBack,
-    Run,
-    broken_at,
-    fewer_runs,
     irregular,
     order_appended,
     order_broker,
-    order_logical,
 )
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.storage_format.queue.runs import Run, broken_at, fewer_runs
 from rocketmq_reindex.udfs import files, results, schemas
 from rocketmq_reindex.udfs.order.placements import PlacementWriter, Queue
 from rocketmq_reindex.udfs.order.queue_runs import QueueRuns

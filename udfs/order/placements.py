@@ -17,7 +17,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.queue.order import Placement, Rows
+from rocketmq_reindex.storage_format.queue.order import Placement
+from rocketmq_reindex.storage_format.queue.placement import Rows
 from rocketmq_reindex.udfs import files
 
 Queue = tuple[bytes, int]

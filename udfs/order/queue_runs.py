@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.order import broken_at
+from rocketmq_reindex.storage_format.queue.runs import broken_at
 
 
 class QueueRuns:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.grouping import QueueBlock, bucket_of, cut_cells, rows_of
-from rocketmq_reindex.storage_format.queue.order import PlacementTable, Rows
+from rocketmq_reindex.storage_format.queue.placement import PlacementTable, Rows
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.order.placements import Placements, Queue
 
@@ -67,7 +67,7 @@ class Reroute:
             for queue, numbers in by_queue.items():
                 rows, placement = rows_of(starts[numbers], pieces.counts[numbers].astype(np.int64)), table.get(queue)
                 assert placement is not None
-                yield from self._route(row.range_number, queue, placement.place(pieces.columns[:, rows]))
+                yield from self._route(row.range_number, queue, placement.apply(pieces.columns[:, rows]))
 
     def _route(self, number: int, queue: tuple[bytes, int], units: npt.NDArray[np.int64]) -> Iterator[schemas.Row]:
         if not units.shape[1]:

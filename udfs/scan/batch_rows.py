@@ -23,7 +23,7 @@ def batch_rows(scanner: RangeScanner, number: int, batches: BatchArrays, keys: t
 
     ``keys[b]`` is the key of bucket b. Rows of BATCHES are sorted by the phy_offset of their first record.
     """
-    if not len(batches.place):
+    if not len(batches.phy_offset):
         return
     columns, bounds = by_queue(batches, scanner.queue_count)
     present = np.flatnonzero(np.diff(bounds))

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_reindex.storage_format.index.file import MAKER, STAGED
-from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.walk.state import ItemArrays, UnitArrays
 from rocketmq_reindex.udfs import files, plans, schemas
 from rocketmq_reindex.udfs.scan.batch_rows import batch_rows
@@ -66,7 +67,7 @@ class ScanTask:
         segment = SegmentReader(spec.path, spec.segment_start, watch)
         with segment, files.writing(temporary, block_path, own=True) as writer:
             for block in scanner.scan(spec, segment.read, segment.view):
-                if len(block.items.place):
+                if len(block.items.phy_offset):
                     writer.append(_staged(block.items))
                     makers.append(_makers(block.items))
                 yield from self._cells(scanner, spec, block.units)
@@ -91,7 +92,7 @@ class ScanTask:
         return text
 
     def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[schemas.Row]:
-        if not len(units.place):
+        if not len(units.phy_offset):
             return
         block, buckets = BlockCells(scanner, units), len(self.keys)
         file_number, pieces = block.pieces(self.units_per_file)
@@ -104,12 +105,12 @@ class ScanTask:
 
 
 def _staged(items: ItemArrays) -> npt.NDArray[np.void]:
-    out = np.empty(len(items.place), dtype=STAGED)
-    out["place"], out["time"], out["key_hash"] = items.place, items.time, items.key_hash
+    out = np.empty(len(items.phy_offset), dtype=STAGED)
+    out["phy_offset"], out["time"], out["key_hash"] = items.phy_offset, items.time, items.key_hash
     return out
 
 
 def _makers(items: ItemArrays) -> npt.NDArray[np.void]:
     out = np.empty(len(items.maker_item), dtype=MAKER)
-    out["item"], out["place"] = items.maker_item, items.maker_place
+    out["item"], out["phy_offset"] = items.maker_item, items.maker_phy_offset
     return out

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from rocketmq_reindex.storage_format.scan.stale_tail import Damage, Doubt, StaleTail, StaleTailJudge
+from rocketmq_reindex.storage_format.scan.stale_tail import Damage, Doubt, StaleTail, StaleTailSearch
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
 
@@ -28,7 +28,7 @@ def find_stale_tail(
     """
     start, data_end, segment_end = bounds
     with SegmentReader(path, start) as segment:
-        return StaleTailJudge(start, data_end, segment_end, segment.read, segment.view, checkpoint_times).judge(list(holes))
+        return StaleTailSearch(start, data_end, segment_end, segment.read, segment.view, checkpoint_times).find(holes)
 
 
 def framed(holes: Iterable[Sequence[int]]) -> list[Damage]:

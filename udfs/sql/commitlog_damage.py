@@ -9,10 +9,11 @@ import numpy as np
 from pyspark.sql.datasource import InputPartition
 
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan.chain import TORN_TAIL_MAX, Hole
-from rocketmq_reindex.storage_format.scan.range_scan import Block
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import Hole
+from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.storage_format.scan.stale_tail import Damage, StaleTail
+from rocketmq_reindex.storage_format.scan.torn_tail import TORN_TAIL_MAX
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs.scan.stale_tails import find_stale_tail, framed, reason
 from rocketmq_reindex.udfs.sql.options import Bounds
@@ -63,7 +64,7 @@ class LogEnd:
         self._look_for_tail(holes + framed(summary.holes))
         if self._stale is None:
             return block
-        count = int(np.searchsorted(block.messages.place, self._stale.offset))
+        count = int(np.searchsorted(block.messages.phy_offset, self._stale.offset))
         kept = MessageArrays(*(column[:count] for column in block.messages))  # type: ignore[arg-type]  # of two dtypes
         return dataclasses.replace(block, messages=kept)
 

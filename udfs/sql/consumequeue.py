@@ -17,8 +17,9 @@ from pyspark.sql.types import StructType
 from rocketmq_reindex.storage_format.file_names import first_byte, queue_id
 from rocketmq_reindex.storage_format.findings import CODES
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT
 from rocketmq_reindex.storage_format.queue.reader import FAULTS, UNIT, QueueFile, read_queue_file
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.sql.base import DAMAGE, Pushing, Reader, Source, fault_texts, inner_folder
 from rocketmq_reindex.udfs.sql.filters import narrow_topics, pushed_numbers
@@ -156,7 +157,7 @@ class ConsumeQueueReader(Reader):
                 self.skipped(escape(unit.path), len(bad), f"position {file.position + int(bad[0])}")
         return self._batch(unit, {
             "consumeQueueOffset": file.position + rows,
-            "commitLogOffset": file.place[rows],
+            "commitLogOffset": file.phy_offset[rows],
             "msgSize": file.size[rows],
             "tagsCode": file.tags_code[rows],
         }, len(rows), _damage(file, rows))  # fmt: skip
@@ -164,10 +165,10 @@ class ConsumeQueueReader(Reader):
     def _batch_units(self, unit: QueueUnits, data: npt.NDArray[np.uint8]) -> pa.RecordBatch:
         table = np.frombuffer(data[: len(data) // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE], BATCH_UNIT)
         # As BatchConsumeQueue.recover (5.3): a unit exists if its offset and size are valid.
-        rows = table[(table["place"] >= 0) & (table["size"] > 0)]
+        rows = table[(table["phy_offset"] >= 0) & (table["size"] > 0)]
         return self._batch(unit, {
             "consumeQueueOffset": rows["base"],
-            "commitLogOffset": rows["place"],
+            "commitLogOffset": rows["phy_offset"],
             "msgSize": rows["size"],
             "tagsCode": rows["tags_code"],
             "storeTimestamp": rows["store_time"],

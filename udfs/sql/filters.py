@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.udfs.sql.options import Bounds, Topics
 
 OFFSET, TIME, TOPIC = "commitLogOffset", "storeTimestamp", "topic"

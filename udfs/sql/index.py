@@ -17,10 +17,11 @@ from rocketmq_reindex.storage_format.checks.index import ITEM_FAULTS, check_inde
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import is_index_file
 from rocketmq_reindex.storage_format.findings import CODES
-from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, IndexHeader, file_size
-from rocketmq_reindex.storage_format.index.reader import DEFAULT_ITEMS, DEFAULT_SLOTS, IndexView, guess_sizes, open_index
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, file_size
+from rocketmq_reindex.storage_format.index.reader import IndexView, guess_sizes, open_index
+from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS, DEFAULT_SLOTS
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.sql.base import DAMAGE, Pushing, Reader, Source, fault_texts, inner_folder
 from rocketmq_reindex.udfs.sql.filters import narrow_bounds
@@ -154,13 +155,13 @@ class IndexReader(Reader):
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
         """A batch of the wanted items from [first, stop), and the numbers (int64) of those that are no items."""
         items = view.read(first, stop - first)
-        number = np.arange(first, first + len(items.place), dtype=np.int64)
+        number = np.arange(first, first + len(items.phy_offset), dtype=np.int64)
         times, bounds = view.times(items.time_diff), self.bounds
-        wanted = (items.place >= bounds.start_offset) & (times >= bounds.start_time)
-        wanted &= (items.place < bounds.end_offset) & (times <= min(bounds.end_time - 1, INT64_MAX))
+        wanted = (items.phy_offset >= bounds.start_offset) & (times >= bounds.start_time)
+        wanted &= (items.phy_offset < bounds.end_offset) & (times <= min(bounds.end_time - 1, INT64_MAX))
         left_out = number[:0]
         if fault is None:
-            broken = (items.key_hash < 0) | (items.place < 0)
+            broken = (items.key_hash < 0) | (items.phy_offset < 0)
             left_out = number[broken]
             wanted &= ~broken
         else:
@@ -169,7 +170,7 @@ class IndexReader(Reader):
             "item": number,
             "keyHash": items.key_hash,
             "slot": np.where(items.key_hash < 0, -1, items.key_hash % partition.slots),
-            "commitLogOffset": items.place,
+            "commitLogOffset": items.phy_offset,
             "storeTimestamp": times,
             "timeDiff": items.time_diff,
             "prevItem": items.prev,

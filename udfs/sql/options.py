@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
 from rocketmq_reindex.udfs.sql.option_words import CRC_MODES, DELAY_LEVELS, delay_levels, moment
 
 SKIP, ROWS, FAIL = "skip", "rows", "fail"

@@ -13,11 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.kernels.murmur3 import murmur3_128
-from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.text.hashes import hash_keys
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
 from rocketmq_reindex.udfs import plans
 from rocketmq_reindex.udfs.messages.arrow_columns import string_buffers
 from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields

@@ -12,13 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.checks.queues import named_fields
+from rocketmq_reindex.storage_format.checks.unit_kinds import named_fields
 from rocketmq_reindex.storage_format.file_names import first_byte
-from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.index.file import ITEM
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT
-from rocketmq_reindex.storage_format.queue.consume_queue import PRE_BLANK_SIZE, UNIT
+from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.udfs import files, plans, results
 from rocketmq_reindex.udfs.results import Result
 
@@ -149,7 +151,7 @@ class CompareQueues:
 
     def _gone(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         """For each slot whether it has no unit of a record that both logs can have: zeros, pre-blank, expired (bool)."""
-        phy_offset, size = units["place"].astype(np.int64), units["size"].astype(np.int64)
+        phy_offset, size = units["phy_offset"].astype(np.int64), units["size"].astype(np.int64)
         blank = (phy_offset == 0) & ((size == 0) | (size == PRE_BLANK_SIZE)) & (units["tags_code"] == 0)
         gone: npt.NDArray[np.bool_] = blank | ((phy_offset >= 0) & (size > 0) & (phy_offset < self.log_start))
         return gone

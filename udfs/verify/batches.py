@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from rocketmq_reindex.storage_format.checks.queues import QueueView, UnitChecker
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT, BatchPlacement, batch_units
+from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT, batch_units
+from rocketmq_reindex.storage_format.queue.placement import BatchPlacement
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.udfs import results, schemas
 from rocketmq_reindex.udfs.order.placements import Placements
@@ -74,7 +75,7 @@ class VerifyBatches:
     def _take(queue: _Batch, units: Int64s, checks: list[Check]) -> None:
         for order, check, placement in checks:
             mine = units if order == BROKER else units[:, units[5] > 0]
-            image = batch_units(placement.place(mine) if placement else mine)
+            image = batch_units(placement.apply(mine) if placement else mine)
             rows = np.empty((1 + _FIELDS, len(image)), np.int64)
             first = queue.start if check.next < 0 else check.next
             rows[0] = np.arange(first, first + len(image))

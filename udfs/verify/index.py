@@ -15,7 +15,7 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.checks.index import LINK_FAULTS, SLOT_FAULTS, IndexCheck, check_index, slot_lengths
 from rocketmq_reindex.storage_format.findings import Finding, UnreadableError
-from rocketmq_reindex.storage_format.index.file import file_size
+from rocketmq_reindex.storage_format.index.header import file_size
 from rocketmq_reindex.storage_format.index.reader import IndexView, open_index
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files, plans, results
@@ -142,7 +142,7 @@ class CheckIndex:
             used=found.items,
             header=dataclasses.asdict(view.header),
             sealed=view.sealed,
-            first=int(view.read(1, 1).place[0]) if found.items else -1,
+            first=int(view.read(1, 1).phy_offset[0]) if found.items else -1,
             last=last,
             low=int(table["low"].min()) if len(table) else -1,
             high=int(table["high"].max()) if len(table) else -1,
@@ -158,7 +158,7 @@ class CheckIndex:
         count = -(-used // CHUNK_ITEMS)
         table, last = np.empty(count, CHUNK), -1
         for k in range(count):
-            phy_offset = view.read(1 + k * CHUNK_ITEMS, min(CHUNK_ITEMS, used - k * CHUNK_ITEMS)).place
+            phy_offset = view.read(1 + k * CHUNK_ITEMS, min(CHUNK_ITEMS, used - k * CHUNK_ITEMS)).phy_offset
             table[k] = (phy_offset.min(), phy_offset.max())
             last = int(phy_offset[-1])
         return table, last
@@ -194,7 +194,7 @@ def _text(view: IndexView, finding: Finding) -> str:
     if code == "index-item-time":
         return f"item {at}: negative timeDiff {int(item.time_diff[0])}"
     if code == "index-item-place":
-        before = int(view.read(at - 1, 1).place[0])
-        return f"item {at}: phyOffset {int(item.place[0])} where the item before has {before}"
+        before = int(view.read(at - 1, 1).phy_offset[0])
+        return f"item {at}: phyOffset {int(item.phy_offset[0])} where the item before has {before}"
     where = "byte" if code == "index-item-zero" else "item"
     return f"{where} {at}: {finding.text.partition(' (at')[0]}"

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.checks.items import Found
-from rocketmq_reindex.storage_format.index.file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE, STAGED
+from rocketmq_reindex.storage_format.index.file import ITEM, STAGED
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.verify.index import CHUNK, CHUNK_ITEMS
 
@@ -44,9 +45,9 @@ class Span:
                 if start + PIECE_ITEMS >= self.items:
                     yield low, self.high, held
                     return
-                cut = int(np.searchsorted(held["place"], held["place"][-1]))
+                cut = int(np.searchsorted(held["phy_offset"], held["phy_offset"][-1]))
                 if cut:
-                    high = int(held["place"][cut])
+                    high = int(held["phy_offset"][cut])
                     yield low, high, held[:cut]
                     low, held = high, held[cut:]
 
@@ -104,13 +105,13 @@ class ItemReader:
                 at, size = start + first * ITEM_SIZE, reader.size()
                 raw = reader.read(at, max(0, min(count * ITEM_SIZE, size - at))).ljust(count * ITEM_SIZE, b"\0")
                 items = np.frombuffer(raw, ITEM)
-                phy_offset = items["place"].astype(np.int64)
+                phy_offset = items["phy_offset"].astype(np.int64)
                 mine = np.flatnonzero((phy_offset >= low) & (phy_offset < high))
                 rows.append(items[mine])
                 numbers.append(first + mine)
         items = np.concatenate(rows)
         return Found(
-            items["place"].astype(np.int64),
+            items["phy_offset"].astype(np.int64),
             items["key_hash"].astype(np.int32),
             items["time_diff"].astype(np.int32),
             np.full(len(items), number, np.int32),

@@ -116,18 +116,20 @@ class CompareItems:
 
 
 def _compare(tables: list[IndexItems], staged: npt.NDArray[np.void], found: Found, progress: _Progress) -> None:
-    expected = Expected(staged["place"].astype(np.int64), staged["time"].astype(np.int64), staged["key_hash"].astype(np.int32))
+    expected = Expected(
+        staged["phy_offset"].astype(np.int64), staged["time"].astype(np.int64), staged["key_hash"].astype(np.int32)
+    )
     matches = match_items(expected, found)
-    progress.expected += len(expected.place)
-    progress.found += len(found.place)
+    progress.expected += len(expected.phy_offset)
+    progress.found += len(found.phy_offset)
     progress.repeats += len(matches.repeats)
     for kind, rows in (("index-item-extra", matches.extra), ("index-item-hash", matches.hashes)):
         for table, mine in _by_file(tables, found, rows):
             first = mine[0]
             text = f"item {found.item[first]}: hash {found.key_hash[first]}"
             if kind == "index-item-hash":
-                text += f" instead of {_lacking(expected, found, int(found.place[first]))}"
-            text += f" for phyOffset {found.place[first]}"
+                text += f" instead of {_lacking(expected, found, int(found.phy_offset[first]))}"
+            text += f" for phyOffset {found.phy_offset[first]}"
             progress.tally.add(kind, len(mine), f"index/{escape(table.name)}", int(found.item[first]), text)
     _missing(expected, matches, progress)
     _times(tables, expected, found, matches, progress)
@@ -137,8 +139,8 @@ def _compare(tables: list[IndexItems], staged: npt.NDArray[np.void], found: Foun
 
 def _lacking(expected: Expected, found: Found, phy_offset: int) -> int:
     """The first hash of the record at ``phy_offset`` that no item has."""
-    lacks = Counter(expected.key_hash[expected.place == phy_offset].tolist())
-    lacks.subtract(found.key_hash[found.place == phy_offset].tolist())
+    lacks = Counter(expected.key_hash[expected.phy_offset == phy_offset].tolist())
+    lacks.subtract(found.key_hash[found.phy_offset == phy_offset].tolist())
     return next(int(key_hash) for key_hash, count in lacks.items() if count > 0)
 
 
@@ -150,15 +152,15 @@ def _by_file(tables: list[IndexItems], found: Found, rows: Int64s) -> Iterator[t
 def _missing(expected: Expected, matches: Matches, progress: _Progress) -> None:
     rows = matches.missing
     if not len(rows):
-        if len(expected.place) and progress.lost:
+        if len(expected.phy_offset) and progress.lost:
             progress.lost[-1].closes = False
         return
-    progress.tally.add("index-item-missing", len(rows), "index", int(expected.place[rows[0]]), "")
+    progress.tally.add("index-item-missing", len(rows), "index", int(expected.phy_offset[rows[0]]), "")
     for part in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
-        phy_offset, time = expected.place[part], expected.time[part]
+        phy_offset, time = expected.phy_offset[part], expected.time[part]
         stretch = Lost(
             int(phy_offset[0]), int(phy_offset[-1]), int(time.min()), int(time.max()), len(part), len(np.unique(phy_offset)),
-            bool(part[0] == 0), bool(part[-1] == len(expected.place) - 1),
+            bool(part[0] == 0), bool(part[-1] == len(expected.phy_offset) - 1),
         )  # fmt: skip
         if stretch.opens and progress.lost and progress.lost[-1].closes:
             progress.lost[-1].join(stretch)

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.queue.consume_queue import PRE_BLANK_SIZE, UNIT
+from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.udfs import files
 

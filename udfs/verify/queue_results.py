@@ -12,7 +12,7 @@ from rocketmq_reindex.storage_format.checks.queues import UnitChecker
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.order import RolledBack
-from rocketmq_reindex.storage_format.scan.chain import Segment
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.verify.queue_files import QueueFiles
 

@@ -13,13 +13,10 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.checks.queues import QueueView, UnitChecker
 from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, escape
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.order import (
-    Placement,
-    PlacementTable,
-    join_runs,
-    order_broker,
-    order_logical,
-)
+from rocketmq_reindex.storage_format.queue.logical_order import order_logical
+from rocketmq_reindex.storage_format.queue.order import Placement, order_broker
+from rocketmq_reindex.storage_format.queue.placement import PlacementTable
+from rocketmq_reindex.storage_format.queue.runs import Run, join_runs
 from rocketmq_reindex.udfs import results, schemas
 from rocketmq_reindex.udfs.verify.queue_files import QueueFiles
 from rocketmq_reindex.udfs.verify.queue_results import (
@@ -88,7 +85,7 @@ class VerifyQueues:
             if table is None:
                 check.expect(rows)
             else:
-                placed = table.place(rows)
+                placed = table.apply(rows)
                 check.expect(placed[:, np.argsort(placed[0], kind="stable")])
 
     def _open(self, key: tuple[bytes, int], queue: _Queue, heads: RecordHeads) -> None:
@@ -129,7 +126,7 @@ class VerifyQueues:
             # With part of the log unread, a jump up may be none; nothing is known about a fall.
             fine = follows | (self._is_between(columns) & (columns[0, 1:] > columns[0, :-1]))
             return [(IN_ORDER, None)] if fine.all() else [(SKIPPED, None)]
-        runs = [tuple(run) for run in columns.T.tolist()]
+        runs = [Run(*run) for run in columns.T.tolist()]
         if follows.all():
             # Where a record names a light queue twice, the units behind it stand before the offsets that they name.
             return [(IN_ORDER, order_broker(runs, 0))]
@@ -138,10 +135,10 @@ class VerifyQueues:
         if logical.filled <= self.task.max_fill and len(join_runs(runs)) > 1:
             orders.insert(0, (LOGICAL, logical))
         # A deleted topic takes its queues' files along: there is only what a broker dispatched since then.
-        falls = [k for k in range(1, len(runs)) if runs[k][0] < runs[k - 1][0] + runs[k - 1][1]]
+        falls = [k for k in range(1, len(runs)) if runs[k].first < runs[k - 1].stop]
         if falls:
             first = found.first_offset(self.task.log[0])
-            anew = {falls[-1], *(k for k in falls if runs[k][2] == first)}
+            anew = {falls[-1], *(k for k in falls if runs[k].phy_offset == first)}
             orders += [(REMADE, order_broker(runs[k:], 0)) for k in sorted(anew)]
         return orders
 

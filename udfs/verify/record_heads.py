@@ -7,12 +7,9 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan.chain import Segment
-from rocketmq_reindex.storage_format.text.java_text import java_text
+from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs import files
-
-_HEAD = struct.Struct(">iiiiiqqi")
-"""TOTALSIZE to SYSFLAG"""
 
 
 @dataclass(frozen=True)
@@ -46,8 +43,8 @@ class RecordHeads:
 
     @staticmethod
     def _read(reader: files.Reader, segment: Segment, phy_offset: int) -> RecordHead | None:
-        head = reader.read(phy_offset - segment.start, _HEAD.size)
-        total, magic, _, queue_id, _, queue_offset, named, flags = _HEAD.unpack(head)
+        head = reader.read(phy_offset - segment.start, r.HEAD_LAYOUT.size)
+        total, magic, _, queue_id, _, queue_offset, named, flags, _ = r.HEAD_LAYOUT.unpack(head)
         if magic not in (r.MAGIC_V1, r.MAGIC_V2) or named != phy_offset or total < r.RECORD_MIN:
             return None
         end = phy_offset + total

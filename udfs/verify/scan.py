@@ -28,7 +28,7 @@ class VerifyScan(ScanTask):
     """As ``ScanTask``, with ``units_per_file`` ANY_FILE; runs are rows of UNITS, too, with the sort key RUNS_NEXT."""
 
     def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[schemas.Row]:
-        if not len(units.place):
+        if not len(units.phy_offset):
             return
         block = BlockCells(scanner, units)
 
@@ -41,4 +41,4 @@ class VerifyScan(ScanTask):
         yield from cells(block.runs(), RUNS_NEXT, 0)
         _, pieces = block.pieces(ANY_FILE)
         # There are fewer cells than records, and a record has more than one byte: so the sort keys ascend.
-        yield from cells(pieces, int(units.place[0]), 1)
+        yield from cells(pieces, int(units.phy_offset[0]), 1)

@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT_SIZE, BatchPlacement, batch_units
+from rocketmq_reindex.storage_format.queue.batch_queue import batch_units
+from rocketmq_reindex.storage_format.queue.placement import BatchPlacement
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.udfs import files, results, schemas
 from rocketmq_reindex.udfs.order.placements import Placements
 from rocketmq_reindex.udfs.stage import Stage
@@ -76,7 +78,7 @@ class WriteBatches:
     def _append(self, queue: _Queue, units: npt.NDArray[np.int64], counts: FilesResult) -> Iterator[Line]:
         if not self.empty:
             units = units[:, units[5] > 0]
-        image = batch_units(queue.placement.place(units) if queue.placement else units)
+        image = batch_units(queue.placement.apply(units) if queue.placement else units)
         units_per_file = self.file_size // BATCH_UNIT_SIZE
         while len(image):
             if queue.writer is None:

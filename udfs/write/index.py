@@ -75,7 +75,7 @@ class WriteIndex:
 
     def _write(self, plan: IndexFilePlan) -> IndexFileResult:
         before = staged_items(plan.before)[-1] if plan.before else None
-        inherited = (int(before["time"]), int(before["place"])) if before is not None else None
+        inherited = (int(before["time"]), int(before["phy_offset"])) if before is not None else None
         slots = np.zeros(self.slots, np.int32)
         # 80 MB for a full file: its items then meet the slots, which no cache holds, only once.
         prev = np.empty(plan.items, np.int32)
@@ -86,7 +86,9 @@ class WriteIndex:
         if count:
             first, last = (staged_items(stretch)[0] for stretch in ends(plan.stretches))
             end = self.items if self.seal and plan.last else count + 1
-            header = ix.IndexHeader(int(first["time"]), int(last["time"]), int(first["place"]), int(last["place"]), used, end)
+            header = ix.IndexHeader(
+                int(first["time"]), int(last["time"]), int(first["phy_offset"]), int(last["phy_offset"]), used, end
+            )
         else:
             header = ix.empty_header(inherited, self.broker_version)
         # Never under a name in the tree: a late attempt must not leave a file there.
@@ -144,7 +146,7 @@ def maker_of(plan: IndexFilePlan) -> int:
     stretch = plan.stretches[0]
     items, makers = plan.maker_table
     found = _find_maker(stretch, items, makers) if makers else -1
-    return found if found >= 0 else int(staged_items(dataclasses.replace(stretch, count=1))[0]["place"])
+    return found if found >= 0 else int(staged_items(dataclasses.replace(stretch, count=1))[0]["phy_offset"])
 
 
 def _index_file_plan(*fields: Any) -> IndexFilePlan:
@@ -207,7 +209,7 @@ def _find_maker(stretch: Stretch, items: int, makers: int) -> int:
             middle = (low + high) // 2
             entry = np.frombuffer(reader.read(items * ix.STAGED.itemsize + middle * size, size), ix.MAKER)[0]
             if int(entry["item"]) == stretch.start:
-                return int(entry["place"])
+                return int(entry["phy_offset"])
             if int(entry["item"]) < stretch.start:
                 low = middle + 1
             else:

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.consume_queue import UNIT_SIZE, file_units
+from rocketmq_reindex.storage_format.queue.consume_queue import file_units
+from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.udfs import files, results, schemas
 from rocketmq_reindex.udfs.stage import Stage
 from rocketmq_reindex.udfs.write.queue_files import FilesResult, Line, entry_line, queue_path, write_part

@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.verifying.options import verify_parser
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.record.layout import INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 

@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.tables import delta as tables_delta
 from rocketmq_reindex.jobs.tables.hadoop import hadoop_settings, hdfs_user
 from rocketmq_reindex.jobs.tables.rows import quarantine_rows, text
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.scan.chain import Segment
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs.messages.batches import fields
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 from rocketmq_reindex.udfs.tables.files_table import ManifestFiles

@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.verifying.options import parse_verify, verify_parser
 from rocketmq_reindex.jobs.verifying.sizes import take_sizes
 from rocketmq_reindex.jobs.verifying.work import work_folder
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.scan.chain import Segment
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from tests.tools.local_verify import kinds, local_verify
 
 

@@ -85,7 +85,7 @@ def test_items_are_matched_as_multisets(seed: int) -> None:
             assert counts == (missing, extra, wrong, repeats), (mine, theirs)
         # What stands apart from its record is no record dispatched again.
         assert (counts[0], counts[1] + counts[3], counts[2]) == (missing, extra + repeats, wrong), (mine, theirs)
-        assert (expected.place[got.pairs[0]] == found.place[got.pairs[1]]).all()
+        assert (expected.phy_offset[got.pairs[0]] == found.phy_offset[got.pairs[1]]).all()
         assert (expected.key_hash[got.pairs[0]] == found.key_hash[got.pairs[1]]).all()
         for rows, whole in ((got.pairs[0], mine), (got.pairs[1], theirs)):
             assert len(set(rows.tolist())) == len(rows) <= len(whole)

@@ -48,7 +48,7 @@ def assemble(items: list[Item], before: tuple[int, int] | None, slot_count: int,
         packed += out.tobytes()
     if len(staged):
         first, last = staged[0], staged[-1]
-        header = ix.IndexHeader(first["time"], last["time"], first["place"], last["place"], used, len(staged) + 1)
+        header = ix.IndexHeader(first["time"], last["time"], first["phy_offset"], last["phy_offset"], used, len(staged) + 1)
     else:
         header = ix.empty_header(before, "5.3")
     body = header.to_bytes() + slots.astype(">i4").tobytes() + packed

@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from rocketmq_reindex.storage_format.queue.grouping import QueueBlock
-from rocketmq_reindex.storage_format.queue.order import PlacementTable, Run
+from rocketmq_reindex.storage_format.queue.placement import PlacementTable
+from rocketmq_reindex.storage_format.queue.runs import Run
 from tests.reference.queue_order import Unit
 
 QUEUE, OTHER = 3, 1
@@ -79,8 +80,8 @@ def runs_of(blocks: list[QueueBlock]) -> list[Run]:
     for block in blocks:
         queue, columns = block.runs()
         for first, rows, place, end in columns[:, queue == QUEUE].T.tolist():
-            runs.append((first, rows, place, end))
-    return sorted(runs, key=lambda run: run[2])
+            runs.append(Run(first, rows, place, end))
+    return sorted(runs, key=lambda run: run.phy_offset)
 
 
 def stand(blocks: list[QueueBlock], table: PlacementTable) -> dict[int, tuple[int, int, int]]:
@@ -88,7 +89,7 @@ def stand(blocks: list[QueueBlock], table: PlacementTable) -> dict[int, tuple[in
     found: dict[int, tuple[int, int, int]] = {}
     for block in blocks:
         rows = block.columns[:, block.bounds[QUEUE] : block.bounds[QUEUE + 1]]
-        for position, place, size, tags_code in table.place(rows).T.tolist():
+        for position, place, size, tags_code in table.apply(rows).T.tolist():
             assert position not in found
             found[position] = (place, size, tags_code)
     return found

@@ -12,8 +12,11 @@ import numpy.typing as npt
 import pytest
 
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT_SIZE, BatchPlacement, batch_runs, batch_units
-from rocketmq_reindex.storage_format.queue.order import order_logical
+from rocketmq_reindex.storage_format.queue.batch_queue import batch_runs, batch_units
+from rocketmq_reindex.storage_format.queue.logical_order import order_logical
+from rocketmq_reindex.storage_format.queue.placement import BatchPlacement
+from rocketmq_reindex.storage_format.queue.runs import Run
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.stage import Stage
 from rocketmq_reindex.udfs.write.batches import WriteBatches
@@ -66,14 +69,14 @@ def test_placement_goes_block_by_block(cut: int) -> None:
     """A life that ends inside a batch, a gap, a record out of line: the same for every way the units come."""
     spans = [(0, 20), (20, 20), (40, 20), (25, 5), (30, 5), (35, 5), (100_000, 9), (140, 1), (141, 1), (142, 1), (60, 2)]
     units = units_of(spans)
-    order = order_logical([tuple(run) for run in batch_runs(columns(units)).T.tolist()], [])
+    order = order_logical([Run(*run) for run in batch_runs(columns(units)).T.tolist()], [])
     assert [place for place, _, _ in order.lost] == [600]
     assert order.decisions[-1] == ("pending", 60, 1)
     placement = BatchPlacement(order.kept, order.fills)
-    placed = [placement.place(columns(units[low : low + cut])) for low in range(0, len(units), cut)]
+    placed = [placement.apply(columns(units[low : low + cut])) for low in range(0, len(units), cut)]
     expected = [(0, 20), (20, 5), (25, 5), (30, 5), (35, 5), (40, 100), (140, 1), (141, 1), (142, 1)]
     assert [(row[0], row[5]) for block in placed for row in block.T.tolist()] == expected
-    assert order_logical([(0, 20, 0, 90, 1), (20, 40, 100, 290, 2)], []).lost == []
+    assert order_logical([Run(0, 20, 0, 90, 1), Run(20, 40, 100, 290, 2)], []).lost == []
 
 
 def row(bucket: int, queue: int, units: list[Unit]) -> schemas.Row:

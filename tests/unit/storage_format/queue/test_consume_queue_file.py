@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_reindex.storage_format.queue.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE, UnitGapError, file_units
+from rocketmq_reindex.storage_format.queue.consume_queue import UnitGapError, file_units
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_SIZE
 from tests.reference.consume_queue import pack, queue_files
 from tests.reference.queue_order import Unit
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.findings import CODES, UnreadableError
+from rocketmq_reindex.storage_format.findings import UnreadableError
 from rocketmq_reindex.storage_format.queue.consume_queue import file_units
 from rocketmq_reindex.storage_format.queue.reader import (
     BAD,
@@ -18,7 +18,6 @@ from rocketmq_reindex.storage_format.queue.reader import (
     PRE_BLANK,
     UNIT,
     QueueFile,
-    join_queue_files,
     read_queue_file,
 )  # fmt: skip
 from tests.golden.stores import NAMES, GoldenStore
@@ -53,7 +52,6 @@ def test_the_brokers_own_files(name: str, golden_store: Callable[[str], GoldenSt
         for paths in queues(root).values():
             files = [read_queue_file(path.read_bytes(), int(path.name), size) for path in paths]
             assert [file.findings for file in files] == [[]] * len(files)
-            assert join_queue_files(files) == []
             for file in files:
                 assert file.used == file.present == file.pre_blank + file.units
                 for slot in np.flatnonzero(file.kind == UNIT).tolist():
@@ -79,7 +77,6 @@ def test_round_trip(seed: int) -> None:
             files.append(read_queue_file(image.tobytes().ljust(20 * per_file, b"\0"), start, 20 * per_file))
             assert (files[-1].findings, files[-1].units) == ([], mine.shape[1])
             assert files[-1].position == number * per_file
-        assert join_queue_files(files) == []
         found = [file.unit(slot) for file in files for slot in np.flatnonzero(file.kind == UNIT).tolist()]
         assert found == list(zip(*rows[1:].tolist(), strict=True))
         assert sum(file.pre_blank for file in files) == first % per_file
@@ -126,25 +123,3 @@ def test_names_and_sizes() -> None:
     for start in (-20, 2**63 - 20, 10**20 - 20):
         with pytest.raises(UnreadableError):
             read([A], start)
-
-
-@pytest.mark.parametrize(
-    ("second", "start", "expected"),
-    [
-        ([C, ZERO], 40, []),
-        ([B, C], 40, []),  # a fill across the files
-        ([C, ZERO], 60, ["queue-file-missing"]),
-        ([PRE, C], 40, ["queue-pre-blank"]),
-        ([A, C], 40, ["queue-backwards"]),
-        ([(300, 91, 0), ZERO], 40, ["queue-overlap"]),
-    ],
-)
-def test_what_is_wrong_between_files(second: list[Unit], start: int, expected: list[str]) -> None:
-    found = join_queue_files([read([A, B]), read(second, start)])
-    assert [finding.code for finding in found] == expected
-    assert all(finding.text == CODES[finding.code] for finding in found)
-
-
-def test_an_empty_end_before_the_last_file() -> None:
-    found = join_queue_files([read([A, ZERO]), read([B, C], 40), read([ZERO, ZERO], 80)])
-    assert [(finding.code, finding.at) for finding in found] == [("queue-file-short", 1)]

@@ -9,15 +9,10 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rocketmq_reindex.storage_format.queue.order import (
-    PlacementTable,
-    RolledBack,
-    fewer_runs,
-    irregular,
-    join_runs,
-    order_broker,
-    order_logical,
-)
+from rocketmq_reindex.storage_format.queue.logical_order import order_logical
+from rocketmq_reindex.storage_format.queue.order import RolledBack, irregular, order_broker
+from rocketmq_reindex.storage_format.queue.placement import PlacementTable
+from rocketmq_reindex.storage_format.queue.runs import fewer_runs, join_runs
 from tests.reference import queue_order as reference
 from tests.reference.consume_queue import BrokerQueue, pack
 from tests.reference.queue_order import Unit
@@ -46,7 +41,7 @@ def test_logical(log: QueueLog, cuts: list[int]) -> None:
     blocks = blocks_of(log, cuts)
     placement = order_logical(runs_of(blocks), log.holes)
     assert stand(blocks, PlacementTable(placement.kept, placement.fills)) == as_stand(standing | fills)
-    out = [[v.unit.record, v.unit.size, v.unit.queue_offset] for v in verdicts if v.does == reference.OUT]
+    out = [(v.unit.record, v.unit.size, v.unit.queue_offset) for v in verdicts if v.does == reference.OUT]
     assert placement.lost == out
     assert placement.filled == len(fills)
     decided = Counter(kind for kind, _, _ in placement.decisions)
@@ -108,7 +103,7 @@ def test_a_regular_queue_is_one_stretch() -> None:
     runs = runs_of(blocks_of(log, [3, 4, 11]))
     assert len(join_runs(runs)) == 1
     for placement in (order_logical(runs, []), order_broker(runs)):
-        assert placement.kept == [[7, 23, 0, 22_900, 0]]
+        assert placement.kept == [(7, 23, 0, 22_900, 0)]
         assert (placement.fills, placement.lost, placement.decisions) == ([], [], [])
 
 
@@ -116,11 +111,11 @@ def test_what_is_said_of_a_disordered_queue() -> None:
     runs = runs_of(blocks_of(log_of([0, 1, 2, 0, 1, 5, 6, 7, 90]), []))
     logical = order_logical(runs, [])
     assert logical.decisions == [("generation", 0, 3), ("fill", 2, 3), ("pending", 90, 1)]
-    assert logical.fills == [[2, 3, 5]]
+    assert logical.fills == [(2, 3, 5)]
     assert logical.lost == []
     followed = order_logical(runs_of(blocks_of(log_of([0, 1, 2, 0, 1, 5, 6, 7, 90, 8]), [])), [])
     assert followed.decisions == [("generation", 0, 3), ("fill", 2, 3), ("out-of-line", 90, 1)]
-    assert followed.lost == [[8000, 900, 90]]
+    assert followed.lost == [(8000, 900, 90)]
     assert order_broker(runs).decisions == [("restart", 3, 1), ("dropped", 1, 1), ("misplaced", 5, 3), ("misplaced", 90, 1)]
     assert irregular(runs) == [("repeat", 0, 3), ("gap", 2, 3), ("gap", 8, 82)]
 
@@ -131,14 +126,14 @@ def test_old_records_take_no_place_from_others() -> None:
         runs = runs_of(blocks_of(log_of(offsets), []))
         for whole in (False, True):
             order = order_logical(runs, [], rolled_back=RolledBack(4000, 9000, whole))
-            assert order.kept == [[0, 4, 0, 3900, 0]]
+            assert order.kept == [(0, 4, 0, 3900, 0)]
             assert [row[0] for row in order.lost][:1] == [4000]
             assert {kind for kind, _, _ in order.decisions} == {"out-of-line"}
         assert order_logical(runs, [], rolled_back=RolledBack(9000, 9900, True)) == order_logical(runs, [])
     anew = runs_of(blocks_of(log_of([0, 1, 2, 0, 1, 2, 3]), []))
     assert order_logical(anew, [], rolled_back=RolledBack(3000, 9000, False)) == order_logical(anew, [])
     strict = order_logical(anew, [], rolled_back=RolledBack(3000, 9000, True))
-    assert (strict.kept, strict.lost) == ([[0, 3, 0, 2900, 0]], [[3000, 3900, 0]])
+    assert (strict.kept, strict.lost) == ([(0, 3, 0, 2900, 0)], [(3000, 3900, 0)])
 
 
 def test_empty() -> None:
@@ -153,7 +148,7 @@ def test_fewer_runs_say_the_same(log: QueueLog, cuts: list[int]) -> None:
     runs = runs_of(blocks_of(log, cuts))
     if not runs:
         return
-    fewer = fewer_runs(np.array(runs, np.int64).T)
+    fewer = fewer_runs(np.array([run[:4] for run in runs], np.int64).T)
     assert order_logical(fewer, log.holes) == order_logical(runs, log.holes)
     assert order_broker(fewer, 5) == order_broker(runs, 5)
     assert irregular(fewer) == irregular(runs)

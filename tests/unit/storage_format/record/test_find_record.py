@@ -17,7 +17,7 @@ from tests.tools.encode import Message, blank, encode
 BASE, SEGMENT_END = 1 << 20, 2 << 20
 
 
-def find(log: bytes, start: int, limit: int, step: int = 0, crc: int = frame.CRC_BODY) -> tuple[int, int]:
+def find(log: bytes, start: int, limit: int, step: int = 0, crc: int = r.CRC_BODY) -> tuple[int, int]:
     """find_record, handed ``step`` bytes more whenever it asks for more (0: all at once)."""
     data = np.frombuffer(log, np.uint8)
     rec, spans = np.zeros(frame.REC_SIZE, np.int64), np.zeros(frame.SPANS_SIZE, np.int64)
@@ -73,4 +73,4 @@ def test_a_bad_body_is_found_only_without_crc() -> None:
     record[88] ^= 1
     log = b"?????" + bytes(record)
     assert find(log, 0, len(log)) == (r.NOT_FOUND, len(log))
-    assert find(log, 0, len(log), crc=frame.CRC_NONE) == (r.GOOD, 5)
+    assert find(log, 0, len(log), crc=r.CRC_NONE) == (r.GOOD, 5)

@@ -34,7 +34,7 @@ MESSAGES = st.builds(
     queue_offset=st.integers(0, 2**40),
     crc_property=st.booleans(),
 )
-MODES = {"none": frame.CRC_NONE, "body": frame.CRC_BODY, "all": frame.CRC_ALL}
+MODES = {"none": r.CRC_NONE, "body": r.CRC_BODY, "all": r.CRC_ALL}
 
 
 class Checker:

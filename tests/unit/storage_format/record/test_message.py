@@ -37,7 +37,7 @@ def agree(data: bytes, place: int, base: int) -> None:
     found, expected = at(data, place, base), records.parse(data, place - base, base, base + len(data), RULES)
     if isinstance(expected, records.Record):
         assert isinstance(found, Message)
-        assert (found.place, found.size, found.queue_id) == (place, expected.size, expected.queue_id)
+        assert (found.phy_offset, found.size, found.queue_id) == (place, expected.size, expected.queue_id)
         assert (found.queue_offset, found.sys_flag, found.store_time) == (
             expected.queue_offset, expected.sysflag, expected.store_timestamp,
         )  # fmt: skip

@@ -10,8 +10,9 @@ import pytest
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.tools.encode import MAGIC_V1, MAGIC_V2, Message, encode
 
 GIB = 1 << 30

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex.storage_format.kernels.crc_ranges import STEP, crc32_of_range, prefix_sums
-from rocketmq_reindex.storage_format.record.frame import CRC_ALL, CRC_BODY
-from rocketmq_reindex.storage_format.record.layout import MAGIC_V1
-from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_BODY, MAGIC_V1
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.tools.encode import Message, encode
 
 HEAD = 88

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rocketmq_reindex.storage_format.scan.chain import chain_ranges
-from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner, ScanSettings
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message, encode
 from tests.tools.scans import MemoryLog, scan_range

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rocketmq_reindex.storage_format.text.java_string import java_text, string_hash
 from rocketmq_reindex.storage_format.text.java_string import key_hash as plain_key_hash
-from rocketmq_reindex.storage_format.text.java_string import string_hash
-from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash, java_text, parse_number, signed32
+from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash, parse_number, signed32
 from tests.reference import java
 from tests.reference.index_file import key_hash
 from tests.tools.strategies import JAVA_BYTES, embedded

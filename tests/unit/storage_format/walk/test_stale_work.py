@@ -7,6 +7,7 @@ import struct
 import numpy as np
 import pytest
 
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE
 from rocketmq_reindex.storage_format.walk import stale_passes as passes
@@ -36,7 +37,7 @@ def look(count: int) -> tuple[int, int, int, int]:
     data = heads(count)
     size = len(data)
     state, queue_state = np.zeros(passes.STATE_SIZE, np.int64), np.zeros(w.STATE_SIZE, np.int64)
-    state[passes.FIRST], state[passes.LIVE_TIME] = -1, r.INT64_MAX
+    state[passes.FIRST], state[passes.LIVE_TIME] = -1, INT64_MAX
     queues = w.QueueArrays(np.full(8, -1, np.int32), np.zeros(4, np.int32), np.zeros(4, np.int32), np.full(4, -1, np.int64))
     code, at = passes.note_queues(
         data, size, 0, 0, size - passes.HEAD + 1, size, size, 0, NameTable("5.3", (), ()).arrays, queues,

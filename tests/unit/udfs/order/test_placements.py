@@ -10,8 +10,8 @@ import pytest
 
 from rocketmq_reindex.jobs.building import odd_queues
 from rocketmq_reindex.jobs.building.odd_queues import FirstHoles
-from rocketmq_reindex.storage_format.queue.order import Placement
-from rocketmq_reindex.storage_format.scan.chain import Hole
+from rocketmq_reindex.storage_format.queue.order import Fill, Kept, Placement
+from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.order import placements
 from rocketmq_reindex.udfs.order.placements import Placements, PlacementWriter, PlanWriter, Queue
@@ -21,7 +21,7 @@ ALIKE = (b"plumless", b"buckeroo")
 
 
 def placement_of(number: int) -> Placement:
-    return Placement(kept=[[number, 1, 2, 3, 4]] * (number % 3), fills=[[number, 5, 6]] * (number % 2))
+    return Placement(kept=[Kept(number, 1, 2, 3, 4)] * (number % 3), fills=[Fill(number, 5, 6)] * (number % 2))
 
 
 def test_each_queue_finds_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import datasource as ds
 
-from rocketmq_reindex.storage_format.walk.state import INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.udfs.sql.filters import narrow_bounds, narrow_topics, pushed_numbers
 from rocketmq_reindex.udfs.sql.options import Bounds, Topics
 

@@ -1,0 +1,129 @@
+"""Put the units of one queue where their queue offsets say: ``--queue-order logical``."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import groupby, pairwise
+from operator import attrgetter
+
+from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.queue.order import Decision, Fill, Kept, OutOfLine, Placement, RolledBack
+from rocketmq_reindex.storage_format.queue.runs import CONTINUED, Run, join_runs
+
+
+def order_logical(
+    runs: Sequence[Run], holes: Sequence[int], cut: int = INT64_MAX, rolled_back: RolledBack | None = None
+) -> Placement:
+    """``--queue-order logical``: a unit stands at its QUEUEOFFSET.
+
+    ``runs`` in commitlog order; ``holes`` are the absolute offsets of damage in the log, ascending. What lies at or behind the
+    offset ``cut`` of the log may continue what lies before it, and counts for nothing else.
+
+    A record below the queue's end opens a new generation, which drops what stood at or above it, if its QUEUEOFFSET is 0 or it
+    is continued. A record above the end counts if it is continued or damage lies between. All others are out of line. In the
+    stretch ``rolled_back`` a generation begins at 0 alone, and where all of it is older none begins.
+
+    The last records of a queue, too few yet to be continued, are pending: they get no unit before more follow. A build every
+    hour must not stand still for them, and one stray record must not drop what consumers have been given.
+    """
+    return _Logical(holes, cut, rolled_back).order(runs)
+
+
+class _Logical:
+    """One ``order_logical``: what stands so far."""
+
+    def __init__(self, holes: Sequence[int], cut: int, rolled_back: RolledBack | None) -> None:
+        self._holes, self._cut, self._rolled_back = holes, cut, rolled_back
+        self._out, self._pending = Placement(), list[OutOfLine]()
+        self._end = -1
+        """the position behind the last unit"""
+        self._last = -1
+        """the absolute offset behind the last record that counted"""
+        self._behind = 0
+        """how far the units stand behind the offsets that they name, since some offsets have no record"""
+
+    def order(self, runs: Sequence[Run]) -> Placement:
+        out, joined = self._out, join_runs(runs)
+        for runs_joined in joined:
+            records = sum([run.records for run in runs_joined])
+            # Behind the queue's last records nothing follows that could tell whether they are in line.
+            refused = self._pending if runs_joined is joined[-1] else out.lost
+            for some in [runs_joined] if records >= CONTINUED else _record_by_record(runs_joined):
+                if some[0].phy_offset >= self._cut:
+                    break
+                self._take(some, records >= CONTINUED, refused)
+        for before, after in pairwise(out.kept):
+            if before.stop != after.begin:
+                gap = after.begin - before.stop
+                out.fills.append(Fill(before.stop, gap, after.begin))
+                out.decisions.append(Decision("fill", before.stop, gap))
+        out.decisions += [Decision("out-of-line", record.queue_offset, 1) for record in out.lost]
+        if self._pending:
+            out.decisions.append(Decision("pending", self._pending[0].queue_offset, len(self._pending)))
+        return out
+
+    def _take(self, runs: list[Run], continued: bool, refused: list[OutOfLine]) -> None:
+        """Runs that follow on each other: where they stand, or that they are out of line."""
+        out, run, end = self._out, runs[0], self._end
+        # As far behind the broker's counter as the records before it, unless the broker began to count anew.
+        behind = self._behind if self._behind and run.first - self._behind >= end else 0
+        first = run.first - behind
+        if end >= 0 and first < end:
+            rolled = self._rolled_back
+            older = rolled is not None and rolled.low <= run.phy_offset < rolled.high
+            begins = first == 0 and not (older and rolled is not None and rolled.whole)
+            if not begins and (older or not continued):
+                # What contradicts an older unit never gets its position, whatever follows.
+                (out.lost if older else refused).append(_out_of_line(run, first))
+                return
+            out.decisions.append(Decision("generation", first, _drop_from(out.kept, first)))
+        elif end >= 0 and first > end and not continued and not self._is_damaged_before(run):
+            refused.append(_out_of_line(run, first))
+            return
+        self._behind = _keep(out.kept, runs, behind)
+        self._end, self._last = out.kept[-1].stop, runs[-1].end
+
+    def _is_damaged_before(self, run: Run) -> bool:
+        """Whether damage lies between the last record that counted and this run."""
+        nearest = bisect_right(self._holes, run.phy_offset)
+        return nearest > 0 and self._holes[nearest - 1] >= self._last
+
+
+def _out_of_line(run: Run, queue_offset: int) -> OutOfLine:
+    return OutOfLine(run.phy_offset, run.end - run.phy_offset, queue_offset)
+
+
+def _record_by_record(runs: list[Run]) -> list[list[Run]]:
+    """Each run of a short stretch with the offsets that it used up: damage may lie between its two."""
+    found: list[list[Run]] = []
+    for run in runs:
+        if run.is_used_up:
+            found[-1].append(run)
+        else:
+            found.append([run])
+    return found
+
+
+def _keep(kept: list[Kept], runs: list[Run], behind: int) -> int:
+    """Runs that follow on each other, ``behind`` below the offsets they name; returns how far behind the next one is."""
+    for used_up, group in groupby(runs, attrgetter("is_used_up")):
+        some = list(group)
+        offsets = sum([run.offsets for run in some])
+        if used_up:
+            behind += offsets
+        else:
+            kept.append(Kept(some[0].first, offsets, some[0].phy_offset, some[-1].end, -behind))
+    return behind
+
+
+def _drop_from(kept: list[Kept], position: int) -> int:
+    """Take back every unit at or above ``position``; returns how many."""
+    dropped = 0
+    while kept and kept[-1].stop > position:
+        last = kept.pop()
+        remaining = max(0, position - last.begin)
+        dropped += last.offsets - remaining
+        if remaining:
+            kept.append(last._replace(offsets=remaining))
+    return dropped

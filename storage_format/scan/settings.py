@@ -1,0 +1,59 @@
+"""What a scan is asked for, and what it hands out block by block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.record.layout import CRC_BODY
+from rocketmq_reindex.storage_format.walk import state as w
+
+CHUNK: Final = 32 << 20
+
+
+@dataclass(frozen=True)
+class ScanSettings:
+    """What a scan looks for and how it reads.
+
+    Times are milliseconds since 1970, ``delays`` the milliseconds of each delay level from 1 on. ``window`` is the length in
+    milliseconds of the time windows by which IndexFiles are cut, 0 for none. ``search_crc`` is what a record that is searched
+    for must pass besides ``crc_mode``. ``chunk`` is bytes that are read at once, ``block_rows`` the most rows of a block.
+    """
+
+    crc_mode: int = CRC_BODY
+    broker_version: str = "5.3"
+    lmq: bool = False
+    delays: tuple[int, ...] = (1000,)
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    until_time: int = INT64_MAX
+    want_units: bool = True
+    want_items: bool = True
+    want_topics: bool = False
+    want_messages: bool = False
+    want_digests: bool = True
+    search_crc: int = CRC_BODY
+    batch_topics: tuple[str, ...] = ()
+    window: int = 0
+    stop_at_damage: bool = False
+    chunk: int = CHUNK
+    block_rows: int = 1 << 20
+
+
+@dataclass(frozen=True)
+class Block:
+    """Units, index items and records met since the block before, as views that the next block overwrites.
+
+    ``data`` uint8 is the log from absolute offset ``base`` on: all of ``messages`` lie in it.
+    """
+
+    units: w.UnitArrays
+    batches: w.BatchArrays
+    items: w.ItemArrays
+    messages: w.MessageArrays
+    data: npt.NDArray[np.uint8]
+    base: int
