@@ -33,7 +33,7 @@ from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Work:
     steps: FullBuild
     recorder: Unrecorded
     engine: Engine
-    stage: Stage
+    staging: StagingFolder
     log: Commitlog
     target: str
 
@@ -93,14 +93,14 @@ class Build:
             steps = steps_of(settings, target, log, reporter)
             if steps.nothing_new(summary):
                 return
-            with output.staging(target, settings.overwrite, not settings.keep_zeros) as stage:
-                steps.check_room(stage)
+            with output.staging(target, settings.overwrite, not settings.keep_zeros) as staging:
+                steps.check_room(staging)
                 with self.engines() as engine:
                     up = summary.seconds["session"] = reporter.elapsed()
                     self.recorder = recorder = recorder_of(settings, summary, reporter, engine, log)
-                    work = _Work(steps, recorder, engine, stage, log, target)
+                    work = _Work(steps, recorder, engine, staging, log, target)
                     # Where no folder can be renamed a build stays where it was written.
-                    manifest = files.join(stage.tree if files.no_rename(target) else target, output.MANIFEST)
+                    manifest = files.join(staging.tree if files.no_rename(target) else target, output.MANIFEST)
                     with recorder.recording(manifest, lambda: self.published, steps.rows_written):
                         try:
                             self._make(work)
@@ -109,9 +109,9 @@ class Build:
 
     def _make(self, work: _Work) -> None:
         """Build into the staging folder, and publish unless DIR holds the same already."""
-        settings, stage, target = self.settings, work.stage, work.target
+        settings, staging, target = self.settings, work.staging, work.target
         try:
-            work.steps.staged(stage)
+            work.steps.staged(staging)
             is_known = self._build(work, self._scan(work))
         except Exception:
             # What looked like damage, and would be refused for good, may be a broker at work. And a segment that is
@@ -125,21 +125,21 @@ class Build:
         # A broker may have been started meanwhile.
         check_broker(settings)
         with self.reporter.step("publish"):
-            self._tree, self._target = output.identity(stage.tree), target
-            output.publish(stage, target, settings.overwrite)
+            self._tree, self._target = output.identity(staging.tree), target
+            output.publish(staging, target, settings.overwrite)
             output.settle(target)
-        work.steps.published(stage)
+        work.steps.published(staging)
 
     def _scan(self, work: _Work) -> Scan:
-        settings, engine, stage = self.settings, work.engine, work.stage
+        settings, engine, staging = self.settings, work.engine, work.staging
         keys = engine.buckets(-(-work.log.size // planning.BUCKET_BYTES))
         units_per_file = settings.cq_file_size // UNIT_SIZE
-        task = ScanTask(stage, "", 0, scan_settings(settings), units_per_file, keys, settings.write_topics)
-        return Scan(engine, stage, task, self.reporter, work.steps.memory, store=settings.store)
+        task = ScanTask(staging, "", 0, scan_settings(settings), units_per_file, keys, settings.write_topics)
+        return Scan(engine, staging, task, self.reporter, work.steps.memory, store=settings.store)
 
     def _build(self, work: _Work, scan: Scan) -> bool:
         """Build into the staging folder. Returns whether DIR holds the same build already."""
-        settings, summary, stage = self.settings, self.summary, work.stage
+        settings, summary, staging = self.settings, self.summary, work.staging
         steps, recorder, log, segments = work.steps, work.recorder, work.log, work.log.segments
         segment_bytes = max((s.segment_end - s.start for s in segments), default=1)
         scan.first(segments, range_size(settings, log.size, segment_bytes, work.engine.cores), settings.until_offset)
@@ -151,7 +151,7 @@ class Build:
         self._count(accepted, log)
         summary.warnings += check_records(settings, log, summary.records, summary.bytes, work.target)
         plans = steps.plan_index(accepted)
-        steps.check_room(stage, accepted, plans, order.extra_units)
+        steps.check_room(staging, accepted, plans, order.extra_units)
         recorder.check()
         with self.reporter.stage("write", "buckets and IndexFiles", *to_write(scan, settings, plans)) as shown:
             written = steps.write(scan, accepted, order, plans)
@@ -164,7 +164,7 @@ class Build:
             recorder.built_from(scan, accepted, until)
             entries, parts = finish(scan, settings, log, accepted, plans, written, until, drafts, summary)
             result = Result(accepted, order, written, entries, parts)
-            is_known = steps.save(stage, result, summary, recorder.has_rows)
+            is_known = steps.save(staging, result, summary, recorder.has_rows)
         if summary.lost:
             summary.exit = 3
         return is_known

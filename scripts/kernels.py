@@ -13,8 +13,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-
 
 def work_through(folder: Path) -> None:
     """Build, verify and read a small log that has every kind of record and of damage."""
@@ -45,7 +43,6 @@ def work_through(folder: Path) -> None:
 
 def main() -> int:
     """0; an exception says what could not be compiled."""
-    sys.path.insert(0, str(ROOT))
     with (
         tempfile.TemporaryDirectory() as folder,
         open(os.devnull, "w") as nowhere,

@@ -12,18 +12,18 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 T = TypeVar("T")
 
 
-def write_plan(stage: Stage, name: str, content: object) -> str:
+def write_plan(staging: StagingFolder, name: str, content: object) -> str:
     """Write ``content`` as JSON into the staging folder; returns the file's path.
 
     A dataclass is written as the list of its fields, so ``Class(*fields)`` reads it.
     """
-    path = files.join(stage.plans, name)
-    files.write_bytes(stage.temporary, path, [json.dumps(content, default=_fields).encode()])
+    path = files.join(staging.plans, name)
+    files.write_bytes(staging.temporary, path, [json.dumps(content, default=_fields).encode()])
     return path
 
 

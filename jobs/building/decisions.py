@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 from rocketmq_reindex.jobs.building import notices, stale_tails
@@ -112,21 +113,21 @@ class _Decisions:
 
     def _order(self, cut: int) -> OddQueues:
         """The queues out of order, with decisions on their records before the phy_offset ``cut``."""
-        settings, task, back = self.settings, self.scan.task, self.chain.rolled_back
-        # Where damage was cut off, what lies behind it counts as well.
+        settings = self.settings
+        # The holes behind a cut count as well.
         holes = tuple(hole.offset for hole in self.chain.holes)
+        plain = DecideOrder(
+            self.scan.staging, settings.queue_order, self.scan.task.units_per_file, holes, cut,
+            rolled_back=self.chain.rolled_back,
+        )  # fmt: skip
         found: list[OrderResult] = []
         if any(summary.units for summary in self.accepted):
             # 5.3 opens such files as well, and then does not load: ConsumeQueue.correctMinOffset reads before their start.
             opens = settings.broker_version == "4.9"
-            plain = DecideOrder(self.scan.stage, settings.queue_order, task.units_per_file, holes, cut, opens, rolled_back=back)
-            found += self._run(schemas.RUNS, plain)
+            found += self._run(schemas.RUNS, dataclasses.replace(plain, opens=opens))
         if any(summary.batch_units for summary in self.accepted):
-            batch = DecideOrder(
-                self.scan.stage, settings.queue_order, task.units_per_file, holes, cut, batch=True, rolled_back=back
-            )
-            found += self._run(schemas.BATCH_RUNS, batch)
-        return OddQueues(self.scan.stage, found)
+            found += self._run(schemas.BATCH_RUNS, dataclasses.replace(plain, batch=True))
+        return OddQueues(self.scan.staging, found)
 
     def _run(self, kind: int, decide_order: DecideOrder) -> list[OrderResult]:
         """Decide from the runs of one kind: in this process when there are few, else in tasks."""

@@ -22,10 +22,10 @@ from rocketmq_reindex.udfs.scan.draft_topics import NAMES_MAX, DraftTopics, Topi
 
 def write_topics(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> dict[str, Any]:
     """Draft the file from the accepted ranges; return its entry for the manifest."""
-    stage = scan.stage
+    staging = scan.staging
     drafted: list[TopicsResult] = []
     if any(found.unit_records for found in accepted):
-        reducer = DraftTopics(stage, frozenset(settings.batch_topics))
+        reducer = DraftTopics(staging, frozenset(settings.batch_topics))
         drafted = TopicsResult.read(scan.engine.reduce(schemas.TOPICS, scan.left_out(accepted), None, reducer))
     if any(result.delayed for result in drafted):
         summary.warnings.append(
@@ -42,8 +42,8 @@ def write_topics(scan: Scan, settings: BuildSettings, accepted: list[RangeSummar
             size += len(piece)
             yield piece
 
-    files.make_folder(files.join(stage.tree, CONFIG))
-    files.write_bytes(stage.temporary, files.join(stage.tree, TOPICS), text())
+    files.make_folder(files.join(staging.tree, CONFIG))
+    files.write_bytes(staging.temporary, files.join(staging.tree, TOPICS), text())
     return {"path": TOPICS, "size": size, "used": size, "digest": digest.digest().hex()}
 
 

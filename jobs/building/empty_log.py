@@ -56,7 +56,7 @@ def _kept(settings: BuildSettings, target: str) -> list[str]:
 
 def _records(target: str) -> int:
     """Returns the records of the build in DIR; 0 where there is none, -1 where that cannot be known."""
-    if files.look(target).kind != files.FOLDER:
+    if files.entry_of(target).kind != files.FOLDER:
         return 0
     standing = output.standing(target)
     if standing is None:

@@ -24,7 +24,7 @@ from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeS
 from rocketmq_reindex.storage_format.scan.ranges import cut_ranges
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 SAMPLE_BYTES = 4 << 20
 BYTES_PER_SECOND_AND_CORE = 400e6
@@ -104,11 +104,11 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
 
 
 def check_free(
-    settings: BuildSettings, scan: ScanSettings, log: Commitlog, stage: Stage,
+    settings: BuildSettings, scan: ScanSettings, log: Commitlog, staging: StagingFolder,
     accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None, extra_units: int = 0,
 ) -> None:  # fmt: skip
     """Check the free space. Raises InputError when the output cannot fit, by a sample or, given ``accepted``, by the counts."""
-    free = files.free_bytes(stage.root)
+    free = files.free_bytes(staging.root)
     if free is None:
         return
     if accepted is None:

@@ -16,7 +16,7 @@ from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 _CHECKPOINT_USED = 40
 """bytes of the checkpoint that hold its fields"""
@@ -30,28 +30,28 @@ def finish(
 
     Returns the driver's own entries of the manifest, ``more`` among them, and files with the other entries.
     """
-    stage = scan.stage
+    staging = scan.staging
     for part in ("consumequeue", "index"):
         if part in settings.only:
-            files.make_folder(files.join(stage.tree, part))
-    entries = [*more, *writing.name_index_files(stage, written)]
+            files.make_folder(files.join(staging.tree, part))
+    entries = [*more, *writing.name_index_files(staging, written)]
     fields = None
     if "checkpoint" in settings.only:
-        fields, entry = _write_checkpoint(stage, settings, log, accepted, plans, summary)
+        fields, entry = _write_checkpoint(staging, settings, log, accepted, plans, summary)
         entries.append(entry)
     summaries = scan.summaries.values()
-    parts = manifest.write(stage, settings, log, summary, summaries, fields, written.parts, entries, until)
+    parts = manifest.write(staging, settings, log, summary, summaries, fields, written.parts, entries, until)
     return entries, parts
 
 
 def _write_checkpoint(
-    stage: Stage, settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan],
+    staging: StagingFolder, settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan],
     summary: Summary,
 ) -> tuple[dict[str, int], dict[str, Any]]:  # fmt: skip
     """Returns the fields of the checkpoint, and its entry of the manifest."""
     checkpoint = vouched(settings, make_checkpoint(settings, log, accepted, plans), summary.warnings)
     data = checkpoint.to_bytes()
-    files.write_bytes(stage.temporary, files.join(stage.tree, "checkpoint"), [data])
+    files.write_bytes(staging.temporary, files.join(staging.tree, "checkpoint"), [data])
     digest = new_digest([data[:_CHECKPOINT_USED]]).digest().hex()
     entry = {"path": "checkpoint", "size": len(data), "used": _CHECKPOINT_USED, "digest": digest}
     return dataclasses.asdict(checkpoint), entry

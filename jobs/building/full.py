@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.watching.progress import Probe
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, plan_index_files
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class FullBuild:
         return False
 
     def check_room(
-        self, stage: Stage, accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None,
+        self, staging: StagingFolder, accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None,
         extra_units: int = 0,
     ) -> None:  # fmt: skip
         """Raises InputError when the output cannot fit, as far as a sample tells, or the counts of ``accepted`` ranges."""
-        check_free(self.settings, scan_settings(self.settings), self.log, stage, accepted, plans, extra_units)
+        check_free(self.settings, scan_settings(self.settings), self.log, staging, accepted, plans, extra_units)
 
-    def staged(self, stage: Stage) -> None:
+    def staged(self, staging: StagingFolder) -> None:
         """The staging folder is there; nothing has been scanned yet. Raises InputError when the run cannot go on."""
 
     def plan_index(self, accepted: list[RangeSummary]) -> list[IndexFilePlan]:
@@ -68,15 +68,15 @@ class FullBuild:
         """Write ConsumeQueue files and IndexFiles into the staging folder."""
         return writing.write_both(scan, self.settings, accepted, order, plans)
 
-    def save(self, stage: Stage, result: Result, summary: Summary, has_rows: bool) -> bool:
+    def save(self, staging: StagingFolder, result: Result, summary: Summary, has_rows: bool) -> bool:
         """Keep what a later run needs. Return whether DIR holds this build already, so that nothing is published.
 
         ``has_rows``: rows of the build go into the Delta tables once it is published.
         """
-        _ = stage, result, summary, has_rows
+        _ = staging, result, summary, has_rows
         return False
 
-    def published(self, stage: Stage) -> None:
+    def published(self, staging: StagingFolder) -> None:
         """The build has been published."""
 
     def rows_written(self) -> None:
@@ -89,6 +89,6 @@ def to_write(scan: Scan, settings: BuildSettings, plans: list[IndexFilePlan]) ->
     total = buckets + (len(plans) if "index" in settings.only else 0)
 
     def probe() -> tuple[int, int]:
-        return len(files.names(scan.stage.parts)) + len(files.names(scan.stage.made)), 0
+        return len(files.names(scan.staging.parts)) + len(files.names(scan.staging.made)), 0
 
     return total, 0, probe

@@ -20,7 +20,7 @@ from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 _PATH: Final = b'{"path": "'
 
@@ -51,7 +51,7 @@ def path_of(line: bytes) -> str:
 
 
 def write(
-    stage: Stage, settings: BuildSettings, log: Commitlog, summary: Summary, summaries: Iterable[RangeSummary],
+    staging: StagingFolder, settings: BuildSettings, log: Commitlog, summary: Summary, summaries: Iterable[RangeSummary],
     checkpoint: dict[str, int] | None, parts: list[str], more: list[dict[str, Any]], until: int,
 ) -> list[str]:  # fmt: skip
     """Write the manifest into the tree; ``parts`` are files of sorted lines, ``more`` are entries of the driver's own.
@@ -80,6 +80,6 @@ def write(
             separator = b",\n  "
         yield b"\n ]\n}\n"
 
-    few = few_parts(stage, parts, path_of)
-    files.write_bytes(stage.temporary, files.join(stage.tree, "reindex.json"), joined(text()))
+    few = few_parts(staging, parts, path_of)
+    files.write_bytes(staging.temporary, files.join(staging.tree, "reindex.json"), joined(text()))
     return few

@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.order.placements import PlanWriter
 from rocketmq_reindex.udfs.order.results import OddQueue, OrderResult
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 Decision = tuple[str, str, int, int, int]
 """(kind, topic, queue id, queue offset, units)"""
@@ -84,10 +84,10 @@ class OrderOutcome:
 class OddQueues:
     """The queues out of order, by topic and queue id; ``results`` are those of all tasks (``DecideOrder``)."""
 
-    def __init__(self, stage: Stage, results: list[OrderResult]) -> None:
-        self._stage = stage
+    def __init__(self, staging: StagingFolder, results: list[OrderResult]) -> None:
+        self._staging = staging
         parts = [result.part for result in results if result.part]
-        self._parts = few_parts(stage, parts, lambda line: _key(OddQueue.from_json(line)))
+        self._parts = few_parts(staging, parts, lambda line: _key(OddQueue.from_json(line)))
         self.pre_blank = sum(result.pre_blank for result in results)
         """units that stand before the first one of a queue in its first file, of all queues"""
 
@@ -113,9 +113,9 @@ class OddQueues:
         found = OrderOutcome()
         if not self:
             return found
-        stage = self._stage
-        units = PlanWriter(stage.temporary, files.join(stage.plans, f"placements-{name}"))
-        batches = PlanWriter(stage.temporary, files.join(stage.plans, f"batch-placements-{name}"))
+        staging = self._staging
+        units = PlanWriter(staging.temporary, files.join(staging.plans, f"placements-{name}"))
+        batches = PlanWriter(staging.temporary, files.join(staging.plans, f"batch-placements-{name}"))
 
         def taken() -> Iterator[Decision]:
             for queue in self.queues():

@@ -16,7 +16,7 @@ from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeS
 from rocketmq_reindex.storage_format.scan.ranges import Segment, cut_ranges
 from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Scan:
     """What has been scanned so far: the engine keeps the rows, this the summaries by the number of the range."""
 
     engine: Engine
-    stage: Stage
+    staging: StagingFolder
     task: ScanTask
     reporter: Reporter
     memory: ScanMemory | None = None
@@ -48,21 +48,21 @@ class Scan:
         if self.memory:
             # New ranges stand together at the log's end: each task gets some of them.
             specs = [spec for k in range(tasks) for spec in specs[k::tasks]]
-        plan = plans.write_plan(self.stage, f"ranges-{self.rounds}", specs)
+        plan = plans.write_plan(self.staging, f"ranges-{self.rounds}", specs)
         task = dataclasses.replace(self.task, plan=plan, tasks=tasks)
         size = {str(spec.number): spec.high - spec.low for spec in specs}
 
         def probe() -> tuple[int, int]:
-            done = [size[name] for name in files.names(self.stage.ranges) if name in size]
+            done = [size[name] for name in files.names(self.staging.ranges) if name in size]
             return len(done), sum(done)
 
         name = "scan" if self.rounds == 1 else f"scan again ({self.rounds})"
-        with self.reporter.stage(name, "ranges", len(specs), sum(size.values()), probe) as stage:
+        with self.reporter.stage(name, "ranges", len(specs), sum(size.values()), probe) as step:
             rows = self.engine.scan(self.memory.wrap(task) if self.memory else task, tasks)
             take = self.memory.take if self.memory else RangeSummary.from_json
             found = [take(data) for data in rows]
             self.summaries.update({summary.number: summary for summary in found})
-            stage.count(
+            step.count(
                 ranges=len(found),
                 bytes=sum(s.high - s.low for s in found),
                 records=sum(s.records for s in found),

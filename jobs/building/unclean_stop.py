@@ -21,7 +21,7 @@ def old_of(store: str, parts: Collection[str]) -> Checkpoint | None:
     """Return the same for a store that gets new ``parts``."""
     if "checkpoint" not in parts or not unbuilt(parts):
         return None
-    is_clean = files.look(files.join(store, "abort")).kind == files.ABSENT
+    is_clean = files.entry_of(files.join(store, "abort")).kind == files.ABSENT
     return None if is_clean else read_times(files.join(store, "checkpoint"))
 
 

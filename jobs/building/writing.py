@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs import files, plans, schemas
 from rocketmq_reindex.udfs.order.reroute import Reroute
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.batches import WriteBatches
 from rocketmq_reindex.udfs.write.index import IndexFileResult, WriteIndex
 from rocketmq_reindex.udfs.write.queue_files import FilesResult
@@ -40,19 +40,19 @@ def write_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummar
     """Write the files of plain ConsumeQueues from the cells of the ``accepted`` ranges."""
     if not any(summary.units for summary in accepted):
         return []
-    stage, reroute = scan.stage, None
+    staging, reroute = scan.staging, None
     if order.placements:
         reroute = Reroute(order.placements, scan.task.units_per_file, scan.task.keys)
-    writer = WriteQueues(stage, settings.cq_file_size)
+    writer = WriteQueues(staging, settings.cq_file_size)
     found = FilesResult.read(scan.engine.reduce(schemas.UNITS, scan.left_out(accepted), reroute, writer))
-    return [*found, write_empty_files(stage, settings.cq_file_size, order.opened)] if order.opened else found
+    return [*found, write_empty_files(staging, settings.cq_file_size, order.opened)] if order.opened else found
 
 
 def write_batches(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order) -> list[FilesResult]:
     """Write the files of batch ConsumeQueues from the cells of the ``accepted`` ranges."""
     if not any(summary.batch_units for summary in accepted):
         return []
-    writer = WriteBatches(scan.stage, settings.batch_cq_file_size, order.batches, settings.queue_order == "broker")
+    writer = WriteBatches(scan.staging, settings.batch_cq_file_size, order.batches, settings.queue_order == "broker")
     return FilesResult.read(scan.engine.reduce(schemas.BATCHES, scan.left_out(accepted), None, writer))
 
 
@@ -60,9 +60,9 @@ def write_index(scan: Scan, settings: BuildSettings, index_plans: list[IndexFile
     """Write the planned IndexFiles; returns them by number."""
     if not index_plans:
         return []
-    path = plans.write_plan(scan.stage, "index", index_plans)
+    path = plans.write_plan(scan.staging, "index", index_plans)
     seal = settings.checkpoint == "safe"
-    writer = WriteIndex(scan.stage, path, settings.hash_slots, settings.index_items, settings.broker_version, seal)
+    writer = WriteIndex(scan.staging, path, settings.hash_slots, settings.index_items, settings.broker_version, seal)
     found = IndexFileResult.read(scan.engine.numbers(writer, len(index_plans)))
     return sorted(found, key=lambda result: result.number)
 
@@ -85,20 +85,20 @@ def write_both(
     return written
 
 
-def name_index_files(stage: Stage, written: WrittenFiles) -> list[dict[str, Any]]:
+def name_index_files(staging: StagingFolder, written: WrittenFiles) -> list[dict[str, Any]]:
     """Name each IndexFile after the phy_offset of the record that made it, but at least the name before + 1.
 
     Returns the entries of the manifest. Where a rename would be a copy, files stay where they are, and their entries say where
     (``at``).
     """
     entries, name = [], -1
-    if stage.build:
+    if staging.build:
         # Attempts that failed left files as well.
         made = {files.base(result.made) for result in written.index}
-        for left in set(files.names(stage.made)) - made:
-            files.remove_tree(files.join(stage.made, left))
+        for left in set(files.names(staging.made)) - made:
+            files.remove_tree(files.join(staging.made, left))
     elif written.index:
-        files.make_folder(files.join(stage.tree, "index"))
+        files.make_folder(files.join(staging.tree, "index"))
     for result in written.index:
         name = max(result.maker, name + 1)
         relative = f"index/{name:017d}"
@@ -109,9 +109,9 @@ def name_index_files(stage: Stage, written: WrittenFiles) -> list[dict[str, Any]
             "digest": result.digest,
             "header": result.header,
         }
-        if stage.build:
+        if staging.build:
             entry["at"] = f"index/{files.base(result.made)}"
         else:
-            files.rename(result.made, files.join(stage.tree, relative))
+            files.rename(result.made, files.join(staging.tree, relative))
         entries.append(entry)
     return entries

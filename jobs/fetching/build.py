@@ -50,7 +50,7 @@ class FoundBuild:
 
 def find_build(place: str) -> FoundBuild:
     """The build in the folder ``place``, or the one that counts of those published there. Raises InputError."""
-    if files.look(files.join(place, MANIFEST)).kind == files.FILE:
+    if files.entry_of(files.join(place, MANIFEST)).kind == files.FILE:
         return _read(place, "")
     published = pointers.pointers(place)
     if not published:

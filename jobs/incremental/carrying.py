@@ -24,7 +24,7 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.incremental.stored_rows import Keys, Touched, Wanted, among, pack_keys, queue_keys, unpack_keys
 from rocketmq_reindex.udfs.incremental.write_again import StoredRange, TouchedFiles, write_ranges
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write import batches as write_batches
 from rocketmq_reindex.udfs.write import queues as write_queues
 
@@ -78,8 +78,8 @@ def plan_queues(
     return QueuePlan(
         dataclasses.replace(order, opened=_opened_again(order, wanted)),
         bool(wanted),
-        write_wanted(scan.stage, wanted),
-        carried_parts(scan.stage, store, last, wanted, file_size),
+        write_wanted(scan.staging, wanted),
+        carried_parts(scan.staging, store, last, wanted, file_size),
     )
 
 
@@ -118,7 +118,7 @@ def touched_by(scan: Scan, ranges: list[StoredRange]) -> Touched:
     tasks = task_count(len(ranges), scan.engine.cores)
     if not tasks:
         return Touched.union([])
-    function = TouchedFiles(scan.stage, write_ranges(scan.stage, ranges), tasks, scan.task.units_per_file)
+    function = TouchedFiles(scan.staging, write_ranges(scan.staging, ranges), tasks, scan.task.units_per_file)
     return Touched.union([Touched(*unpack_keys(files.read_bytes(path))) for path in scan.engine.numbers(function, tasks)])
 
 
@@ -164,18 +164,18 @@ def wanted_files(
     return Wanted(np.unique(np.concatenate(whole)), touched.files)
 
 
-def write_wanted(stage: Stage, wanted: Wanted) -> str:
+def write_wanted(staging: StagingFolder, wanted: Wanted) -> str:
     """Write the keys for the tasks; returns the path."""
-    path = files.join(stage.plans, f"wanted-{uuid.uuid4().hex}")
-    files.write_bytes(stage.temporary, path, [pack_keys(wanted.queues, wanted.files)])
+    path = files.join(staging.plans, f"wanted-{uuid.uuid4().hex}")
+    files.write_bytes(staging.temporary, path, [pack_keys(wanted.queues, wanted.files)])
     return path
 
 
 class _Parts:
     """Lines of files that are carried, in parts that one task takes each."""
 
-    def __init__(self, stage: Stage, name: str) -> None:
-        self._stage, self._name = stage, name
+    def __init__(self, staging: StagingFolder, name: str) -> None:
+        self._staging, self._name = staging, name
         self._held: list[bytes] = []
         self._bytes = 0
         self.paths: list[str] = []
@@ -188,16 +188,16 @@ class _Parts:
 
     def finish(self) -> list[str]:
         if self._held:
-            path = files.join(self._stage.parts, f"{self._name}-carried-{uuid.uuid4().hex}")
-            files.write_bytes(self._stage.temporary, path, joined(line + b"\n" for line in self._held))
+            path = files.join(self._staging.parts, f"{self._name}-carried-{uuid.uuid4().hex}")
+            files.write_bytes(self._staging.temporary, path, joined(line + b"\n" for line in self._held))
             self.paths.append(path)
         self._held, self._bytes = [], 0
         return self.paths
 
 
-def carried_parts(stage: Stage, store: ScanStore, last: LastBuild, wanted: Wanted, file_size: int) -> list[str]:
+def carried_parts(staging: StagingFolder, store: ScanStore, last: LastBuild, wanted: Wanted, file_size: int) -> list[str]:
     """Return parts of the manifest with the files that are not ``wanted``: they stay."""
-    parts = _Parts(stage, write_queues.FOLDER)
+    parts = _Parts(staging, write_queues.FOLDER)
     for some in queue_files(store, last):
         found = [_queue_file(line.entry) for line in some]
         keys = keys_of((file.topic, file.queue) for file in found)
@@ -209,9 +209,9 @@ def carried_parts(stage: Stage, store: ScanStore, last: LastBuild, wanted: Wante
     return parts.finish()
 
 
-def carried_index(stage: Stage, results: Iterable[dict[str, Any]]) -> list[str]:
+def carried_index(staging: StagingFolder, results: Iterable[dict[str, Any]]) -> list[str]:
     """Return parts with IndexFiles that stay, each with the path where it is ``made``: names come later."""
-    parts = _Parts(stage, "index")
+    parts = _Parts(staging, "index")
     for result in results:
         parts.add(json.dumps(result).encode(), result["used"])
     return parts.finish()

@@ -38,7 +38,7 @@ from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.carry import Carry
 from rocketmq_reindex.udfs.incremental.write_again import LoadRows, StoredRange, stored_range, write_ranges
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.index import IndexFileResult
 from rocketmq_reindex.udfs.write.queue_files import FilesResult
 
@@ -91,19 +91,19 @@ class Increment(FullBuild):
         }
 
     def check_room(
-        self, stage: Stage, accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None,
+        self, staging: StagingFolder, accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None,
         extra_units: int = 0,
     ) -> None:  # fmt: skip
         # Most files are taken from the build before, so the size of all of them says nothing.
         if self.before.last is None:
-            super().check_room(stage, accepted, plans, extra_units)
+            super().check_room(staging, accepted, plans, extra_units)
 
-    def staged(self, stage: Stage) -> None:
+    def staged(self, staging: StagingFolder) -> None:
         """From here on other runs know of this one, and remove nothing that it may use. Earlier they may have."""
         last, kept = self.before.last, output.kept(self.target)
         if last and kept and last.digest not in kept:
             raise InputError(f"{escape(self.target)}: others have published builds since this run began: run it again")
-        if output.others_sweep(stage, self.target):
+        if output.others_sweep(staging, self.target):
             self.memory.only = frozenset(entry.key for entry in last.ranges) if last else frozenset()
 
     # -- after the scan -------------------------------------------------------------------------------------------------
@@ -117,15 +117,15 @@ class Increment(FullBuild):
 
     def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> WrittenFiles:
         """Write what changes, and take the other files from the build before."""
-        settings, stage = self.settings, scan.stage
+        settings, staging = self.settings, scan.staging
         self.prints = fingerprints(self.store, self.history, self.memory.entries.values(), settings)
-        carried = self._carried_index(stage, plans)
-        index_parts = carrying.carried_index(stage, carried.values())
+        carried = self._carried_index(staging, plans)
+        index_parts = carrying.carried_index(staging, carried.values())
         ranges = {s.number: stored_range(self.store, s.number, self.memory.entries[s.number]) for s in accepted}
         queues = self._queues_to_write(scan, ranges, order) if "consumequeue" in settings.only else carrying.QueuePlan(order)
         if queues.some and ranges and "consumequeue" in settings.only:
             tasks = task_count(len(ranges), scan.engine.cores)
-            plan = write_ranges(stage, list(ranges.values()))
+            plan = write_ranges(staging, list(ranges.values()))
             scan.engine.scan(LoadRows(plan, tasks, scan.task.keys, scan.task.units_per_file, queues.wanted), tasks)
         changed = [plan for plan in plans if plan.number not in carried]
         written = writing.write_both(scan, settings, accepted, queues.order, changed, queues=queues.some)
@@ -144,7 +144,7 @@ class Increment(FullBuild):
         changed = [one for name, one in (before | now).items() if (name in now) != (name in before)]
         return carrying.plan_queues(scan, self.store, last, order, changed, self.before.damaged, self.settings.cq_file_size)
 
-    def _carried_index(self, stage: Stage, plans: list[IndexFilePlan]) -> dict[int, dict[str, Any]]:
+    def _carried_index(self, staging: StagingFolder, plans: list[IndexFilePlan]) -> dict[int, dict[str, Any]]:
         """Return the writer's results for IndexFiles that stay, by number: as if they had been written into the stage."""
         if self.before.follows is None or "index" not in self.settings.only:
             return {}
@@ -154,7 +154,7 @@ class Increment(FullBuild):
         return {
             # The same name as before: with the same files the manifest is the same.
             plan.number: known[found]
-            | {"number": plan.number, "made": files.join(stage.made, files.base(known[found]["made"]))}
+            | {"number": plan.number, "made": files.join(staging.made, files.base(known[found]["made"]))}
             for plan, found in zip(plans, self.prints, strict=True)
             if found in known
         }
@@ -163,14 +163,14 @@ class Increment(FullBuild):
         """Bring the files of ``parts`` from the build before into the stage."""
         if not parts:
             return
-        for result in FilesResult.read(scan.engine.numbers(Carry(scan.stage, self.before.folder, tuple(parts)), len(parts))):
+        for result in FilesResult.read(scan.engine.numbers(Carry(scan.staging, self.before.folder, tuple(parts)), len(parts))):
             self.kept += result.files
             if result.part not in index_parts:
                 written.add(result)
 
     # -- at the end -----------------------------------------------------------------------------------------------------
 
-    def save(self, stage: Stage, result: Result, summary: Summary, has_rows: bool) -> bool:
+    def save(self, staging: StagingFolder, result: Result, summary: Summary, has_rows: bool) -> bool:
         """Store what this build was made from. Returns whether DIR holds the same build already."""
         self._count(summary, len(self.memory.entries), self.memory.known, nothing_new=False)
         draft = dataclasses.replace(
@@ -180,7 +180,7 @@ class Increment(FullBuild):
             expired=self.history.expired,
             start=self.history.start,
         )
-        self._saved, stands = saving.save(self.store, stage, self.before, draft, result, self.prints, self.kept, summary)
+        self._saved, stands = saving.save(self.store, staging, self.before, draft, result, self.prints, self.kept, summary)
         if has_rows:
             last_build.mark_rows_missing(self.store, self._saved)
         return stands
@@ -189,14 +189,14 @@ class Increment(FullBuild):
         if self._saved:
             last_build.mark_rows_written(self.store, self._saved)
 
-    def published(self, stage: Stage) -> None:
+    def published(self, staging: StagingFolder) -> None:
         """Remove from the store what no build needs any longer; what was published stays, whatever happens here.
 
         While another run is under way nothing is removed: it may use what earlier runs left, and is adding to it.
         """
         assert self._saved is not None
         names = last_build.names(self.store)
-        with output.sweeping(stage, self.target) as alone:
+        with output.sweeping(staging, self.target) as alone:
             if alone:
                 needed = last_build.needed(self.store, self._saved, output.kept(self.target))
                 last_build.remove(self.store, [name for name in names if name not in needed])

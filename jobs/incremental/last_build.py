@@ -121,7 +121,7 @@ def is_new(store: ScanStore, digest: str, log: Commitlog) -> bool:
         if not log.segments:
             return False
         newest = log.segments[-1]
-        found = files.look(newest.path)
+        found = files.entry_of(newest.path)
         known = [(entry["size"], entry["modified"]) for entry in fields["ranges"] if entry["segment"] == newest.name]
     except (OSError, ValueError, TypeError, KeyError):
         # The build is not known.
@@ -140,7 +140,7 @@ def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | No
     ``recheck``: the data of its ranges is read as well, and compared with its digests.
     """
     paths = [files.join(store.builds, f"{digest}{ending}") for ending in ("", *LINES)]
-    if any(files.look(path).kind != files.FILE for path in paths):
+    if any(files.entry_of(path).kind != files.FILE for path in paths):
         return None
     try:
         fields = _fields(store, digest)
@@ -167,7 +167,7 @@ def mark_rows_missing(store: ScanStore, build: LastBuild) -> None:
 
 def are_rows_missing(store: ScanStore, build: LastBuild) -> bool:
     """Return whether a run that published or confirmed the build ended before all of its rows were written."""
-    return files.look(_rows_mark(store, build)).kind != files.ABSENT
+    return files.entry_of(_rows_mark(store, build)).kind != files.ABSENT
 
 
 def mark_rows_written(store: ScanStore, build: LastBuild) -> None:

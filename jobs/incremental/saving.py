@@ -18,14 +18,14 @@ from rocketmq_reindex.jobs.publishing.parts import entries, joined
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 REPEATED: Final = ("bytes", "records", "units", "items", "files", "damage", "decisions", "warnings", "about", "exit")
 """fields of the summary that a run repeats when it finds nothing new"""
 
 
 def save(
-    store: ScanStore, stage: Stage, before: Before, draft: LastBuild, result: Result, prints: list[str], kept: int,
+    store: ScanStore, staging: StagingFolder, before: Before, draft: LastBuild, result: Result, prints: list[str], kept: int,
     summary: Summary,
 ) -> tuple[LastBuild, bool]:  # fmt: skip
     """Store the build, and return it with whether DIR holds the same one already.
@@ -33,12 +33,12 @@ def save(
     ``draft`` has what it was made from; ``prints`` are the fingerprints of its IndexFiles; ``kept`` is how many files it took
     from the build before.
     """
-    last, digest = before.last, file_digest(files.join(stage.tree, MANIFEST))
+    last, digest = before.last, file_digest(files.join(staging.tree, MANIFEST))
     count = result.written.queue_files + len(result.written.index)
     is_same = last is not None and digest == last.digest
     stands = is_same and kept == count and _is_whole(before)
     # The times of the files that stand in DIR, or of those that are to be published: a rename leaves them alone.
-    built = before.files_of(before.folder if stands else stage.tree, count)
+    built = before.files_of(before.folder if stands else staging.tree, count)
     own = [entry | {"modified": time} for entry, time in zip(result.entries, built.times(result.entries), strict=True)]
     index = [entry for entry in own if entry["path"].startswith("index/")]
     build = dataclasses.replace(

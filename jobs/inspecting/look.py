@@ -28,7 +28,7 @@ class Look(NamedTuple):
 def look(path: str, asked: Inspection) -> Look:
     """Inspect one file. Raises InputError and UnreadableError for a file that is none of a store, and OSError."""
     path = files.checked(path)
-    entry = files.look(path)
+    entry = files.entry_of(path)
     if entry.kind != files.FILE:
         what = "is not there" if entry.kind == files.ABSENT else "is no file"
         raise InputError(f"{escape(path)}: {what}: give files of a store")

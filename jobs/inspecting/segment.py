@@ -37,7 +37,7 @@ _TRANSACTIONS: Final = {
 
 def segment(path: str, whole: int | None, first: int | None = None) -> Inspected:
     """What a segment holds, with a row for each good record. Raises UnreadableError where its first offset is not known."""
-    size = files.look(path).size
+    size = files.entry_of(path).size
     begin = begin_of(path, size, first)
     one = SegmentFile(path, begin.offset, size)
     scanner = RangeScanner(ScanSettings(want_units=False))

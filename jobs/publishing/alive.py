@@ -7,7 +7,7 @@ import threading
 from typing import Final
 
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 _ALIVE: Final = "alive-"
 BEAT_SECONDS: Final = 60.0
@@ -16,15 +16,15 @@ BEAT_SECONDS: Final = 60.0
 class Alive:
     """Writes a sign of life of a run every BEAT_SECONDS."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage, self._end = stage, threading.Event()
+    def __init__(self, staging: StagingFolder) -> None:
+        self._staging, self._end = staging, threading.Event()
         self._thread = threading.Thread(target=self._run, name="alive", daemon=True)
         self._count = 0
 
     def beat(self) -> None:
         """Write a new file before the old one is removed, so that there is one at every moment."""
-        files.write_bytes(self._stage.temporary, files.join(self._stage.root, f"{_ALIVE}{self._count + 1}"), [b"alive\n"])
-        files.remove_tree(files.join(self._stage.root, f"{_ALIVE}{self._count}"))
+        files.write_bytes(self._staging.temporary, files.join(self._staging.root, f"{_ALIVE}{self._count + 1}"), [b"alive\n"])
+        files.remove_tree(files.join(self._staging.root, f"{_ALIVE}{self._count}"))
         self._count += 1
 
     def _run(self) -> None:
@@ -37,10 +37,10 @@ class Alive:
 
     def known(self) -> bool:
         """Return whether the last file is still there: a run that was taken for dead must not go on."""
-        return files.look(files.join(self._stage.root, f"{_ALIVE}{self._count}")).kind != files.ABSENT
+        return files.entry_of(files.join(self._staging.root, f"{_ALIVE}{self._count}")).kind != files.ABSENT
 
     def __enter__(self) -> Alive:
-        files.make_folder(self._stage.temporary)
+        files.make_folder(self._staging.temporary)
         self.beat()
         self._thread.start()
         return self
@@ -52,7 +52,7 @@ class Alive:
 
 def last_beat(work: str) -> int:
     """Return the time of a run's last sign of life, by the store's clock in nanoseconds; 0 for none."""
-    if files.look(work).kind != files.FOLDER:
+    if files.entry_of(work).kind != files.FOLDER:
         return 0
     beats = [entry.modified for entry in files.listing(work) if entry.kind == files.FILE and entry.name.startswith(_ALIVE)]
     return max(beats, default=0)

@@ -24,7 +24,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 WORK: Final = "work"
 _SWEEPING: Final = "sweeping"
@@ -50,7 +50,7 @@ def standing(out: str) -> Standing | None:
 
 def check_place(out: str, overwrite: bool) -> str:
     """Return OUT as it is. Raises InputError when it may not be written."""
-    shown, kind = escape(out), files.look(out).kind
+    shown, kind = escape(out), files.entry_of(out).kind
     if not files.base(out):
         raise InputError(f"{shown}: is a whole bucket or root folder: name a folder of its own")
     if kind not in (files.FOLDER, files.ABSENT):
@@ -61,7 +61,7 @@ def check_place(out: str, overwrite: bool) -> str:
             raise InputError(f"{shown}: holds {escape(foreign[0])}, which no build writes: name an empty folder")
         if pointers(out) and not overwrite:
             raise InputError(f"{shown}: holds a build: name another folder, or give --overwrite")
-    elif files.is_flat(out) and files.look(_bucket(out)).kind == files.ABSENT:
+    elif files.is_flat(out) and files.entry_of(_bucket(out)).kind == files.ABSENT:
         raise InputError(f"{escape(_bucket(out))}: is not there: make the bucket first")
     return out
 
@@ -74,7 +74,7 @@ def _bucket(path: str) -> str:
 
 def _present(folder: str) -> set[str]:
     """Returns the builds that have something in ``folder``."""
-    if files.look(folder).kind != files.FOLDER:
+    if files.entry_of(folder).kind != files.FOLDER:
         return set()
     return {name for name in files.names(folder) if BUILD.fullmatch(name)}
 
@@ -97,28 +97,28 @@ def sweep(out: str, own: str) -> None:
 
 
 @contextlib.contextmanager
-def sweeping(stage: Stage, out: str) -> Iterator[bool]:
+def sweeping(staging: StagingFolder, out: str) -> Iterator[bool]:
     """Yield whether no other run is under way. A run that starts meanwhile sees that this one sweeps (``others_sweep``).
 
     Each run says that it is there before it looks, and this one says that it sweeps before it looks: of two at least one sees
     the other. Runs that died count until one that begins an hour later removes what they left.
     """
-    mark = files.join(stage.root, _SWEEPING)
-    files.write_bytes(stage.temporary, mark, [b"sweeping\n"])
+    mark = files.join(staging.root, _SWEEPING)
+    files.write_bytes(staging.temporary, mark, [b"sweeping\n"])
     try:
-        yield not _others(stage, out)
+        yield not _others(staging, out)
     finally:
         files.remove_tree(mark)
 
 
-def others_sweep(stage: Stage, out: str) -> bool:
+def others_sweep(staging: StagingFolder, out: str) -> bool:
     """Return whether another run to OUT may be removing files."""
-    marks = (files.join(out, WORK, build, _SWEEPING) for build in _others(stage, out))
-    return any(files.look(mark).kind != files.ABSENT for mark in marks)
+    marks = (files.join(out, WORK, build, _SWEEPING) for build in _others(staging, out))
+    return any(files.entry_of(mark).kind != files.ABSENT for mark in marks)
 
 
-def _others(stage: Stage, out: str) -> set[str]:
-    return _present(files.join(out, WORK)) - {files.base(stage.root)}
+def _others(staging: StagingFolder, out: str) -> set[str]:
+    return _present(files.join(out, WORK)) - {files.base(staging.root)}
 
 
 def _forget(out: str, published: list[Pointer]) -> None:
@@ -129,39 +129,39 @@ def _forget(out: str, published: list[Pointer]) -> None:
 
 
 @contextlib.contextmanager
-def staging(target: str, trim: bool) -> Iterator[Stage]:
+def staging(target: str, trim: bool) -> Iterator[StagingFolder]:
     """Make the folders for a build of this run; they are removed unless it was published."""
     build = uuid.uuid4().hex
-    stage = Stage(files.join(target, WORK, build), build_folder(target, build), trim)
+    staging = StagingFolder(files.join(target, WORK, build), build_folder(target, build), trim)
     try:
-        with Alive(stage):
-            for folder in (files.parent(stage.build), files.join(target, POINTERS)):
+        with Alive(staging):
+            for folder in (files.parent(staging.build), files.join(target, POINTERS)):
                 files.make_folder(folder)
-            stage.make()
+            staging.make()
             # What cannot be swept now, the next run sweeps.
             with contextlib.suppress(OSError):
                 sweep(target, build)
-            yield stage
+            yield staging
     finally:
         try:
             with contextlib.suppress(OSError):
                 if build not in {pointer.build for pointer in pointers(target)}:
-                    files.remove_tree(stage.build)
+                    files.remove_tree(staging.build)
         finally:
-            files.remove_tree(stage.root)
+            files.remove_tree(staging.root)
 
 
-def publish(stage: Stage, target: str, overwrite: bool) -> None:
+def publish(staging: StagingFolder, target: str, overwrite: bool) -> None:
     """Write the small file that makes the build count. Raises InputError when another run published meanwhile, or took this run
     for dead.
     """
     check_place(target, overwrite)
-    if not last_beat(stage.root):
+    if not last_beat(staging.root):
         raise InputError(f"{escape(target)}: another run took this one for dead and removed its files: run it again")
-    digest = file_digest(files.join(stage.build, MANIFEST))
+    digest = file_digest(files.join(staging.build, MANIFEST))
     before = pointers(target)
-    pointer = Pointer(before[-1].number + 1 if before else 1, files.base(stage.build), digest)
+    pointer = Pointer(before[-1].number + 1 if before else 1, files.base(staging.build), digest)
     text = json.dumps({"build": pointer.build, "manifest": digest}).encode()
-    files.write_bytes(stage.temporary, files.join(target, POINTERS, pointer.name), [text, b"\n"])
+    files.write_bytes(staging.temporary, files.join(target, POINTERS, pointer.name), [text, b"\n"])
     with contextlib.suppress(OSError):
         _forget(target, [*before, pointer])

@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
@@ -127,7 +127,7 @@ def _lock(path: str, target: str) -> int:
         os.close(handle)
 
 
-def _clear(left: Stage, target: str) -> None:
+def _clear(left: StagingFolder, target: str) -> None:
     """Remove the staging folder of a run to DIR, whose lock is held; an earlier build that it moved away is put back."""
     if os.path.isdir(left.replaced) and not os.path.islink(left.root):
         # The run ended between its two renames, or the second one failed.
@@ -139,7 +139,7 @@ def _clear(left: Stage, target: str) -> None:
     gone = left.root[:-_RUN_DIGITS] + _new_run()
     with contextlib.suppress(OSError):
         os.rename(left.root, gone)
-        left = Stage(gone)
+        left = StagingFolder(gone)
     with contextlib.suppress(OSError):
         # What is half removed must never be put back.
         os.rename(left.replaced, files.join(left.root, "gone"))
@@ -152,7 +152,7 @@ def _sweep(target: str) -> None:
     for name in os.listdir(folder):
         # The exact form: a neighbour's DIR may have a name that begins like this one's.
         if re.fullmatch(f"{re.escape(prefix)}-[0-9a-f]{{{_RUN_DIGITS}}}", name):
-            _clear(Stage(os.path.join(folder, name)), target)
+            _clear(StagingFolder(os.path.join(folder, name)), target)
 
 
 def _new_run() -> str:
@@ -160,22 +160,22 @@ def _new_run() -> str:
 
 
 @contextlib.contextmanager
-def staging(target: str, overwrite: bool = True) -> Iterator[Stage]:
+def staging(target: str, overwrite: bool = True) -> Iterator[StagingFolder]:
     """Make a new staging folder. What earlier runs left is removed first, and this folder is removed whatever happens.
 
     Raises InputError when DIR may not be replaced: another run may have published there since it was checked.
     """
     _sweep(target)
     _check_target(target, target, overwrite)
-    stage = Stage(f"{_prefix(target)}-{_new_run()}")
+    staging = StagingFolder(f"{_prefix(target)}-{_new_run()}")
     try:
-        stage.make()
-        yield stage
+        staging.make()
+        yield staging
     finally:
         # What cannot be removed now, the next run removes. An interrupt does not keep the second from being tried.
         try:
             with contextlib.suppress(OSError):
-                _clear(stage, target)
+                _clear(staging, target)
         finally:
             with contextlib.suppress(OSError):
                 _sweep(target)
@@ -189,28 +189,28 @@ def _exchange(one: str, other: str) -> bool:
     return bool(renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
 
 
-def publish(stage: Stage, target: str, overwrite: bool) -> None:
+def publish(staging: StagingFolder, target: str, overwrite: bool) -> None:
     """Make the tree durable and give it its final name, in one step. Raises InputError when DIR has been filled meanwhile."""
     # First of all: what a late attempt of a task renamed into the tree behind sync would not be durable.
-    os.rename(stage.tree, stage.sealed)
-    files.sync(stage.sealed)
+    os.rename(staging.tree, staging.sealed)
+    files.sync(staging.sealed)
     _check_target(target, target, overwrite)
     if os.path.isdir(target) and os.listdir(target):
-        if not _exchange(stage.sealed, target):
-            os.rename(target, stage.replaced)
+        if not _exchange(staging.sealed, target):
+            os.rename(target, staging.replaced)
             try:
-                os.rename(stage.sealed, target)
+                os.rename(staging.sealed, target)
             except BaseException:
-                os.rename(stage.replaced, target)
+                os.rename(staging.replaced, target)
                 raise
     else:
-        os.rename(stage.sealed, target)
+        os.rename(staging.sealed, target)
 
 
 def standing(target: str) -> Standing | None:
     """Return the build in DIR, if it has a manifest, which is written last."""
     manifest = files.join(target, MANIFEST)
-    return Standing(target, file_digest(manifest)) if files.look(manifest).kind == files.FILE else None
+    return Standing(target, file_digest(manifest)) if files.entry_of(manifest).kind == files.FILE else None
 
 
 def identity(folder: str) -> tuple[int, int] | None:

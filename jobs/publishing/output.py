@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.publishing.layout import Standing
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 
 def check_places(inputs: list[str], out: str, overwrite: bool) -> str:
@@ -39,14 +39,14 @@ def locked(target: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def staging(target: str, overwrite: bool = True, trim: bool = False) -> Iterator[Stage]:
+def staging(target: str, overwrite: bool = True, trim: bool = False) -> Iterator[StagingFolder]:
     """Make a new staging folder. What earlier runs left is removed first, and this folder is removed whatever happens.
 
     Raises InputError when DIR may not be replaced: another run may have published there since it was checked.
     """
     opened = builds.staging(target, trim) if files.no_rename(target) else local.staging(target, overwrite)
-    with opened as stage:
-        yield stage
+    with opened as staging:
+        yield staging
 
 
 def standing(target: str) -> Standing | None:
@@ -60,26 +60,26 @@ def kept(target: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def sweeping(stage: Stage, target: str) -> Iterator[bool]:
+def sweeping(staging: StagingFolder, target: str) -> Iterator[bool]:
     """Yield whether this run is the only one to DIR. Runs that start meanwhile know that something may be removed.
 
     Only what was seen before may be removed, and nothing of a build that is ``kept`` now.
     """
-    with builds.sweeping(stage, target) if stage.build else contextlib.nullcontext(True) as alone:
+    with builds.sweeping(staging, target) if staging.build else contextlib.nullcontext(True) as alone:
         yield alone
 
 
-def others_sweep(stage: Stage, target: str) -> bool:
+def others_sweep(staging: StagingFolder, target: str) -> bool:
     """Return whether another run to DIR may be removing what no ``kept`` build needs. Call it once this run is staged."""
-    return bool(stage.build) and builds.others_sweep(stage, target)
+    return bool(staging.build) and builds.others_sweep(staging, target)
 
 
-def publish(stage: Stage, target: str, overwrite: bool) -> None:
+def publish(staging: StagingFolder, target: str, overwrite: bool) -> None:
     """Make what was built visible, in one step. Raises InputError when DIR has been filled meanwhile."""
-    if stage.build:
-        builds.publish(stage, target, overwrite)
+    if staging.build:
+        builds.publish(staging, target, overwrite)
     else:
-        local.publish(stage, target, overwrite)
+        local.publish(staging, target, overwrite)
 
 
 def identity(folder: str) -> Hashable | None:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final
 
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 FAN_IN: Final = 256
 """Parts that are merged, and so held open, at once."""
@@ -26,15 +26,15 @@ def entries(part: str, key: Key) -> Iterator[Entry]:
         yield key(line), line
 
 
-def few_parts(stage: Stage, parts: list[str], key: Key) -> list[str]:
+def few_parts(staging: StagingFolder, parts: list[str], key: Key) -> list[str]:
     """Merge parts until they are few enough to be open all at once; return them. The merged parts are removed."""
     while len(parts) > FAN_IN:
         merged = []
         for low in range(0, len(parts), FAN_IN):
             group = parts[low : low + FAN_IN]
-            path = files.join(stage.plans, f"merged-{uuid.uuid4().hex}")
+            path = files.join(staging.plans, f"merged-{uuid.uuid4().hex}")
             lines = (line + b"\n" for _, line in heapq.merge(*(entries(part, key) for part in group)))
-            files.write_bytes(stage.temporary, path, joined(lines))
+            files.write_bytes(staging.temporary, path, joined(lines))
             for part in group:
                 files.remove_tree(part)
             merged.append(path)

@@ -39,7 +39,7 @@ class Pointer:
 def pointers(out: str) -> list[Pointer]:
     """Return what was published; the last one counts. A file that is still being written is left out."""
     folder = files.join(out, POINTERS)
-    if files.look(folder).kind != files.FOLDER:
+    if files.entry_of(folder).kind != files.FOLDER:
         return []
     found = []
     for entry in files.listing(folder):

@@ -125,5 +125,5 @@ def _group(place: str, depth: int) -> str:
 
 
 def _look(path: str) -> _Found:
-    found = files.look(path)
+    found = files.entry_of(path)
     return (found.size, found.modified) if found.kind == files.FILE else (-1, 0)

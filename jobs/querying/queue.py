@@ -164,7 +164,7 @@ def queue_folder(store: str, topic: str, queue: int) -> QueueFolder | None:
     """The folder of a queue in a store. None where the queue has no folder."""
     for kind in (PLAIN, BATCH):
         folder = files.join(store, kind, topic, str(queue))
-        if files.look(folder).kind == files.FOLDER:
+        if files.entry_of(folder).kind == files.FOLDER:
             return QueueFolder(folder, kind == BATCH)
     return None
 

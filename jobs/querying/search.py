@@ -31,7 +31,7 @@ class Search:
     ) -> None:
         self._store, self._sizes, self._scan, self._notes = store, sizes, scan, notes
         self._index: IndexFiles | None = None
-        if files.look(store).kind != files.FOLDER:
+        if files.entry_of(store).kind != files.FOLDER:
             raise InputError(f"{escape(store)}: is no folder: STORE is the folder around commitlog/ and index/")
         check_laid_out(store)
         self.log = StoreLog(roots, notes)
@@ -154,7 +154,7 @@ class Search:
         queue = self._with_files(topic, number)
         if queue is None:
             folder = files.join(self._store, PLAIN, topic, str(number))
-            what = "is not there" if files.look(folder).kind == files.ABSENT else "holds no file of the queue"
+            what = "is not there" if files.entry_of(folder).kind == files.ABSENT else "holds no file of the queue"
             size = sum(segment.size for segment in self.log.segments)
             raise InputError(
                 f"{escape(folder)}: {what}: the topic has no such queue, or its files are lost: add --scan to read the whole "

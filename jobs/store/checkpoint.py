@@ -8,7 +8,7 @@ from rocketmq_reindex.udfs import files
 
 def read_times(path: str) -> Checkpoint:
     """physicMsgTimestamp, logicsMsgTimestamp and indexMsgTimestamp: 0 for what is not there or below it."""
-    if files.look(path).kind != files.FILE:
+    if files.entry_of(path).kind != files.FILE:
         return Checkpoint()
     with files.Reader(path) as reader:
         found = Checkpoint.from_bytes(reader.read(0, min(reader.size(), SIZE)).ljust(SIZE, b"\0"))

@@ -17,7 +17,7 @@ def reason(error: Exception) -> str:
 def entries(folder: str, notes: Notes) -> list[files.Entry] | None:
     """Return the entries of a folder, by name; None where there is no such folder. Failures are added to ``notes``."""
     try:
-        kind = files.look(folder).kind
+        kind = files.entry_of(folder).kind
         if kind == files.ABSENT:
             return None
         if kind != files.FOLDER:
@@ -31,4 +31,4 @@ def entries(folder: str, notes: Notes) -> list[files.Entry] | None:
 
 def entries_of(folder: str) -> list[files.Entry]:
     """Return the entries of a folder; none where it does not exist. Raises OSError and ValueError where it cannot be listed."""
-    return files.listing(folder) if files.look(folder).kind == files.FOLDER else []
+    return files.listing(folder) if files.entry_of(folder).kind == files.FOLDER else []

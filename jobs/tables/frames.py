@@ -55,7 +55,7 @@ class Frames:
         return self._of(made).coalesce(1)
 
     def files(self, manifest: str) -> DataFrame:
-        size = files.look(manifest).size
+        size = files.entry_of(manifest).size
         tasks = max(1, -(-size // STRETCH))
         return self._engine.over(ManifestFiles(manifest, size, tasks, self._build), tasks, FILES.ddl)
 

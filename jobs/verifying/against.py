@@ -23,7 +23,7 @@ from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.names import escape, redacted
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.udfs import files, plans
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify.against import (
     BATCH_FOLDER,
     AgainstResult,
@@ -59,11 +59,11 @@ class Against:
         self.summary.notes += broker_notes(self.settings)
         self.settings, notes = take_sizes(of_build(self.settings))
         self.summary.notes += notes
-        with self.engines() as engine, work_folder(self.settings.work) as stage:
+        with self.engines() as engine, work_folder(self.settings.work) as staging:
             up = self.summary.seconds["session"] = self.reporter.elapsed()
             for part, compare in (("log", self._logs), ("consumequeue", self._queues), ("index", self._index)):
                 with self.reporter.step(f"compare {part}") as step:
-                    compare(engine, stage, logs)
+                    compare(engine, staging, logs)
                     self.summary.seconds[part] = step.seconds
                 self.reporter.line(f"compare: {part}: done after {self.summary.seconds[part]:.1f} s")
             self.summary.seconds["verify"] = self.reporter.elapsed() - up
@@ -72,7 +72,7 @@ class Against:
         self._checkpoints()
         self.summary.take(self.tally, Mend(self.settings.mending_build()))
 
-    def _logs(self, engine: Engine, stage: Stage, logs: list[Commitlog]) -> None:
+    def _logs(self, engine: Engine, staging: StagingFolder, logs: list[Commitlog]) -> None:
         stretches = overlap(*logs)
         summary = self.summary
         summary.segments = summary.segments_read = len(logs[0].segments)
@@ -82,7 +82,7 @@ class Against:
             summary.notes.append("the two logs have no offset in common")
             return
         tasks = task_count(len(stretches), engine.cores)
-        plan = plans.write_plan(stage, "stretches", stretches)
+        plan = plans.write_plan(staging, "stretches", stretches)
         differences = LogDifference.read(engine.numbers(CompareLogs(plan, tasks), tasks))
         ends = [log.segments[-1].data_end for log in logs]
         if differences:
@@ -99,21 +99,21 @@ class Against:
             text = f"the last segment ends at offset {ends[0]} in A, at {ends[1]} in B"
             summary.notes.append(text)
 
-    def _queues(self, engine: Engine, stage: Stage, logs: list[Commitlog]) -> None:
+    def _queues(self, engine: Engine, staging: StagingFolder, logs: list[Commitlog]) -> None:
         start = max((log.segments[0].start for log in logs if log.segments), default=0)
         for folder in ("consumequeue", BATCH_FOLDER):
             names = topics_of(*(files.join(store, folder) for store in (self.a, self.b)))
             if not names:
                 continue
             tasks = task_count(len(names), engine.cores)
-            plan = plans.write_plan(stage, f"topics-{folder}", names)
+            plan = plans.write_plan(staging, f"topics-{folder}", names)
             comparer = CompareQueues(self.a, self.b, folder, plan, tasks, start)
             for found in AgainstResult.read(engine.numbers(comparer, tasks)):
                 self.tally.merge(found.tally)
                 self.summary.files["consumequeue"] += found.files
                 self.summary.units += found.units
 
-    def _index(self, engine: Engine, stage: Stage, _: list[Commitlog]) -> None:
+    def _index(self, engine: Engine, staging: StagingFolder, _: list[Commitlog]) -> None:
         """By name; where no name is in both, as a broker's own are named by its clock, in the order of names."""
         names = [topics_of(files.join(store, "index")) for store in (self.a, self.b)]
         common = sorted(set(names[0]) & set(names[1]))
@@ -128,18 +128,18 @@ class Against:
             self.tally.add("against-index-file", 1, f"index/{escape(name)}", 0, f"only in {'AB'[k]}")
         self.summary.files["index"] = len(pairs)
         if pairs:
-            comparer = CompareIndex(self.a, self.b, plans.write_plan(stage, "pairs", pairs), self.settings.hash_slots)
+            comparer = CompareIndex(self.a, self.b, plans.write_plan(staging, "pairs", pairs), self.settings.hash_slots)
             for found in AgainstResult.read(engine.numbers(comparer, len(pairs))):
                 self.tally.merge(found.tally)
 
     def _checkpoints(self) -> None:
         """Note where checkpoints differ. They say when each store was flushed, so that is no difference."""
         paths = [files.join(store, "checkpoint") for store in (self.a, self.b)]
-        if all(files.look(path).kind == files.FILE for path in paths):
+        if all(files.entry_of(path).kind == files.FILE for path in paths):
             one, other = (files.read_bytes(path)[: CHECKPOINT_LAYOUT.size] for path in paths)
             if one != other:
                 self.summary.notes.append("the checkpoints differ, as those of two brokers do")
-        elif any(files.look(path).kind == files.FILE for path in paths):
+        elif any(files.entry_of(path).kind == files.FILE for path in paths):
             self.summary.notes.append("only one of the stores has a checkpoint")
 
 

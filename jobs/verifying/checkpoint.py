@@ -25,10 +25,10 @@ def check_checkpoint(
 ) -> None:
     """Compare the store's checkpoint (``StoreCheckpoint``) with what the log and the IndexFiles say."""
     store = settings.store
-    if files.look(files.join(store, "abort")).kind != files.ABSENT:
+    if files.entry_of(files.join(store, "abort")).kind != files.ABSENT:
         tally.add("abort-file", 1, "abort", 0, "is there")
     path = files.join(store, "checkpoint")
-    if files.look(path).kind != files.FILE:
+    if files.entry_of(path).kind != files.FILE:
         tally.add("checkpoint-missing", 1, "checkpoint", 0, "is not there")
         return
     with files.Reader(path) as reader:

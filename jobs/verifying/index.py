@@ -86,8 +86,8 @@ class Index:
                 text = "a folder" if entry.kind == files.FOLDER else "its name is no number"
                 tally.add("index-file-name", 1, f"index/{escape(name)}", 0, text)
         if listed:
-            plan = plans.write_plan(scan.stage, "index-files", listed)
-            found = IndexFileCheck.read(scan.engine.numbers(CheckIndex(scan.stage, plan, log_start), len(listed)))
+            plan = plans.write_plan(scan.staging, "index-files", listed)
+            found = IndexFileCheck.read(scan.engine.numbers(CheckIndex(scan.staging, plan, log_start), len(listed)))
             self.checked = sorted(found, key=lambda check: check.number)
         for check in self.checked:
             tally.merge(check.tally)
@@ -122,7 +122,7 @@ class Index:
         scan, result = self.scan, IndexResult()
         spans = _spans(accepted, segments, unread)
         tables = self._tables(segments[0].start if segments else 0)
-        plan = plans.write_plan(scan.stage, "index-items", [spans, tables])
+        plan = plans.write_plan(scan.staging, "index-items", [spans, tables])
         tasks = max(1, task_count(len(spans), scan.engine.cores))
         result.take(ItemsResult.read(scan.engine.numbers(CompareItems(plan, tasks), tasks)))
         self._check_empty(accepted, segments[0].start if segments else 0, bool(unread), result.tally)

@@ -178,10 +178,10 @@ def advise(
 def newer_broker(settings: VerifySettings) -> list[str]:
     """Return what only a broker of 5.4 or later leaves in a store."""
     store, signs = settings.store, list[str]()
-    if files.look(files.join(store, "rocksdbstore")).kind == files.FOLDER:
+    if files.entry_of(files.join(store, "rocksdbstore")).kind == files.FOLDER:
         signs.append("rocksdbstore/")
     path = files.join(store, "checkpoint")
-    if files.look(path).kind == files.FILE:
+    if files.entry_of(path).kind == files.FILE:
         with files.Reader(path) as reader:
             at, size = _SIXTH_FIELD, reader.size()
             if any(reader.read(at, min(8, size - at)) if size > at else b""):

@@ -99,7 +99,7 @@ class Queues:
         scan, settings = self.scan, self.settings
         folder = files.join(settings.store, kind)
         names = [entry.name for entry in entries_of(folder)]
-        plan = plans.write_plan(scan.stage, f"topics-{kind}", names)
+        plan = plans.write_plan(scan.staging, f"topics-{kind}", names)
         tasks = max(1, task_count(len(names), scan.engine.cores))
         lister = ListQueues(folder, plan, tasks, file_size, scan.task.keys, batch, settings.trimmed, _is_old(settings))
         others, passed_over = list[str](), 0
@@ -129,9 +129,9 @@ class Queues:
         task = self._task(FOLDER, settings.cq_file_size, holes)
         result.take(QueuesResult.read(scan.engine.reduce(schemas.UNITS, left_out, None, VerifyQueues(task))))
         if settings.batch_topics and not self.unread:
-            decide = DecideOrder(scan.stage, "logical", 1, holes, batch=True, rolled_back=self.rolled_back)
-            odd = OddQueues(scan.stage, OrderResult.read(scan.engine.reduce(schemas.BATCH_RUNS, left_out, None, decide)))
-            plan = PlanWriter(scan.stage.temporary, files.join(scan.stage.plans, "batch-placements"))
+            decide = DecideOrder(scan.staging, "logical", 1, holes, batch=True, rolled_back=self.rolled_back)
+            odd = OddQueues(scan.staging, OrderResult.read(scan.engine.reduce(schemas.BATCH_RUNS, left_out, None, decide)))
+            plan = PlanWriter(scan.staging.temporary, files.join(scan.staging.plans, "batch-placements"))
             for queue in odd.queues():
                 # A queue that would take more fills than a build makes is not compared with them.
                 if queue.filled <= settings.max_fill:

@@ -34,7 +34,7 @@ from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify.scan import ANY_FILE, VerifyScan
 
 
@@ -60,10 +60,10 @@ class Verify:
         self.summary.notes += broker_notes(self.settings)
         self.settings, notes = take_sizes(of_build(self.settings))
         self.summary.notes += notes
-        with self.engines() as engine, work_folder(self.settings.work) as stage:
+        with self.engines() as engine, work_folder(self.settings.work) as staging:
             up = self.summary.seconds["session"] = self.reporter.elapsed()
             try:
-                self._verify(engine, stage, log)
+                self._verify(engine, staging, log)
                 check_unchanged(log, self.settings.roots)
             finally:
                 self.summary.seconds["verify"] = self.reporter.elapsed() - up
@@ -72,22 +72,22 @@ class Verify:
         self.summary.take(self.tally, mend)
 
     @contextlib.contextmanager
-    def _timed(self, stage: str, beside: bool = False) -> Iterator[None]:
+    def _timed(self, staging: str, beside: bool = False) -> Iterator[None]:
         """Measure a stage. ``beside``: other stages run at the same time."""
         begin = time.monotonic()
         try:
             yield
         finally:
-            (self.summary.beside if beside else self.summary.seconds)[stage] = time.monotonic() - begin
+            (self.summary.beside if beside else self.summary.seconds)[staging] = time.monotonic() - begin
 
-    def _verify(self, engine: Engine, stage: Stage, log: Commitlog) -> None:
+    def _verify(self, engine: Engine, staging: StagingFolder, log: Commitlog) -> None:
         settings = self.settings
         chosen = sampled(log.segments, settings.sample)
         unread = tuple((s.start, s.segment_end) for s in log.segments if s not in chosen)
         self._note_plan(log, chosen)
         keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES))
-        task = VerifyScan(stage, "", 0, self._scan_settings(), ANY_FILE, keys)
-        scan = Scan(engine, stage, task, self.reporter, store=settings.store)
+        task = VerifyScan(staging, "", 0, self._scan_settings(), ANY_FILE, keys)
+        scan = Scan(engine, staging, task, self.reporter, store=settings.store)
         queues = Queues(scan, settings, tuple(log.segments), unread)
         index = Index(scan, settings)
 

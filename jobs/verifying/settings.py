@@ -65,7 +65,7 @@ class VerifySettings(StoreSettings):
         """List the log of the store and, with --against, of the other. Raises InputError for what is no log."""
         stores = [files.absolute(store) for store in (self.store, self.against) if store]
         for store in stores:
-            if files.look(store).kind != files.FOLDER:
+            if files.entry_of(store).kind != files.FOLDER:
                 raise InputError(f"{escape(store)}: is not a folder: name a store")
         roots = [self.roots, *((files.join(store, "commitlog"),) for store in stores[1:])]
         return [list_segments(root, self.segment_size) for root in roots]

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 
 @contextlib.contextmanager
-def work_folder(place: str) -> Iterator[Stage]:
+def work_folder(place: str) -> Iterator[StagingFolder]:
     """Make a folder for this run alone; it is removed whatever happens. Raises InputError where none can be made."""
     place = files.checked(place)
     if files.is_remote(place):
@@ -27,9 +27,9 @@ def work_folder(place: str) -> Iterator[Stage]:
     else:
         folder = tempfile.mkdtemp(prefix="rmq-reindex-verify-", dir=os.path.abspath(place) if place else None)
     try:
-        stage = Stage(folder)
-        stage.make()
-        yield stage
+        staging = StagingFolder(folder)
+        staging.make()
+        yield staging
     finally:
         files.remove_tree(folder)
 

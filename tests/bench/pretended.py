@@ -102,14 +102,14 @@ class PretendedEngine:
 
             def work() -> None:
                 for spec in specs:
-                    block = files.join(function.stage.blocks, f"{spec.number}")
+                    block = files.join(function.staging.blocks, f"{spec.number}")
                     summary = summary_of(spec, block)
                     with open(block, "wb") as made:
                         made.truncate(summary.items * STAGED.itemsize)
-                    Path(function.stage.ranges, f"{spec.number}").write_text(summary.to_json(), encoding="ascii")
+                    Path(function.staging.ranges, f"{spec.number}").write_text(summary.to_json(), encoding="ascii")
 
             apart(work)
-            return [files.read_bytes(files.join(function.stage.ranges, f"{spec.number}")) for spec in specs]
+            return [files.read_bytes(files.join(function.staging.ranges, f"{spec.number}")) for spec in specs]
 
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
         raise AssertionError(f"rows of kind {kind}, but for {len(left_out)} ranges: those of a huge log are not for the driver")
@@ -131,7 +131,7 @@ class PretendedEngine:
 
     def _decided(self, decide: DecideOrder) -> list[str]:
         with self.elsewhere():
-            folder, parts = decide.stage.plans, min(self.partitions, self.shape.odd)
+            folder, parts = decide.staging.plans, min(self.partitions, self.shape.odd)
 
             def work() -> None:
                 for partition in range(parts):
@@ -151,7 +151,7 @@ class PretendedEngine:
             units = self.shape.segments * (self.shape.segment_bytes // RECORD)
             each = -(-units // self.shape.queues)
             files_each = -(-each * 20 // writer.file_size)
-            folder = writer.stage.parts
+            folder = writer.staging.parts
 
             def work() -> None:
                 for partition in range(self.partitions):
@@ -177,7 +177,7 @@ class PretendedEngine:
         with self.elsewhere():
             found = []
             for number in range(count):
-                made = files.join(function.stage.made, f"{number}")
+                made = files.join(function.staging.made, f"{number}")
                 Path(made).touch()
                 header = {"begin_time": EPOCH, "end_time": EPOCH, "begin_place": 0, "end_place": 0, "slot_count": 1}
                 size = 420_000_040

@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs import files, schemas
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.fault.disk import tiny_store, tree
 from tests.tools.faulty_runs import command
@@ -62,15 +62,15 @@ def test_late_attempts_leave_nothing(tmp_path: Path) -> None:
 def test_attempts_behind_the_seal_change_nothing(tmp_path: Path) -> None:
     """From the moment the tree is made durable on, no task can put a file into it."""
     target = tmp_path / "out"
-    with output.locked(str(target)), output.staging(str(target)) as stage:
-        files.write_bytes(stage.temporary, files.join(stage.tree, "reindex.json"), [b"{}"])
-        os.rename(stage.tree, stage.sealed)
+    with output.locked(str(target)), output.staging(str(target)) as staging:
+        files.write_bytes(staging.temporary, files.join(staging.tree, "reindex.json"), [b"{}"])
+        os.rename(staging.tree, staging.sealed)
         with pytest.raises(FileNotFoundError):
-            files.write_bytes(stage.temporary, files.join(stage.tree, "reindex.json"), [b"late"])
+            files.write_bytes(staging.temporary, files.join(staging.tree, "reindex.json"), [b"late"])
         with pytest.raises(FileNotFoundError):
-            files.make_folder(files.join(stage.tree, "consumequeue", "T", "0"), below=stage.tree)
-        os.rename(stage.sealed, stage.tree)
-        output.publish(stage, str(target), False)
+            files.make_folder(files.join(staging.tree, "consumequeue", "T", "0"), below=staging.tree)
+        os.rename(staging.sealed, staging.tree)
+        output.publish(staging, str(target), False)
     assert tree(tmp_path) == {"out": b"", "out/reindex.json": b"{}"}
 
 
@@ -109,7 +109,7 @@ def test_a_swap_between_look_and_open(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_an_earlier_build_is_not_lost_to_a_stranger(tmp_path: Path) -> None:
     """A run dies between its two renames, and somebody makes DIR before the next one: both stay."""
     target = tmp_path / "out"
-    left = Stage(str(tmp_path / ".out.rmq-reindex-0123456789ab"))
+    left = StagingFolder(str(tmp_path / ".out.rmq-reindex-0123456789ab"))
     for folder, text in ((left.replaced, "earlier"), (left.sealed, "new"), (str(target), "stranger")):
         os.makedirs(folder)
         (Path(folder) / "reindex.json").write_text(text)

@@ -31,11 +31,11 @@ class FilesContract:
             writer.append(b"one ")
             writer.append(memoryview(b"two "))
             writer.append(np.array([0x33], ">u4"))
-            assert files.look(target).kind == files.ABSENT
+            assert files.entry_of(target).kind == files.ABSENT
             writer.finish()
         assert writer.written == 12
         assert files.read_bytes(target) == b"one two \0\0\0\x33"
-        entry = files.look(target)
+        entry = files.entry_of(target)
         assert (entry.name, entry.kind, entry.size, entry.path) == ("file", files.FILE, 12, target)
         assert entry.modified > 10**18
         assert [found.modified for found in files.listing(place) if found.name == "file"] == [entry.modified]
@@ -61,7 +61,7 @@ class FilesContract:
         with pytest.raises(error), files.writing(aside, target, own) as writer:  # noqa: PT012
             writer.append(b"half of it")
             raise error
-        assert files.look(target).kind == files.ABSENT
+        assert files.entry_of(target).kind == files.ABSENT
         assert files.names(aside) == []
 
     def test_a_body_that_raises_leaves_the_file_before(self, place: str, aside: str) -> None:
@@ -132,9 +132,9 @@ class FilesContract:
         found = {entry.name: (entry.kind, entry.size) for entry in files.listing(place) if entry.name != "aside"}
         assert found == {"file": (files.FILE, 4), "folder": (files.FOLDER, 0)}
         assert [entry.path for entry in files.listing(files.join(place, "folder"))] == [files.join(place, "folder", "deep")]
-        assert files.look(files.join(place, "folder")).kind == files.FOLDER
-        assert files.look(files.join(place, "none")).kind == files.ABSENT
-        assert files.look(files.join(place, "folder", "deep", "x")).size == 0
+        assert files.entry_of(files.join(place, "folder")).kind == files.FOLDER
+        assert files.entry_of(files.join(place, "none")).kind == files.ABSENT
+        assert files.entry_of(files.join(place, "folder", "deep", "x")).size == 0
         with pytest.raises(FileNotFoundError):
             files.read_bytes(files.join(place, "none"))
 
@@ -160,7 +160,7 @@ class FilesContract:
         assert {entry.name: entry.size for entry in found} == {name: k for k, name in enumerate(wanted)}
         for entry in found:
             assert entry.path == files.join(place, "tree", entry.name)
-            there = files.look(entry.path)
+            there = files.entry_of(entry.path)
             assert (there.kind, there.modified // 10**9) == (files.FILE, entry.modified // 10**9)
         assert files.below(files.join(place, "none")) == []
 
@@ -175,7 +175,7 @@ class FilesContract:
             if self.copies:
                 assert files.read_bytes(one) == files.read_bytes(other) == name.encode()
         assert not files.copy_in_store(files.join(place, "none"), files.join(place, "new"))
-        assert files.look(files.join(place, "new")).kind == files.ABSENT
+        assert files.entry_of(files.join(place, "new")).kind == files.ABSENT
 
     def test_removing(self, place: str, aside: str) -> None:
         for name in ("keep/file", "tree/deep/file", "tree/file", "file"):
@@ -193,7 +193,7 @@ class FilesContract:
         files.write_bytes(aside, other, [b"other"])
         files.rename(one, other)
         assert files.read_bytes(other) == b"one"
-        assert files.look(one).kind == files.ABSENT
+        assert files.entry_of(one).kind == files.ABSENT
 
     def test_lines(self, place: str, aside: str) -> None:
         target = files.join(place, "lines")
@@ -207,7 +207,7 @@ class FilesContract:
         with files.writing(aside, target) as writer:
             for _ in range(34):
                 writer.append(piece)
-            assert files.look(target).kind == files.ABSENT
+            assert files.entry_of(target).kind == files.ABSENT
             writer.finish()
         with files.Reader(target) as reader:
             assert reader.size() == 34 << 20

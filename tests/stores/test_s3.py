@@ -79,7 +79,7 @@ def test_zeros_at_the_end_are_not_stored(store: str, out: str, keep: bool, tmp_p
     manifest = json.loads(files.read_bytes(files.join(folder, "reindex.json")))
     assert {"consumequeue", "index"} <= {entry["path"].partition("/")[0] for entry in manifest["files"]}
     for entry in manifest["files"]:
-        stored = files.look(files.join(folder, entry.get("at", entry["path"]))).size
+        stored = files.entry_of(files.join(folder, entry.get("at", entry["path"]))).size
         whole = keep or entry["path"] == "checkpoint"
         assert stored == (entry["size"] if whole else entry["used"])
     assert any(entry["used"] < entry["size"] for entry in manifest["files"] if entry["path"] != "checkpoint")
@@ -169,8 +169,8 @@ def test_what_a_killed_run_leaves_is_swept_when_it_is_old(
 def test_two_runs_at_the_same_time(out: str) -> None:
     """Each has a build of its own. The one that may not replace anything finds that the other was first."""
     with output.staging(out) as one, output.staging(out) as other:
-        for stage in (one, other):
-            files.write_bytes(stage.temporary, files.join(stage.tree, "reindex.json"), [files.base(stage.tree).encode()])
+        for staging in (one, other):
+            files.write_bytes(staging.temporary, files.join(staging.tree, "reindex.json"), [files.base(staging.tree).encode()])
         output.publish(one, out, False)
         assert output.identity(out) == output.identity(one.tree)
         with pytest.raises(InputError, match="holds a build"):
@@ -226,7 +226,7 @@ def test_places(store: str, out: str, s3_place: str, tmp_path: Path, capsys: pyt
         assert text in said, said
         assert len(said.splitlines()) == 1
         assert "hunter2" not in said
-    assert files.look(out).kind == files.ABSENT
+    assert files.entry_of(out).kind == files.ABSENT
 
 
 def test_look_at_a_bucket(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -171,8 +171,8 @@ def test_a_run_that_begins_in_a_sweep_uses_nothing_that_may_go(world: BucketWorl
     assert run_build(settings(world), single(Stopping(cut_short))).error == "cut short"
     known = len([name for name in last_build.names(scans(world)) if name.startswith("entries/")])
     assert known == len(world.segments())
-    with output.staging(world.builds, True, True) as stage:
-        with output.sweeping(stage, world.builds) as alone:
+    with output.staging(world.builds, True, True) as staging:
+        with output.sweeping(staging, world.builds) as alone:
             assert alone
             assert told(build(world), "ranges_known") == 0
         world.append(random.Random(1), 1)
@@ -188,11 +188,11 @@ def test_a_run_that_was_taken_for_dead_stays_so(tmp_path: Path, monkeypatch: pyt
     """Else it would publish a build whose files are gone."""
     monkeypatch.setattr(output_alive, "BEAT_SECONDS", 0.01)
     out = (tmp_path / "out").as_uri()
-    with output_builds.staging(out, True) as stage:
+    with output_builds.staging(out, True) as staging:
         deadline = time.monotonic() + PATIENCE
         while any(thread.name == "alive" for thread in threading.enumerate()):
             # A sign of life may be on its way.
-            files.remove_tree(stage.root)
+            files.remove_tree(staging.root)
             assert time.monotonic() < deadline
         with pytest.raises(InputError, match="took this one for dead"):
-            output_builds.publish(stage, out, True)
+            output_builds.publish(staging, out, True)

@@ -51,7 +51,7 @@ def _local_entry(path: str) -> Entry:
     return Entry(name, path, FOLDER if stat.S_ISDIR(found.st_mode) else OTHER, 0, found.st_mtime_ns)
 
 
-def look(path: str) -> Entry:
+def entry_of(path: str) -> Entry:
     """The entry at ``path``; one of the kind ABSENT when there is none.
 
     Raises OSError when that cannot be found out, and InputError for a URI that is none.
@@ -62,7 +62,7 @@ def look(path: str) -> Entry:
 
 def modified(path: str) -> int:
     """When a file was last written, by the clock of its store, in nanoseconds since 1970; 0 when there is no file."""
-    entry = look(path)
+    entry = entry_of(path)
     return entry.modified if entry.kind == FILE else 0
 
 
@@ -107,7 +107,7 @@ def names(folder: str) -> list[str]:
 
 def count_below(folder: str) -> int:
     """The number of files and folders below a local folder; -1 when there is no such folder."""
-    if look(folder).kind != FOLDER:
+    if entry_of(folder).kind != FOLDER:
         return -1
     count, left = 0, [folder]
     while left:

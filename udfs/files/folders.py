@@ -9,7 +9,7 @@ import os
 import shutil
 from typing import Final
 
-from rocketmq_reindex.udfs.files.entries import ABSENT, FOLDER, look
+from rocketmq_reindex.udfs.files.entries import ABSENT, FOLDER, entry_of
 from rocketmq_reindex.udfs.files.systems import System, no_rename, resolve
 
 _REMOVE_ATTEMPTS: Final = 3
@@ -44,7 +44,7 @@ def remove_tree(path: str) -> None:
     if system is not None:
         # OSError: the store does not answer, or somebody else removes the same at this moment.
         with contextlib.suppress(OSError):
-            kind = look(path).kind
+            kind = entry_of(path).kind
             if kind == FOLDER:
                 system.fs.delete_dir(inner)
             elif kind != ABSENT:

@@ -124,7 +124,7 @@ def absolute(path: str) -> str:
 def canonical(path: str) -> tuple[str, ...]:
     """A form in which two paths are equal if they are the same place, and begin alike if one lies in the other.
 
-    Options, credentials and ports do not count: two places may look like one, but never one like two.
+    Options, credentials and ports do not count: two places may entry_of like one, but never one like two.
     """
     if is_remote(path):
         uri = split(path)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files, plans, results
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.queue_files import FilesResult
 
 _COPY_BYTES: Final = 1 << 18
@@ -29,17 +29,17 @@ _AT_ONCE: Final = 8
 """Files of one task at the same time, behind a URI: most of the time each waits for its store."""
 
 
-def carry(stage: Stage, source: str, target: str, size: int, used: int) -> None:
+def carry(staging: StagingFolder, source: str, target: str, size: int, used: int) -> None:
     """Link or copy the file ``source`` to ``target`` in the staging folder.
 
     ``used`` bytes are written; zeros follow up to ``size`` bytes. Behind a URI ``source`` is stored as this run would store it.
     Raises InputError when ``source`` is gone.
     """
-    if files.copy_in_store(source, target) if stage.build else size == used and files.link(source, target):
+    if files.copy_in_store(source, target) if staging.build else size == used and files.link(source, target):
         return
-    piece = min(_SENT_BYTES if stage.build else _COPY_BYTES, used)
+    piece = min(_SENT_BYTES if staging.build else _COPY_BYTES, used)
     try:
-        with files.Reader(source) as reader, files.writing(stage.temporary, target) as writer:
+        with files.Reader(source) as reader, files.writing(staging.temporary, target) as writer:
             buffer = np.empty(piece, np.uint8)
             for at in range(0, used, max(1, piece)):
                 part = buffer[: min(piece, used - at)]
@@ -47,9 +47,9 @@ def carry(stage: Stage, source: str, target: str, size: int, used: int) -> None:
                 if part.any():
                     # The slots of an IndexFile are mostly holes.
                     writer.write_at(at, part)
-            writer.finish(stage.stored(size))
+            writer.finish(staging.stored(size))
     except FileNotFoundError:
-        if files.look(source).kind != files.ABSENT:
+        if files.entry_of(source).kind != files.ABSENT:
             raise
         raise InputError(
             f"{escape(source)}: is gone: others have replaced the build that this one goes on from: again"
@@ -63,7 +63,7 @@ class Carry:
     A part has the lines of a manifest's part (``queue_files.entry_line``). A file goes to its path in the tree, or to ``made``.
     """
 
-    stage: Stage
+    staging: StagingFolder
     source: str
     parts: tuple[str, ...]
 
@@ -77,8 +77,8 @@ class Carry:
         into = {files.parent(self._target(entry)) for entry in entries if "made" not in entry}
         for folder in sorted(into):
             # A late attempt finds no tree, and must not make one.
-            files.make_folder(folder, below=self.stage.tree)
-        if self.stage.build:
+            files.make_folder(folder, below=self.staging.tree)
+        if self.staging.build:
             with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="carry") as pool:
                 list(pool.map(self._one, entries))
         else:
@@ -87,8 +87,8 @@ class Carry:
         return FilesResult(part, len(entries), sum(int(units or 0) for _, _, units in lines))
 
     def _target(self, entry: dict[str, Any]) -> str:
-        return entry.get("made") or files.join(self.stage.tree, entry["path"])
+        return entry.get("made") or files.join(self.staging.tree, entry["path"])
 
     def _one(self, entry: dict[str, Any]) -> None:
         source = files.join(self.source, entry.get("at", entry["path"]))
-        carry(self.stage, source, self._target(entry), entry["size"], entry["used"])
+        carry(self.staging, source, self._target(entry), entry["size"], entry["used"])

@@ -69,7 +69,7 @@ class RememberedScan:
         alike, read = (False, 0) if self.recheck else sampled_alike(entry, spec.path)
         if alike:
             return entry, read
-        found = files.look(spec.path)
+        found = files.entry_of(spec.path)
         if found.size < entry.reach - entry.start:
             return None, read
         with files.Reader(spec.path) as reader:
@@ -99,7 +99,7 @@ class RememberedScan:
 
     def _scan(self, scanner: RangeScanner, spec: RangeSpec, read: int) -> Iterator[schemas.Row]:
         store, key = self.store, key_of(self.fingerprint, spec)
-        found = files.look(spec.path)  # before a byte is read: what is written later has a later time
+        found = files.entry_of(spec.path)  # before a byte is read: what is written later has a later time
         block, read_digest = store.new_path(key, "block"), ReadDigest(spec.low)
         runs, units = (RowWriter(store.temporary, store.new_path(key, ending)) for ending in ("runs", "units"))
         summary = RangeSummary(spec.number, spec.low, spec.high, spec.known)

@@ -58,7 +58,7 @@ def sampled_alike(entry: ScanEntry, path: str) -> tuple[bool, int]:
 
     A broker's writes through a mapping may leave the modification time as it is for a while: the sample shows them.
     """
-    found = files.look(path)
+    found = files.entry_of(path)
     if (found.size, found.modified) != (entry.size, entry.modified):
         return False, 0
     with files.Reader(path) as reader:

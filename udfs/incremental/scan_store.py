@@ -126,7 +126,7 @@ class ScanStore:
         """The entry of a key; None unless all of its files are there with their sizes."""
         path = files.join(self.entries, key)
         try:
-            if files.look(path).kind != files.FILE:
+            if files.entry_of(path).kind != files.FILE:
                 return None
             entry = ScanEntry.from_json(unsealed(files.read_bytes(path)))
         except (OSError, ValueError, TypeError):
@@ -136,7 +136,7 @@ class ScanStore:
 
     def has_data(self, entry: ScanEntry) -> bool:
         """Whether all files of an entry are there with their sizes."""
-        found = [(files.look(files.join(self.data, kept.name)), kept.size) for kept in entry.data.values()]
+        found = [(files.entry_of(files.join(self.data, kept.name)), kept.size) for kept in entry.data.values()]
         return all(there.kind == files.FILE and there.size == size for there, size in found)
 
     def is_sound(self, entry: ScanEntry) -> bool:
@@ -160,7 +160,7 @@ class ScanStore:
 
     def kept(self, path: str, digest: str) -> KeptFile:
         """A file in data/ for an entry."""
-        return KeptFile(files.base(path), files.look(path).size, digest)
+        return KeptFile(files.base(path), files.entry_of(path).size, digest)
 
 
 def sealed(data: bytes) -> list[bytes]:

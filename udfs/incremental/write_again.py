@@ -20,7 +20,7 @@ from rocketmq_reindex.udfs.incremental.stored_rows import (
     stored_rows,
     unpack_keys,
 )
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 
 class RowsFile(NamedTuple):
@@ -48,9 +48,9 @@ def stored_range(store: ScanStore, number: int, entry: ScanEntry) -> StoredRange
     return StoredRange(number, file("runs"), file("units"))
 
 
-def write_ranges(stage: Stage, some: list[StoredRange]) -> str:
+def write_ranges(staging: StagingFolder, some: list[StoredRange]) -> str:
     """Write a plan of these ranges; returns its path."""
-    return plans.write_plan(stage, f"stored-{uuid.uuid4().hex}", some)
+    return plans.write_plan(staging, f"stored-{uuid.uuid4().hex}", some)
 
 
 def _read_ranges(plan: str) -> list[StoredRange]:
@@ -64,7 +64,7 @@ class TouchedFiles:
     Each task stages the keys (``Touched``, by ``pack_keys``), and leaves their path as its result.
     """
 
-    stage: Stage
+    staging: StagingFolder
     plan: str
     tasks: int
     units_per_file: int
@@ -76,9 +76,9 @@ class TouchedFiles:
             for one in plans.share(ranges, task, self.tasks):
                 if one.runs.path:
                     found = Touched.union([found, Touched.by(stored_rows(*one.runs), self.units_per_file)])
-            path = files.join(self.stage.plans, f"touched-{uuid.uuid4().hex}")
+            path = files.join(self.staging.plans, f"touched-{uuid.uuid4().hex}")
             data = pack_keys(found.queues, found.files, found.batches)
-            files.write_bytes(self.stage.temporary, path, [data])
+            files.write_bytes(self.staging.temporary, path, [data])
             yield results.texts_batch([path])
 
 

@@ -31,7 +31,7 @@ from rocketmq_reindex.udfs import files, results, schemas
 from rocketmq_reindex.udfs.order.placements import PlacementWriter, Queue
 from rocketmq_reindex.udfs.order.queue_runs import QueueRuns
 from rocketmq_reindex.udfs.order.results import OddQueue, OrderResult, cap_decisions, odd_queue
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 QUEUES_MAX = 20_000
 """Queues in one part: there may be very many out of order."""
@@ -56,7 +56,7 @@ class DecideOrder:
     (``order_logical``).
     """
 
-    stage: Stage
+    staging: StagingFolder
     policy: str
     units_per_file: int
     holes: tuple[int, ...]
@@ -66,8 +66,8 @@ class DecideOrder:
     rolled_back: RolledBack | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        path = files.join(self.stage.plans, f"placements-{uuid.uuid4().hex}")
-        with files.writing(self.stage.temporary, path, own=True) as writer:
+        path = files.join(self.staging.plans, f"placements-{uuid.uuid4().hex}")
+        with files.writing(self.staging.temporary, path, own=True) as writer:
             placements = PlacementWriter(writer, path)
             pre_blank, odd = 0, list[tuple[Queue, str]]()
             for cells_of_bucket in schemas.by_bucket(batches):
@@ -83,8 +83,8 @@ class DecideOrder:
         yield results.batch([OrderResult(pre_blank=0 if self.batch else pre_blank)])
 
     def _part(self, odd: list[tuple[Queue, str]]) -> pa.RecordBatch:
-        path = files.join(self.stage.plans, f"odd-{uuid.uuid4().hex}")
-        files.write_bytes(self.stage.temporary, path, [f"{line}\n".encode() for _, line in sorted(odd)])
+        path = files.join(self.staging.plans, f"odd-{uuid.uuid4().hex}")
+        files.write_bytes(self.staging.temporary, path, [f"{line}\n".encode() for _, line in sorted(odd)])
         return results.batch([OrderResult(part=path)])
 
     def _runs(self, some: Iterable[bytes]) -> QueueRuns:

@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, is_own, topic_entry
 from rocketmq_reindex.udfs import files, results, schemas
 from rocketmq_reindex.udfs.results import Result
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 NAMES_MAX = 20
 """Names of topics in one warning."""
@@ -69,7 +69,7 @@ class DraftTopics:
     A topic gets as many queues as the range that saw most of them. ``batch`` are the topics of batch ConsumeQueues.
     """
 
-    stage: Stage
+    staging: StagingFolder
     batch: frozenset[str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -88,9 +88,9 @@ class DraftTopics:
         # broker's JSON parser.
         usual = [name for name in wanted if is_usual(name)]
         if queues:
-            part = files.join(self.stage.plans, f"topics-{uuid.uuid4().hex}")
+            part = files.join(self.staging.plans, f"topics-{uuid.uuid4().hex}")
             drafted = [[name, topic_entry(name, queues[name], name in self.batch)] for name in usual if queues[name]]
-            files.write_bytes(self.stage.temporary, part, [f"{json.dumps(line)}\n".encode() for line in drafted])
+            files.write_bytes(self.staging.temporary, part, [f"{json.dumps(line)}\n".encode() for line in drafted])
             refused = [name for name in wanted if not is_usual(name)]
             result = TopicsResult(
                 part,

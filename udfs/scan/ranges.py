@@ -20,7 +20,7 @@ from rocketmq_reindex.udfs.scan.batch_rows import batch_rows
 from rocketmq_reindex.udfs.scan.block_cells import BlockCells
 from rocketmq_reindex.udfs.scan.draft_topics import topic_rows
 from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader, Watch
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ScanTask:
     ConsumeQueue file in units, ``keys[b]`` the number whose Spark hash leads to the partition of bucket b.
     """
 
-    stage: Stage
+    staging: StagingFolder
     plan: str
     tasks: int
     settings: ScanSettings
@@ -52,8 +52,8 @@ class ScanTask:
             yield from plans.share(planned, task, self.tasks)
 
     def _scan(self, scanner: RangeScanner, spec: RangeSpec) -> Iterator[schemas.Row]:
-        block_path = files.join(self.stage.blocks, f"{spec.number}-{uuid.uuid4().hex}")
-        return self.rows(scanner, spec, self.stage.temporary, block_path)
+        block_path = files.join(self.staging.blocks, f"{spec.number}-{uuid.uuid4().hex}")
+        return self.rows(scanner, spec, self.staging.temporary, block_path)
 
     def rows(
         self, scanner: RangeScanner, spec: RangeSpec, temporary: str, block_path: str, watch: Watch | None = None
@@ -88,7 +88,7 @@ class ScanTask:
     def done(self, summary: RangeSummary) -> bytes:
         """Stage a range's summary, by which the driver sees how far the scan is; returns it as the data of a row."""
         text = summary.to_json().encode()
-        files.write_bytes(self.stage.temporary, files.join(self.stage.ranges, f"{summary.number}"), [text])
+        files.write_bytes(self.staging.temporary, files.join(self.staging.ranges, f"{summary.number}"), [text])
         return text
 
     def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[schemas.Row]:

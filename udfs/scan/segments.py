@@ -29,7 +29,7 @@ class Commitlog:
 def _list(roots: tuple[str, ...]) -> list[files.Entry]:
     found = []
     for root in roots:
-        kind = files.look(root).kind
+        kind = files.entry_of(root).kind
         if kind != files.FOLDER:
             what = "is not there" if kind == files.ABSENT else "is not a folder"
             raise InputError(f"{escape(root)}: {what}: STORE is the folder around commitlog/, --commitlog one of segments")

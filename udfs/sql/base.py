@@ -128,8 +128,8 @@ def fault_texts(fault: npt.NDArray[np.uint8], texts: tuple[str, ...]) -> pa.Arra
 def inner_folder(path: str, name: str) -> str:
     """The folder ``path``/``name`` if there is one, else ``path`` itself. Raises InputError when that is no folder."""
     inner = files.join(path, name)
-    if files.look(inner).kind == files.FOLDER:
+    if files.entry_of(inner).kind == files.FOLDER:
         return inner
-    if files.look(path).kind != files.FOLDER:
+    if files.entry_of(path).kind != files.FOLDER:
         raise InputError(f"{escape(path)}: is not there: name a store, or its folder {name}/")
     return path

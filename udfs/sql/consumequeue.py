@@ -115,7 +115,7 @@ class ConsumeQueueReader(Reader):
     def _files(self, topics: Topics) -> Iterator[tuple[QueueUnits, int]]:
         """Each wanted file, by topic, queue id and offset, with its size in bytes."""
         trees = [(files.join(self.folder, name), name == BATCH) for name in (PLAIN, BATCH)]
-        trees = [(path, batch) for path, batch in trees if files.look(path).kind == files.FOLDER]
+        trees = [(path, batch) for path, batch in trees if files.entry_of(path).kind == files.FOLDER]
         if not trees:
             trees = [(inner_folder(self.folder, PLAIN), self.folder.rstrip("/").endswith(BATCH))]
         for tree, batch in trees:

@@ -125,7 +125,7 @@ class CompareQueues:
             yield results.batch([result])
 
     def _pair(self, path: str, result: AgainstResult) -> None:
-        one, other = files.look(files.join(self.a, path)), files.look(files.join(self.b, path))
+        one, other = files.entry_of(files.join(self.a, path)), files.entry_of(files.join(self.b, path))
         result.files += 1
         tally, shown, unit = result.tally, escape(path), BATCH_UNIT if self.folder == BATCH_FOLDER else UNIT
         if files.ABSENT in (one.kind, other.kind):
@@ -159,7 +159,7 @@ class CompareQueues:
 
 def _below(topic: str) -> set[str]:
     """QUEUE/FILE of all files of a topic."""
-    if files.look(topic).kind != files.FOLDER:
+    if files.entry_of(topic).kind != files.FOLDER:
         return set()
     queues = [entry for entry in files.listing(topic) if entry.kind == files.FOLDER]
     return {f"{queue.name}/{file.name}" for queue in queues for file in files.listing(queue.path) if file.kind == files.FILE}
@@ -245,5 +245,5 @@ def _first_difference(a: files.Reader, b: files.Reader, low: int, high: int) -> 
 
 def topics_of(*folders: str) -> list[str]:
     """The names in any of the folders, sorted as bytes; a folder may be missing."""
-    found = [entry.name for folder in folders if files.look(folder).kind == files.FOLDER for entry in files.listing(folder)]
+    found = [entry.name for folder in folders if files.entry_of(folder).kind == files.FOLDER for entry in files.listing(folder)]
     return sorted(set(found), key=os.fsencode)

@@ -20,7 +20,7 @@ from rocketmq_reindex.storage_format.index.reader import IndexView, open_index
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files, plans, results
 from rocketmq_reindex.udfs.results import Result
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 CHUNK_ITEMS: Final = 1 << 16
 """Items whose lowest and highest phy_offset are noted together."""
@@ -101,7 +101,7 @@ class CheckIndex:
     ``plan`` is the plan of ``ListedIndexFile``; the log begins at the phy_offset ``log_start``.
     """
 
-    stage: Stage
+    staging: StagingFolder
     plan: str
     log_start: int
 
@@ -131,8 +131,8 @@ class CheckIndex:
         lengths = slot_lengths(view, found.items)
         longest = int(lengths.max(initial=0))
         powers = np.bincount(np.ceil(np.log2(lengths[lengths > 0])).astype(np.int64)) if longest else np.zeros(0, np.int64)
-        chunks = files.join(self.stage.plans, f"chunks-{uuid.uuid4().hex}")
-        files.write_bytes(self.stage.temporary, chunks, [table])
+        chunks = files.join(self.staging.plans, f"chunks-{uuid.uuid4().hex}")
+        files.write_bytes(self.staging.temporary, chunks, [table])
         return IndexFileCheck(
             file.number,
             file.name,

@@ -66,7 +66,7 @@ class ListQueues:
         result, others = ListingResult(), list[str]()
         for name in names:
             topic = files.join(self.folder, name)
-            is_folder = files.look(topic).kind == files.FOLDER
+            is_folder = files.entry_of(topic).kind == files.FOLDER
             if not is_folder:
                 others.append(escape(name))
             for entry in files.listing(topic) if is_folder else []:

@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.queue.placement import BatchPlacement
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.udfs import files, results, schemas
 from rocketmq_reindex.udfs.order.placements import Placements
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.queue_files import FilesResult, Line, entry_line, queue_path, write_part
 
 FOLDER = "batchconsumequeue"
@@ -47,7 +47,7 @@ class WriteBatches:
     ``empty``: whether units without a message are written, as the broker does. Leaves a result (``FilesResult``).
     """
 
-    stage: Stage
+    staging: StagingFolder
     file_size: int
     placements: str
     empty: bool
@@ -73,7 +73,7 @@ class WriteBatches:
                     queue.writer.abandon()
             raise
         if lines:
-            yield results.batch([dataclasses.replace(counts, part=write_part(self.stage, FOLDER, lines))])
+            yield results.batch([dataclasses.replace(counts, part=write_part(self.staging, FOLDER, lines))])
 
     def _append(self, queue: _Queue, units: npt.NDArray[np.int64], counts: FilesResult) -> Iterator[Line]:
         if not self.empty:
@@ -82,9 +82,9 @@ class WriteBatches:
         units_per_file = self.file_size // BATCH_UNIT_SIZE
         while len(image):
             if queue.writer is None:
-                target = files.join(self.stage.tree, _path(queue, self.file_size))
-                files.make_folder(files.parent(target), below=self.stage.tree)
-                queue.writer = files.Writer(self.stage.temporary, target)
+                target = files.join(self.staging.tree, _path(queue, self.file_size))
+                files.make_folder(files.parent(target), below=self.staging.tree)
+                queue.writer = files.Writer(self.staging.temporary, target)
             some = image[: units_per_file - queue.filled].view(np.uint8)
             queue.writer.append(some)
             queue.digest.update(some.data)
@@ -96,7 +96,7 @@ class WriteBatches:
     def _close(self, queue: _Queue, counts: FilesResult) -> Line:
         """Finish the open file: the next units go to the next one. Returns its line of the manifest."""
         assert queue.writer is not None
-        queue.writer.finish(self.stage.stored(self.file_size))
+        queue.writer.finish(self.staging.stored(self.file_size))
         relative, used = _path(queue, self.file_size), queue.filled * BATCH_UNIT_SIZE
         line = entry_line(relative, self.file_size, used, queue.digest.digest().hex(), queue.filled)
         counts.add(queue.filled, used)

@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, Stretch
 from rocketmq_reindex.udfs import files, plans, results
 from rocketmq_reindex.udfs.results import Result
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 CHUNK_ITEMS = 1 << 20
 """Items that are read at once."""
@@ -61,7 +61,7 @@ class WriteIndex:
     marked as full, so that no crash deletes it.
     """
 
-    stage: Stage
+    staging: StagingFolder
     plan: str
     slots: int
     items: int
@@ -92,10 +92,10 @@ class WriteIndex:
         else:
             header = ix.empty_header(inherited, self.broker_version)
         # Never under a name in the tree: a late attempt must not leave a file there.
-        made = files.join(self.stage.made, f"{plan.number}-{uuid.uuid4().hex}")
+        made = files.join(self.staging.made, f"{plan.number}-{uuid.uuid4().hex}")
         size = ix.file_size(self.slots, self.items)
         at = ix.HEADER_SIZE + self.slots * ix.SLOT_SIZE + ix.ITEM_SIZE
-        with files.writing(self.stage.temporary, made, own=True) as writer:
+        with files.writing(self.staging.temporary, made, own=True) as writer:
             writer.append(header.to_bytes())
             for low in range(0, self.slots, _SLOT_BLOCK):
                 block = slots[low : low + _SLOT_BLOCK]
@@ -106,7 +106,7 @@ class WriteIndex:
                 writer.write_at(at, packed)
                 hasher.update(packed.data)
                 at += len(packed)
-            writer.finish(self.stage.stored(size))
+            writer.finish(self.staging.stored(size))
         return IndexFileResult(
             number=plan.number,
             made=made,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rocketmq_reindex.storage_format.names import path_component
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.results import Result
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 Line = tuple[str, str]
 """(path, line of a part: the file's entry in the manifest as JSON, a tab, its units)"""
@@ -53,8 +53,8 @@ def entry_line(path: str, size: int, used: int, digest: str, units: int) -> Line
     return path, json.dumps({"path": path, "size": size, "used": used, "digest": digest}) + f"\t{units}"
 
 
-def write_part(stage: Stage, folder: str, lines: Iterable[Line]) -> str:
+def write_part(staging: StagingFolder, folder: str, lines: Iterable[Line]) -> str:
     """Write lines as a part of the manifest, by path (parts are merged in that order); returns its path."""
-    part = files.join(stage.parts, f"{folder}-{uuid.uuid4().hex}")
-    files.write_bytes(stage.temporary, part, [f"{line}\n".encode() for _, line in sorted(lines)])
+    part = files.join(staging.parts, f"{folder}-{uuid.uuid4().hex}")
+    files.write_bytes(staging.temporary, part, [f"{line}\n".encode() for _, line in sorted(lines)])
     return part

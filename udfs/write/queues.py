@@ -15,7 +15,7 @@ from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.consume_queue import file_units
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.udfs import files, results, schemas
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.queue_files import FilesResult, Line, entry_line, queue_path, write_part
 
 FOLDER = "consumequeue"
@@ -27,7 +27,7 @@ FileKey = tuple[bytes, int, int]
 Rows = npt.NDArray[np.int64]
 
 
-def write_empty_files(stage: Stage, file_size: int, wanted: Iterable[tuple[str, int, int]]) -> FilesResult:
+def write_empty_files(staging: StagingFolder, file_size: int, wanted: Iterable[tuple[str, int, int]]) -> FilesResult:
     """Write files that hold no unit, each of ``file_size`` bytes.
 
     ``wanted`` are (topic, queue id, queue offset of the file's first slot). RocketMQ 4.9 leaves such files at a queue's end.
@@ -35,10 +35,10 @@ def write_empty_files(stage: Stage, file_size: int, wanted: Iterable[tuple[str, 
     lines = []
     for name, queue_id, position in wanted:
         relative = queue_path(FOLDER, name, queue_id, position * UNIT_SIZE)
-        with files.writing(stage.temporary, files.join(stage.tree, relative)) as writer:
-            writer.finish(stage.stored(file_size))
+        with files.writing(staging.temporary, files.join(staging.tree, relative)) as writer:
+            writer.finish(staging.stored(file_size))
         lines.append(entry_line(relative, file_size, 0, new_digest([]).digest().hex(), 0))
-    return FilesResult(write_part(stage, FOLDER, lines), len(lines))
+    return FilesResult(write_part(staging, FOLDER, lines), len(lines))
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class WriteQueues:
     Rows come by bucket; the files of a bucket are written once its last cell has come. Leaves results (``FilesResult``).
     """
 
-    stage: Stage
+    staging: StagingFolder
     file_size: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -67,21 +67,21 @@ class WriteQueues:
             yield self._result(lines, counts)
 
     def _result(self, lines: list[Line], counts: FilesResult) -> pa.RecordBatch:
-        return results.batch([dataclasses.replace(counts, part=write_part(self.stage, FOLDER, lines))])
+        return results.batch([dataclasses.replace(counts, part=write_part(self.staging, FOLDER, lines))])
 
     def _write(self, key: FileKey, rows: Rows, counts: FilesResult, folders: set[str]) -> Line:
         raw, queue_id, file_number = key
         start, used, image = file_units(self.file_size // UNIT_SIZE, file_number, rows)
         relative = queue_path(FOLDER, raw.decode(), queue_id, start)
-        target = files.join(self.stage.tree, relative)
+        target = files.join(self.staging.tree, relative)
         folder = files.parent(target)
         if folder not in folders:
             # A late attempt finds no tree, and must not make one.
-            files.make_folder(folder, below=self.stage.tree)
+            files.make_folder(folder, below=self.staging.tree)
             folders.add(folder)
-        with files.writing(self.stage.temporary, target) as writer:
+        with files.writing(self.staging.temporary, target) as writer:
             writer.append(image.view(np.uint8))
-            writer.finish(self.stage.stored(self.file_size))
+            writer.finish(self.staging.stored(self.file_size))
         counts.add(rows.shape[1], used)
         return entry_line(relative, self.file_size, used, new_digest([image.view(np.uint8)]).digest().hex(), rows.shape[1])
 

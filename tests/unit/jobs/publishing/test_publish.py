@@ -14,12 +14,12 @@ from rocketmq_reindex.jobs.publishing import local as output_local
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 
-def fill(stage: Stage, text: str) -> None:
-    (Path(stage.tree) / "index").mkdir()
-    (Path(stage.tree) / "reindex.json").write_text(text)
+def fill(staging: StagingFolder, text: str) -> None:
+    (Path(staging.tree) / "index").mkdir()
+    (Path(staging.tree) / "reindex.json").write_text(text)
 
 
 def published(out: Path) -> str:
@@ -28,9 +28,9 @@ def published(out: Path) -> str:
 
 
 def run(out: Path, text: str, overwrite: bool = False) -> None:
-    with output.locked(str(out)), output.staging(str(out)) as stage:
-        fill(stage, text)
-        output.publish(stage, str(out), overwrite)
+    with output.locked(str(out)), output.staging(str(out)) as staging:
+        fill(staging, text)
+        output.publish(staging, str(out), overwrite)
         output.settle(str(out))
 
 
@@ -82,8 +82,8 @@ def test_what_is_half_removed_is_never_put_back(tmp_path: Path, monkeypatch: pyt
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     run(tmp_path / "out", "old")
     for error in (ValueError, KeyboardInterrupt, SystemExit):
-        with pytest.raises(error), output.locked(str(tmp_path / "out")), output.staging(str(tmp_path / "out")) as stage:  # noqa: PT012
-            fill(stage, "half")
+        with pytest.raises(error), output.locked(str(tmp_path / "out")), output.staging(str(tmp_path / "out")) as staging:  # noqa: PT012
+            fill(staging, "half")
             raise error
         assert published(tmp_path / "out") == "old"
         assert names(tmp_path) == ["out"]
@@ -93,28 +93,28 @@ def test_the_second_of_two_renames_fails(tmp_path: Path, monkeypatch: pytest.Mon
     """Without a swap the old tree is moved aside first: it comes back when the new one cannot take its place."""
     monkeypatch.setattr(output_local, "_exchange", lambda one, other: False)  # noqa: ARG005
     run(tmp_path / "out", "old")
-    with pytest.raises(OSError), output.staging(str(tmp_path / "out")) as stage:  # noqa: PT011, PT012
-        fill(stage, "new")
+    with pytest.raises(OSError), output.staging(str(tmp_path / "out")) as staging:  # noqa: PT011, PT012
+        fill(staging, "new")
         rename = os.rename
 
         def second_fails(source: str, target: str) -> None:
-            if source == stage.sealed:
+            if source == staging.sealed:
                 raise OSError(28, "No space left on device")
             rename(source, target)
 
         monkeypatch.setattr(os, "rename", second_fails)
-        output.publish(stage, str(tmp_path / "out"), overwrite=True)
+        output.publish(staging, str(tmp_path / "out"), overwrite=True)
     assert published(tmp_path / "out") == "old"
 
 
 def test_what_came_meanwhile_is_not_lost(tmp_path: Path) -> None:
     out = tmp_path / "out"
     for overwrite in (False, True):
-        with pytest.raises(InputError), output.staging(str(out)) as stage:  # noqa: PT012
-            fill(stage, "new")
+        with pytest.raises(InputError), output.staging(str(out)) as staging:  # noqa: PT012
+            fill(staging, "new")
             out.mkdir(exist_ok=True)
             (out / "precious").write_text("mine")
-            output.publish(stage, str(out), overwrite)
+            output.publish(staging, str(out), overwrite)
         assert names(out) == ["precious"]
 
 

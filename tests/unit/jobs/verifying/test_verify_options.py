@@ -116,8 +116,8 @@ def test_a_store_of_nothing(tmp_path: Path) -> None:
 def test_the_work_folder_goes_whatever_happens(tmp_path: Path) -> None:
 
     def fail() -> None:
-        with work_folder(str(tmp_path)) as stage:
-            assert Path(stage.root).parent == tmp_path
+        with work_folder(str(tmp_path)) as staging:
+            assert Path(staging.root).parent == tmp_path
             raise ValueError("so")
 
     with pytest.raises(ValueError, match="so"):

@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.queue.placement import BatchPlacement
 from rocketmq_reindex.storage_format.queue.runs import Run
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.udfs import schemas
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.batches import WriteBatches
 from rocketmq_reindex.udfs.write.queue_files import FilesResult
 from tests.tools.batch_log import batch_files, batch_queue
@@ -86,24 +86,24 @@ def row(bucket: int, queue: int, units: list[Unit]) -> schemas.Row:
 
 def test_queues_that_share_a_bucket(tmp_path: Path) -> None:
     """Buckets are hashes: cells of two queues may come in turns."""
-    stage = Stage(str(tmp_path))
-    stage.make()
+    staging = StagingFolder(str(tmp_path))
+    staging.make()
     parts = [units_of([(5 * k + at, 1) for at in range(5)], 1000 * k) for k in range(4)]
     rows = [row(1, queue, part) for part in parts for queue in (0, 1)] + [row(2, 2, parts[0])]
-    result = FilesResult.from_json(next(WriteBatches(stage, 46 * 8, "", False)(schemas.batches(rows))).column(0)[0].as_py())
+    result = FilesResult.from_json(next(WriteBatches(staging, 46 * 8, "", False)(schemas.batches(rows))).column(0)[0].as_py())
     for queue in (0, 1):
-        assert [unit[4] for unit in batch_queue(Path(stage.tree), "B", queue)] == list(range(20))
-    assert [unit[4] for unit in batch_queue(Path(stage.tree), "B", 2)] == list(range(5))
+        assert [unit[4] for unit in batch_queue(Path(staging.tree), "B", queue)] == list(range(20))
+    assert [unit[4] for unit in batch_queue(Path(staging.tree), "B", 2)] == list(range(5))
     assert (result.files, result.units, result.bytes) == (7, 45, 45 * 46)
-    assert len(Path(result.part).read_text().splitlines()) == len(batch_files(Path(stage.tree))) == 7
-    assert not list(Path(stage.temporary).iterdir())
+    assert len(Path(result.part).read_text().splitlines()) == len(batch_files(Path(staging.tree))) == 7
+    assert not list(Path(staging.temporary).iterdir())
 
 
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    stage = Stage(str(tmp_path))
-    stage.make()
+    staging = StagingFolder(str(tmp_path))
+    staging.make()
     rows = [row(1, 0, units_of([(0, 1)])), schemas.Row(schemas.BATCHES, 1, 0, 0, b"no cell", 1)]
     with pytest.raises(ValueError, match="buffer"):
-        list(WriteBatches(stage, 46 * 8, "", False)(schemas.batches(rows)))
-    assert not list(Path(stage.temporary).iterdir())
-    assert batch_files(Path(stage.tree)) == {}
+        list(WriteBatches(staging, 46 * 8, "", False)(schemas.batches(rows)))
+    assert not list(Path(staging.temporary).iterdir())
+    assert batch_files(Path(staging.tree)) == {}

@@ -123,8 +123,8 @@ def test_what_stands_at_a_path(tmp_path: Path) -> None:
     }  # fmt: skip
     assert (found["file"].size, found["link"].size) == (4, 4)
     assert found["file"].modified == (tmp_path / "file").stat().st_mtime_ns
-    assert found["file"] == files.look(str(tmp_path / "file"))
-    assert files.look(str(tmp_path / "none")).kind == files.ABSENT
+    assert found["file"] == files.entry_of(str(tmp_path / "file"))
+    assert files.entry_of(str(tmp_path / "none")).kind == files.ABSENT
 
 
 def test_a_link_that_leads_nowhere_is_listed(tmp_path: Path) -> None:

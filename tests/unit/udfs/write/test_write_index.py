@@ -15,7 +15,7 @@ from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import plan_index_files
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
 from rocketmq_reindex.udfs import plans
-from rocketmq_reindex.udfs.stage import Stage
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write import index as write_index
 from tests.reference.index_file import IndexService
 from tests.reference.records import Record
@@ -25,7 +25,7 @@ from tests.unit.storage_format.index.index_model import Dispatched, Range, cut, 
 SLOTS = 7
 
 
-def stage_block(stage: Stage, found: Range) -> None:
+def stage_block(staging: StagingFolder, found: Range) -> None:
     """The block of one range as a scan leaves it: items, then the table of makers."""
 
     def hashed(key: str) -> int:
@@ -34,7 +34,7 @@ def stage_block(stage: Stage, found: Range) -> None:
 
     items = np.array([(place, time, hashed(key)) for place, time, key in found.items], dtype=ix.STAGED)
     makers = np.array(found.makers, dtype=ix.MAKER)
-    found.summary.block = f"{stage.blocks}/{found.summary.number}"
+    found.summary.block = f"{staging.blocks}/{found.summary.number}"
     Path(found.summary.block).write_bytes(items.tobytes() + makers.tobytes())
 
 
@@ -42,21 +42,21 @@ def write(
     folder: Path, ranges: list[Range], items: int, version: str, seal: bool
 ) -> tuple[dict[str, bytes], list[dict[str, object]]]:
     """({relative path: bytes}, manifest entries) of the files as they come out of the writer's tasks, in any order."""
-    stage = Stage(str(folder))
-    stage.make()
+    staging = StagingFolder(str(folder))
+    staging.make()
     for one in ranges:
-        stage_block(stage, one)
+        stage_block(staging, one)
     planned = plan_index_files([one.summary for one in ranges], items)
-    plan = plans.write_plan(stage, "index", planned)
-    writer = write_index.WriteIndex(stage, plan, SLOTS, items, version, seal)
+    plan = plans.write_plan(staging, "index", planned)
+    writer = write_index.WriteIndex(staging, plan, SLOTS, items, version, seal)
     found = []
     for number in reversed(range(len(planned))):
         batch = pa.RecordBatch.from_arrays([pa.array([number])], ["id"])
         found += [write_index.IndexFileResult.from_json(t) for out in writer(iter([batch])) for t in out.column(0).to_pylist()]
     found.sort(key=lambda result: result.number)
-    entries = name_index_files(stage, WrittenFiles(index=found))
-    files = {f"index/{path.name}": path.read_bytes() for path in Path(stage.tree, "index").glob("*")}
-    assert list(Path(stage.temporary).iterdir()) == []
+    entries = name_index_files(staging, WrittenFiles(index=found))
+    files = {f"index/{path.name}": path.read_bytes() for path in Path(staging.tree, "index").glob("*")}
+    assert list(Path(staging.temporary).iterdir()) == []
     return files, entries
 
 

@@ -1,4 +1,4 @@
-"""The staging area of one run: all is built here, beside the output, and published by one rename or one small file."""
+"""The staging folder of one run: all files are made there, beside the output, and published by one rename or one small file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from rocketmq_reindex.udfs import files
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Folders below ``root``; executors get nothing but these paths.
+class StagingFolder:
+    """The folders below ``root``; executors get only these paths.
 
-    ``build``: the files' own folder, written in place, where no folder can be renamed. ``trim``: files end with their last byte
-    used.
+    ``build`` is the folder of the build's own files where no folder can be renamed: they are written in place. ``trim``: files
+    end with their last byte in use.
     """
 
     root: str
@@ -26,7 +26,7 @@ class Stage:
 
     @property
     def sealed(self) -> str:
-        """the tree when it is whole: attempts of tasks that come late no longer find it"""
+        """the tree once it is whole: late attempts of tasks no longer find it"""
         return files.join(self.root, "sealed")
 
     @property
@@ -36,12 +36,12 @@ class Stage:
 
     @property
     def blocks(self) -> str:
-        """index items of each range, before their files are known"""
+        """the index items of each range, before their files are planned"""
         return files.join(self.root, "blocks")
 
     @property
     def made(self) -> str:
-        """IndexFiles of all attempts: the driver moves the ones it was told of into the tree, or names them in the manifest"""
+        """the IndexFiles of all attempts; the driver moves those of successful tasks into the tree, or lists them in place"""
         return files.join(self.build, "index") if self.build else files.join(self.root, "made")
 
     @property
@@ -56,18 +56,20 @@ class Stage:
 
     @property
     def plans(self) -> str:
-        """what the driver decided, for executors to read"""
+        """what the driver planned, for executors to read"""
         return files.join(self.root, "plans")
 
     @property
     def temporary(self) -> str:
+        """files that are being written"""
         return files.join(self.root, "temporary")
 
     def stored(self, size: int) -> int | None:
-        """The size to write a file in that is ``size`` bytes in a store; None: as far as it is used."""
+        """The size to store a file in that has ``size`` bytes in a store; None: up to its last byte in use."""
         return None if self.trim else size
 
     def make(self) -> None:
+        """Make all folders."""
         below = files.parent(self.build or self.root)
         for folder in (self.tree, self.blocks, self.made, self.ranges, self.parts, self.plans, self.temporary):
             files.make_folder(folder, below=below)
