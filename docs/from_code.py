@@ -26,7 +26,7 @@ _DEFAULT: Final = re.compile(r" \((?!repeatable|ms|one,)([^();]+)(?:; ([^()]+))?
 
 
 class _FoundParser(BaseException):
-    """Ends a command where it is about to read its words."""
+    """Ends a command where it is about to read its arguments."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.parser = parser
@@ -43,7 +43,7 @@ def parser_of(command: str) -> argparse.ArgumentParser:
             main([command])
         except _FoundParser as reached:
             return reached.parser
-    raise AssertionError(f"{command}: reads its words without a parser")
+    raise AssertionError(f"{command}: reads its arguments without a parser")
 
 
 def options_of(command: str) -> list[argparse.Action]:

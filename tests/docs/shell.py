@@ -101,8 +101,8 @@ class Shell:
                 status = int(ended.code or 0)
             finally:
                 os.chdir(before)
-            told = "".join(line for line in err.getvalue().splitlines(keepends=True) if _SHOWN.match(line))
-            caller.sendall(json.dumps([status, out.getvalue(), told]).encode())
+            shown = "".join(line for line in err.getvalue().splitlines(keepends=True) if _SHOWN.match(line))
+            caller.sendall(json.dumps([status, out.getvalue(), shown]).encode())
 
     def _put(self, text: str) -> str:
         for theirs, ours in self.moved.items():

@@ -50,9 +50,9 @@ def commands() -> list[list[str]]:
 
 
 def test_every_command_has_words_that_its_parser_takes() -> None:
-    told = commands()
-    assert {words[0] for words in told} == {*COMMANDS}
-    for words in told:
+    stated = commands()
+    assert {words[0] for words in stated} == {*COMMANDS}
+    for words in stated:
         parser_of(words[0]).parse_args(words[1:])
 
 

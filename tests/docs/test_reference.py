@@ -29,9 +29,9 @@ def test_every_table_of_the_pages_can_be_made() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_options_are_all_there(command: str) -> None:
-    told = re.findall(r"^\| `([^` ]+)", from_code.options(command), re.MULTILINE)
+    stated = re.findall(r"^\| `([^` ]+)", from_code.options(command), re.MULTILINE)
     actions = from_code.options_of(command)
-    assert sorted(told) == sorted((action.option_strings or [str(action.metavar)])[0] for action in actions)
+    assert sorted(stated) == sorted((action.option_strings or [str(action.metavar)])[0] for action in actions)
     assert all(action.help for action in actions)
 
 
@@ -57,13 +57,13 @@ def test_defaults_in_the_help_are_the_settings() -> None:
 ])  # fmt: skip
 def test_every_policy_is_explained(option: str, page: str, title: str) -> None:
     (action,) = (action for action in from_code.options_of("build") if option in action.option_strings)
-    told = [row[0] for row in rows(text_of(page).split(f"# {title}\n", 1)[1].split("\n## ", 1)[0])]
-    assert told == [f"`{choice}`" for choice in action.choices or ()]
+    stated = [row[0] for row in rows(text_of(page).split(f"# {title}\n", 1)[1].split("\n## ", 1)[0])]
+    assert stated == [f"`{choice}`" for choice in action.choices or ()]
 
 
 def test_every_difference_is_in_one_table() -> None:
-    told = re.findall(r"^\| `([a-z-]+)` \|", "".join(from_code.differences(part) for part in PARTS), re.MULTILINE)
-    assert sorted(told) == sorted(KINDS)
+    stated = re.findall(r"^\| `([a-z-]+)` \|", "".join(from_code.differences(part) for part in PARTS), re.MULTILINE)
+    assert sorted(stated) == sorted(KINDS)
     assert [words.split()[1] for words in re.findall(r"from-code\} (.+)", text_of("reference/differences"))] == [
         "log", "consumequeue", "index", "checkpoint",
     ]  # fmt: skip
@@ -77,8 +77,8 @@ def test_every_column_of_the_delta_tables() -> None:
 
 
 def test_exit_statuses() -> None:
-    told = [int(row[0]) for row in rows(text_of("reference/exit-statuses"))]
-    assert told == sorted({0, 3, 4} | {kind.exit_status for kind in (InputError, UsageError, RefusedError)})
+    stated = [int(row[0]) for row in rows(text_of("reference/exit-statuses"))]
+    assert stated == sorted({0, 3, 4} | {kind.exit_status for kind in (InputError, UsageError, RefusedError)})
 
 
 def test_the_summary_is_shown_whole() -> None:
@@ -89,32 +89,32 @@ def test_the_summary_is_shown_whole() -> None:
 
 
 def test_options_of_the_data_sources() -> None:
-    told: dict[str, set[str]] = {source.name().removeprefix("rocketmq-"): set() for source in from_code.SOURCES}
+    stated: dict[str, set[str]] = {source.name().removeprefix("rocketmq-"): set() for source in from_code.SOURCES}
     for names_of, of, _ in rows(section("reference/sql", "Options")):
-        for name in told if of == "all" else of.split(", "):
-            told[name] |= set(re.findall(r"`(\w+)`", names_of))
-    assert told == {s.name().removeprefix("rocketmq-"): {*s.known, "columns", "onDamage"} for s in from_code.SOURCES}
+        for name in stated if of == "all" else of.split(", "):
+            stated[name] |= set(re.findall(r"`(\w+)`", names_of))
+    assert stated == {s.name().removeprefix("rocketmq-"): {*s.known, "columns", "onDamage"} for s in from_code.SOURCES}
     assert f"({RANGE_SIZE})" in text_of("reference/sql")
     assert f"({UNPACKED_MAX})" in text_of("reference/sql")
 
 
 def test_functions_have_their_arguments() -> None:
-    told = {row[0].strip("`").split("(")[0]: row[0].count(",") + 1 for row in rows(from_code.sql_functions())}
-    assert told == {name: arguments for name, (_, _, arguments) in functions.FUNCTIONS.items()}
+    stated = {row[0].strip("`").split("(")[0]: row[0].count(",") + 1 for row in rows(from_code.sql_functions())}
+    assert stated == {name: arguments for name, (_, _, arguments) in functions.FUNCTIONS.items()}
 
 
 @pytest.mark.parametrize("title", ["Commitlog record", "ConsumeQueue unit", "Batch ConsumeQueue unit", "Checkpoint"])
 def test_fields_lie_one_behind_the_other(title: str) -> None:
-    told = [(re.match(r"\d+", row[0]), re.match(r"\d+", row[2])) for row in rows(section("explanation/format", title))]
-    ends = [int(offset[0]) + int(size[0]) for offset, size in told if offset and size]
-    assert [int(offset[0]) for offset, _ in told[1:] if offset] == ends[: len([1 for o, _ in told[1:] if o])]
+    stated = [(re.match(r"\d+", row[0]), re.match(r"\d+", row[2])) for row in rows(section("explanation/format", title))]
+    ends = [int(offset[0]) + int(size[0]) for offset, size in stated if offset and size]
+    assert [int(offset[0]) for offset, _ in stated[1:] if offset] == ends[: len([1 for o, _ in stated[1:] if o])]
     if title.endswith("unit"):
         assert ends[-1] == struct.calcsize(">qiqqqhii" if title.startswith("Batch") else ">qiq")
 
 
 def test_the_python_api_is_there() -> None:
     """Every name of the package, and no other."""
-    told = re.findall(r"^\.\. auto\w+:: rocketmq_reindex\.(\w+)", text_of("reference/python-api"), re.MULTILINE)
+    stated = re.findall(r"^\.\. auto\w+:: rocketmq_reindex\.(\w+)", text_of("reference/python-api"), re.MULTILINE)
     offered = getattr(rocketmq_reindex, "__all__", None)
-    assert len(told) == len(set(told))
-    assert offered is None or set(told) == {*offered} - {"__version__"}
+    assert len(stated) == len(set(stated))
+    assert offered is None or set(stated) == {*offered} - {"__version__"}

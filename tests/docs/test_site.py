@@ -41,8 +41,8 @@ def test_readme_is_short() -> None:
 
 
 def test_readme_has_every_command() -> None:
-    told = {row[0] for row in rows(README.split("\n## Commands\n")[1].split("\n## ")[0])}
-    assert told == {f"[`{name}`](docs/reference/{name}.md)" for name in COMMANDS}
+    stated = {row[0] for row in rows(README.split("\n## Commands\n")[1].split("\n## ")[0])}
+    assert stated == {f"[`{name}`](docs/reference/{name}.md)" for name in COMMANDS}
 
 
 def test_targets_of_make_exist() -> None:
@@ -62,9 +62,9 @@ def test_files_of_the_project_exist() -> None:
 
 
 def test_tests_that_security_names_exist() -> None:
-    told = [row[-1] for row in rows(section("explanation/security", "What an attacker cannot do"))]
-    named = re.findall(r"`(?:(\w+)/)?(\w+\.py)`", " ".join(told))
-    assert len(named) > len(told)
+    stated = [row[-1] for row in rows(section("explanation/security", "What an attacker cannot do"))]
+    named = re.findall(r"`(?:(\w+)/)?(\w+\.py)`", " ".join(stated))
+    assert len(named) > len(stated)
     for folder, name in named:
         assert list((ROOT / "tests" / folder).rglob(name)), f"{folder}/{name}"
 
