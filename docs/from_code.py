@@ -66,9 +66,16 @@ def default_of(command: str, action: argparse.Action) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table. A bar in a cell is escaped."""
-    lines = [head, ["---"] * len(head), *rows]
+    """A Markdown table. A bar in a cell is escaped, and an option is code: its two hyphens would become a dash."""
+    lines = [head, ["---"] * len(head), *([_options_as_code(cell) for cell in row] for row in rows)]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def _options_as_code(text: str) -> str:
+    """``text`` with every option in backticks that is in none yet."""
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"(?<![\w-])--[a-z][a-z-]*", r"`\g<0>`", part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 def _row(command: str, action: argparse.Action) -> tuple[str, str, str]:
@@ -122,7 +129,7 @@ def delta_tables() -> str:
         rows = [(f"`{c.name}`", f"`{c.sql}`" + ("" if c.required else " or null"), c.comment) for c in made.columns]
         checks = [f"- `{name}`: `{text}`" for name, text in made.checks.items()]
         parts.append(
-            f"## {made.name}\n\n{made.comment}.\n\n{table(('column', 'type', 'meaning'), rows)}\n"
+            f"## {made.name}\n\n{_options_as_code(made.comment)}.\n\n{table(('column', 'type', 'meaning'), rows)}\n"
             + (f"Clustered by `{', '.join(made.clustered)}`.\n\n" if made.clustered else "")
             + "CHECK constraints:\n\n" + "\n".join(checks) + "\n"
         )  # fmt: skip
