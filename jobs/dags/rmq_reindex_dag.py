@@ -1,8 +1,9 @@
 """Airflow 3: build a store's derived files aside, verify what was built, then publish it into the store.
 
-A copy of this file in Airflow's DAG folder is all that Airflow needs: it imports neither pyspark nor this project. What runs is
-``rmq_reindex.py`` of `make dist`, by the ``spark-submit`` of the worker. ``rocketmq_reindex.json`` beside it may say where that
-lies ("site": see SITE) and name stores, each of which becomes a DAG with a schedule and with parameters of its own:
+A copy of this file in Airflow's DAG folder is all that Airflow needs: it imports neither pyspark nor this project. Airflow can
+import from that folder, so the file must not have the package's name. What runs is ``rmq_reindex.py`` of `make dist`, by the
+``spark-submit`` of the worker. ``rocketmq_reindex.json`` beside it may say where that lies ("site": see SITE) and name stores,
+each of which becomes a DAG with a schedule and with parameters of its own:
 
     {"site": {"dist": "/opt/rocketmq-reindex", "connection": "spark_default"},
      "stores": {"orders": {"schedule": "@hourly", "store": "/snap/orders", "out": "/data/built", "publish_to": "/data/b"}}}
