@@ -137,6 +137,7 @@ class Summary:
         return "\n".join(lines)
 
 
+# Warnings are part of the manifest: with other words here, a build of the same log has other bytes.
 _DECISIONS = {
     "generation": "begun again (topic made anew), older units dropped",
     "fill": "offsets missing, filled with the next unit",

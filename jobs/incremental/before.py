@@ -40,7 +40,7 @@ class Before:
             return
         self.last = last_build.load(self._store, standing.digest, settings.recheck)
         if self.last is None:
-            self._reporter.line("incremental: what stands in DIR is not known in --tables: all of its files are written anew")
+            self._reporter.line("incremental: what stands in DIR is not known in --tables: all of its files are written again")
             return
         count = sum(self.last.summary["files"].values())
         self.folder = standing.folder

@@ -111,8 +111,8 @@ class Increment(FullBuild):
     def plan_index(self, accepted: list[RangeSummary]) -> list[IndexFilePlan]:
         last, follows = self.before.last, self.before.follows
         self.history = plan_with_history(self.store, follows, self.log, accepted, self.settings.index_items)
-        if self.history.anew or (last and last.expired and not follows):
-            self.reporter.line("incremental: IndexFiles are cut anew: they do not go on with those of the build before")
+        if self.history.starts_over or (last and last.expired and not follows):
+            self.reporter.line("incremental: IndexFiles start over: they do not continue those of the build before")
         return self.history.plans
 
     def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> WrittenFiles:

@@ -66,7 +66,7 @@ class QueueResult:
             ("logical", "out of order, as --queue-order logical puts them"),
             ("broker", "out of order, as a broker's dispatcher puts them"),
             ("made anew", "made anew, and out of order since then, as a broker's dispatcher puts them"),
-            ("skipped", "out of order: a sample cannot judge them"),
+            ("skipped", "out of order, and not compared: a sample shows too little of them"),
         ):
             if self.counts.get(order):
                 summary.notes.append(f"{counted(self.counts[order], 'queue')} {text}")
