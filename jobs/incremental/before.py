@@ -1,4 +1,4 @@
-"""What an incremental build goes on from: the build that stands in DIR, and whether log and DIR are as that one left them."""
+"""What an incremental build starts from: the build in DIR, and whether log and DIR are as that build left them."""
 
 from __future__ import annotations
 

@@ -110,6 +110,7 @@ def _queue_file(entry: dict[str, Any]) -> QueueFile:
 
 
 def keys_of(names: Iterable[tuple[bytes, int]]) -> Keys:
+    """Return the keys of queues, given by topic in UTF-8 and queue id (``queue_keys``)."""
     some = list(names)
     return queue_keys([name for name, _ in some], np.array([queue for _, queue in some], np.int64).astype(np.int32))
 
