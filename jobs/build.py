@@ -14,18 +14,19 @@ from rocketmq_reindex.jobs.watching.options import wants_json_log
 
 def build(arguments: Sequence[str]) -> int:
     """One build. Returns the exit status."""
-    watch = Watch("build", json_log=wants_json_log(arguments))
-    ended = run_build(lambda: parse_settings(arguments), watch, Interrupts())
-    summary, json = ended.summary, "--json" in arguments
-    if "--dry-run" in arguments:
+    watch, json = Watch("build", json_log=wants_json_log(arguments)), "--json" in arguments
+
+    def show_plan(line: str) -> None:
         # With --json stdout holds the summary alone.
-        for line in ended.lines:
-            print(line, file=sys.stderr if json else sys.stdout)
-    elif not json and not summary.error:
-        for line in ended.lines:
-            print(line)
+        print(line, file=sys.stderr if json else sys.stdout)
+
+    ended = run_build(lambda: parse_settings(arguments), watch, Interrupts(), show_plan=show_plan)
+    summary = ended.summary
     if json:
         print(summary.to_json())
+    elif "--dry-run" not in arguments and not summary.error:
+        for line in ended.lines:
+            print(line)
     return summary.exit
 
 

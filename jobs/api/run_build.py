@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
 
 def run_build(
-    settings_of: Callable[[], BuildSettings], watch: Watch, interrupts: Interrupts, spark: SparkSession | None = None
-) -> Ended[Summary]:
-    """Build. ``settings_of`` may raise UsageError. ``spark``: the session to work in, instead of one that is looked for."""
+    settings_of: Callable[[], BuildSettings], watch: Watch, interrupts: Interrupts, spark: SparkSession | None = None,
+    show_plan: Callable[[str], None] | None = None,
+) -> Ended[Summary]:  # fmt: skip
+    """Build. ``settings_of`` may raise UsageError. ``spark``: the session to work in, instead of one that is looked for.
+
+    ``show_plan`` gets the lines of a dry run, before the warnings are shown.
+    """
     summary, lines = Summary(), list[str]()
     job: Build | None = None
     raised: BaseException | None = None
@@ -51,6 +55,9 @@ def run_build(
                     job.summary.started = summary.started
                     summary = job.summary
                     job.run(inputs)
+                    if show_plan:
+                        for line in job.plan:
+                            show_plan(line)
                     if compiled_once and not settings.dry_run:
                         # This is no part of the result, so it is not in the manifest.
                         summary.warn(NOTE)

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 
 from rocketmq_reindex.jobs.building import notices, stale_tails
-from rocketmq_reindex.jobs.building.odd_queues import FirstHoles, OddQueues, OrderOutcome
+from rocketmq_reindex.jobs.building.odd_queues import EmptyFile, FirstHoles, OddQueues, OrderOutcome
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
@@ -34,8 +34,8 @@ class Order:
     placements: str = ""
     batches: str = ""
     """the same of batch queues (``BatchPlacement``)"""
-    opened: list[tuple[str, int, int]] = field(default_factory=list)
-    """(topic, queue id, position) of files without any unit that a broker of 4.9 leaves at a queue's end"""
+    opened: list[EmptyFile] = field(default_factory=list)
+    """files without any unit that a broker of 4.9 leaves at a queue's end"""
     extra_units: int = 0
     """units that stand for no record: pre-blank and fills"""
     odd: OddQueues | None = None
@@ -146,9 +146,8 @@ class _Decisions:
             return
         self._report(self.holes, FirstHoles())
         self.summary.add_decisions(odd.decisions())
-        kind, topic, queue, offset, count = first
         raise RefusedError(
-            f"queue {escape(topic)}/{queue}: {kind} of {count} at queue offset {offset}"
+            f"queue {escape(first.topic)}/{first.queue}: {first.kind} of {first.units} at queue offset {first.offset}"
             f" ({counted(sum(1 for _ in odd.queues()), 'queue')} out of order): choose --queue-order logical or broker"
         )
 

@@ -12,21 +12,19 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.building.unclean_stop import vouched
 from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 
-_CHECKPOINT_USED = 40
-"""bytes of the checkpoint that hold its fields"""
-
 
 def finish(
     scan: Scan, settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan],
     written: writing.WrittenFiles, until: int, more: list[dict[str, Any]], summary: Summary,
 ) -> tuple[list[dict[str, Any]], list[str]]:  # fmt: skip
-    """Write them into the tree of the stage; ``until`` is the offset up to which the log was read.
+    """Write them into the tree of the staging folder; ``until`` is the offset up to which the log was read.
 
     Returns the driver's own entries of the manifest, ``more`` among them, and files with the other entries.
     """
@@ -50,8 +48,8 @@ def _write_checkpoint(
 ) -> tuple[dict[str, int], dict[str, Any]]:  # fmt: skip
     """Returns the fields of the checkpoint, and its entry of the manifest."""
     checkpoint = vouched(settings, make_checkpoint(settings, log, accepted, plans), summary.warnings)
-    data = checkpoint.to_bytes()
+    data, used = checkpoint.to_bytes(), CHECKPOINT_LAYOUT.size
     files.write_bytes(staging.temporary, files.join(staging.tree, "checkpoint"), [data])
-    digest = new_digest([data[:_CHECKPOINT_USED]]).digest().hex()
-    entry = {"path": "checkpoint", "size": len(data), "used": _CHECKPOINT_USED, "digest": digest}
+    digest = new_digest([data[:used]]).digest().hex()
+    entry = {"path": "checkpoint", "size": len(data), "used": used, "digest": digest}
     return dataclasses.asdict(checkpoint), entry

@@ -37,7 +37,7 @@ class Result:
 
 
 class FullBuild:
-    """Reads all of the log and writes every file. A build that goes on from an earlier one overrides these steps."""
+    """Reads all of the log and writes every file. A build that starts from an earlier one overrides these steps."""
 
     memory: ScanMemory | None = None
     """what is known of ranges that were scanned before"""
@@ -54,11 +54,11 @@ class FullBuild:
         self, staging: StagingFolder, accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None,
         extra_units: int = 0,
     ) -> None:  # fmt: skip
-        """Raises InputError when the output cannot fit, as far as a sample tells, or the counts of ``accepted`` ranges."""
+        """Raises InputError when the output cannot fit, by a sample of the log, or by the counts of the ``accepted`` ranges."""
         check_free(self.settings, scan_settings(self.settings), self.log, staging, accepted, plans, extra_units)
 
     def staged(self, staging: StagingFolder) -> None:
-        """The staging folder is there; nothing has been scanned yet. Raises InputError when the run cannot go on."""
+        """The staging folder is there; nothing has been scanned yet. Raises InputError when the run cannot continue."""
 
     def plan_index(self, accepted: list[RangeSummary]) -> list[IndexFilePlan]:
         """Return which items each IndexFile holds."""
@@ -84,7 +84,7 @@ class FullBuild:
 
 
 def to_write(scan: Scan, settings: BuildSettings, plans: list[IndexFilePlan]) -> tuple[int, int, Probe]:
-    """Return how many buckets and IndexFiles are to be written, 0 bytes, and a probe that says how many there are."""
+    """Return how many buckets and IndexFiles are to be written, 0 for bytes, and a probe that counts those already there."""
     buckets = len(set(scan.task.keys)) if "consumequeue" in settings.only else 0
     total = buckets + (len(plans) if "index" in settings.only else 0)
 

@@ -6,6 +6,7 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
 from rocketmq_reindex.jobs.publishing.parts import few_parts
@@ -20,8 +21,25 @@ from rocketmq_reindex.udfs.order.placements import PlanWriter
 from rocketmq_reindex.udfs.order.results import OddQueue, OrderResult
 from rocketmq_reindex.udfs.staging import StagingFolder
 
-Decision = tuple[str, str, int, int, int]
-"""(kind, topic, queue id, queue offset, units)"""
+
+class Decision(NamedTuple):
+    """One decision about the order of a queue."""
+
+    kind: str
+    topic: str
+    queue: int
+    offset: int
+    """queue offset of the first unit"""
+    units: int
+
+
+class EmptyFile(NamedTuple):
+    """A ConsumeQueue file without any unit, at a queue's end."""
+
+    topic: str
+    queue: int
+    position: int
+    """queue offset of the file's first slot"""
 
 
 def segment_of(segments: list[Segment], offset: int) -> str:
@@ -36,7 +54,7 @@ def _key(queue: OddQueue) -> tuple[str, int]:
 
 def _decisions(queue: OddQueue) -> Iterator[Decision]:
     for kind, offset, count in queue.decisions:
-        yield kind, queue.topic, queue.queue, offset, count
+        yield Decision(kind, queue.topic, queue.queue, offset, count)
 
 
 @dataclass
@@ -74,11 +92,11 @@ class OrderOutcome:
     lost_records: int = 0
     filled: int = 0
     """units that stand for missing records"""
-    opened: list[tuple[str, int, int]] = field(default_factory=list)
-    """(topic, queue id, position) of files without units at a queue's end"""
+    opened: list[EmptyFile] = field(default_factory=list)
     placements: str = ""
+    """the plan (``PlanWriter``) of plain queues; empty where none is out of order"""
     batches: str = ""
-    """the plans (``PlanWriter``) of plain and of batch queues, maybe \"\""""
+    """the plan of batch queues"""
 
 
 class OddQueues:
@@ -138,7 +156,7 @@ class OddQueues:
         """Add one queue; its records out of line that are not listed one by one are one more hole, with all their bytes."""
         found.filled += queue.filled
         if queue.opened >= 0:
-            found.opened.append((queue.topic, queue.queue, queue.opened))
+            found.opened.append(EmptyFile(queue.topic, queue.queue, queue.opened))
         name = f"(queue {escape(queue.topic)}/{queue.queue})"
         for phy_offset, size in queue.lost:
             found.lost_records += 1

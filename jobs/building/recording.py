@@ -1,4 +1,4 @@
-"""What a build tells whoever records it."""
+"""What a build passes to the recorder of its run."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ class ScanMemory:
         """keys of the entries that may be used, when not all of them may"""
 
     def wrap(self, task: ScanTask) -> RememberedScan:
+        """Return the task that scans only what is not known."""
         return RememberedScan(task, self.store, self._fingerprint, self._recheck, self.only)
 
     def take(self, data: bytes) -> RangeSummary:

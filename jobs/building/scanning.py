@@ -114,7 +114,7 @@ class Scan:
 
     def _below(self, segments: list[Segment], chain: Chain) -> Chain:
         """The chain without what lies behind --until-offset, and without old records behind the log's end."""
-        stale_tails.judge(segments, chain, self.store)
+        stale_tails.mark_stale_tail(segments, chain, self.store)
         until = min(self.until_read, chain.stale.offset) if chain.stale else self.until_read
         chain.accepted = self.cut(chain.accepted, until)
         chain.holes = [hole for hole in chain.holes if hole.offset < until]

@@ -84,7 +84,7 @@ class BuildSettings(StoreSettings):
             raise UsageError("--recheck: goes with --incremental: a full build reads everything anyway")
         _ = self.window
         (out,) = checked_paths(self.out)
-        # DIR holds the build before: that is what --incremental goes on from.
+        # DIR holds the build that --incremental starts from.
         overwrite = self.overwrite or self.incremental
         tables = given_place(self.tables, self.incremental)
         return replace(self, **shared, out=out, overwrite=overwrite, tables=tables)

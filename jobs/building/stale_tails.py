@@ -19,7 +19,7 @@ from rocketmq_reindex.udfs.scan.stale_tails import find_stale_tail, has_data, re
 _CODES: Final = {text: code for code, text in r.REASONS.items()}
 
 
-def judge(segments: list[Segment], chain: Chain, store: str = "") -> None:
+def mark_stale_tail(segments: list[Segment], chain: Chain, store: str = "") -> None:
     """Note in the chain whether its damage is a stale tail, or may be one. Reads the damaged segment again.
 
     The checkpoint of ``store``, where there is one, is a hint.

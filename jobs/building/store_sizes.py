@@ -66,8 +66,8 @@ def _check_index(settings: BuildSettings, store: str, refused: list[str]) -> lis
         text = f"{where}: has files of {usual} bytes, a build makes files of {size}"
         if settings.is_named("hash_slots") or settings.is_named("index_items"):
             return [f"{text}, as {options.format(*sizes)} says: a broker finds nothing in files of other settings"]
-        said = index_sizes([entry for entry in found if entry.size == usual], look_into=False)
-        wanted = options.format(*said) if said else "--hash-slots and --index-items as in broker.conf"
+        shown = index_sizes([entry for entry in found if entry.size == usual], look_into=False)
+        wanted = options.format(*shown) if shown else "--hash-slots and --index-items as in broker.conf"
         refused.append(f"{text}: give {wanted} (or {options.format(*sizes)}, if the broker's settings have changed)")
         return []
     if len(counted) > 1:

@@ -47,6 +47,7 @@ class Summary:
         """by warning: whether it is about damage or a decision, and the entry; not in the JSON object"""
 
     def to_json(self) -> str:
+        """Return the summary as one JSON object."""
         fields = dataclasses.asdict(self)
         if self.incremental is None:
             del fields["incremental"]
@@ -65,6 +66,7 @@ class Summary:
         self._warn_about(f"{what}: segment {segment}, offset {offset}, {counted(length, 'byte')}: {reason}", "damage", entry)
 
     def warn(self, text: str) -> None:
+        """Add one warning."""
         self.warnings.append(text)
 
     def _warn_about(self, text: str, event: str, entry: dict[str, Any]) -> None:
@@ -137,6 +139,7 @@ class Summary:
         return "\n".join(lines)
 
 
+# Warnings are part of the manifest: with other words here, a build of the same log has other bytes.
 _DECISIONS = {
     "generation": "begun again (topic made anew), older units dropped",
     "fill": "offsets missing, filled with the next unit",

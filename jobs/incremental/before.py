@@ -1,4 +1,4 @@
-"""What an incremental build goes on from: the build that stands in DIR, and whether log and DIR are as that one left them."""
+"""What an incremental build starts from: the build in DIR, and whether log and DIR are as that build left them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Before:
             return
         self.last = last_build.load(self._store, standing.digest, settings.recheck)
         if self.last is None:
-            self._reporter.line("incremental: what stands in DIR is not known in --tables: all of its files are written anew")
+            self._reporter.line("incremental: what stands in DIR is not known in --tables: all of its files are written again")
             return
         count = sum(self.last.summary["files"].values())
         self.folder = standing.folder

@@ -1,4 +1,4 @@
-"""Which files of the build before stay as they are, and which are written anew: the ranges that came and went decide."""
+"""Which files of the build before stay as they are, and which are written again: the ranges that came and went decide."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.manifest import path_of
+from rocketmq_reindex.jobs.building.odd_queues import EmptyFile
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild
 from rocketmq_reindex.jobs.publishing.parts import joined
@@ -109,6 +110,7 @@ def _queue_file(entry: dict[str, Any]) -> QueueFile:
 
 
 def keys_of(names: Iterable[tuple[bytes, int]]) -> Keys:
+    """Return the keys of queues, given by topic in UTF-8 and queue id (``queue_keys``)."""
     some = list(names)
     return queue_keys([name for name, _ in some], np.array([queue for _, queue in some], np.int64).astype(np.int32))
 
@@ -217,9 +219,9 @@ def carried_index(staging: StagingFolder, results: Iterable[dict[str, Any]]) -> 
     return parts.finish()
 
 
-def _opened_again(order: Order, wanted: Wanted) -> list[tuple[str, int, int]]:
-    """Return the files without units whose queues are written anew; the others stay."""
+def _opened_again(order: Order, wanted: Wanted) -> list[EmptyFile]:
+    """Return the files without units whose queues are written again; the others stay."""
     if not order.opened:
         return []
-    again = wanted.having(keys_of((topic.encode(), queue) for topic, queue, _ in order.opened), None)
-    return [opened for opened, is_wanted in zip(order.opened, again.tolist(), strict=True) if is_wanted]
+    again = wanted.having(keys_of((file.topic.encode(), file.queue) for file in order.opened), None)
+    return [file for file, is_wanted in zip(order.opened, again.tolist(), strict=True) if is_wanted]

@@ -12,7 +12,7 @@ import dataclasses
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild
@@ -33,15 +33,25 @@ class IndexHistory:
     start: EarlierFiles
     """where the first file starts"""
     plans: list[IndexFilePlan]
-    anew: bool = False
-    """whether files start and end elsewhere than in the build before"""
+    starts_over: bool = False
+    """whether the files do not continue those of the build before"""
+
+
+class _Known(NamedTuple):
+    """What is known of the ranges before the log's first offset."""
+
+    expired: list[ScanEntry]
+    start: EarlierFiles
+    """where the first file starts"""
+    useless: bool = False
+    """whether there was more, which does not fit this log"""
 
 
 def plan_with_history(
     store: ScanStore, last: LastBuild | None, log: Commitlog, accepted: list[RangeSummary], index_items: int
 ) -> IndexHistory:
     """Plan the files of ``accepted``, and continue those of the build before where that is possible."""
-    expired, start, anew = _expired_ranges(last, log)
+    expired, start, starts_over = _expired_ranges(last, log)
     summaries = [store.summary(entry, -1) for entry in expired]
     plans = plan_index_files([*summaries, *accepted], index_items, start)
     gone = _expired_files(plans, log.segments[0].start) if expired else 0
@@ -54,7 +64,7 @@ def plan_with_history(
         windows = [window for _, window in summaries[0].windows] + ([] if start.window is None else [start.window])
         start = EarlierFiles(start.skip - summaries[0].items, start.maker, max(windows, default=None))
         expired, summaries = expired[1:], summaries[1:]
-    return IndexHistory(expired, start, plans, anew)
+    return IndexHistory(expired, start, plans, starts_over)
 
 
 def fingerprints(store: ScanStore, history: IndexHistory, entries: Iterable[ScanEntry], settings: BuildSettings) -> list[str]:
@@ -73,19 +83,18 @@ def fingerprints(store: ScanStore, history: IndexHistory, entries: Iterable[Scan
     return found
 
 
-def _expired_ranges(last: LastBuild | None, log: Commitlog) -> tuple[list[ScanEntry], EarlierFiles, bool]:
-    """Returns the expired ranges, where the files start, and whether what was known of expired ranges cannot be used."""
+def _expired_ranges(last: LastBuild | None, log: Commitlog) -> _Known:
     if last is None or not last.segments:
-        return [], EarlierFiles(), False
+        return _Known([], EarlierFiles())
     known = bool(last.expired)
     starts = [int(name) for name, _ in last.segments]
     if not log.segments or log.segments[0].start not in starts:
         # All of the log has expired, or there is more in front of it than there was.
-        return [], EarlierFiles(), known or bool(log.segments)
+        return _Known([], EarlierFiles(), known or bool(log.segments))
     low = log.segments[0].start
     if (known or low > starts[0]) and not _continues(last, log):
-        return [], EarlierFiles(), True
-    return [*last.expired, *(entry for entry in last.built_from if entry.start < low)], last.start, False
+        return _Known([], EarlierFiles(), True)
+    return _Known([*last.expired, *(entry for entry in last.built_from if entry.start < low)], last.start)
 
 
 def _continues(last: LastBuild, log: Commitlog) -> bool:

@@ -81,10 +81,11 @@ class LastBuild:
 
     @property
     def built_from(self) -> list[ScanEntry]:
+        """The accepted ranges, in order."""
         return [self.ranges[number] for number in self.accepted]
 
     def save(self, store: ScanStore) -> None:
-        """Its files of LINES are there already."""
+        """Store the build. Its files of LINES are there already."""
         self.lines = [file_digest(files.join(store.builds, f"{self.digest}{ending}")) for ending in LINES]
         text = json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, separators=(",", ":"))
         files.write_bytes(store.temporary, files.join(store.builds, self.digest), sealed(text.encode()))

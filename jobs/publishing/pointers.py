@@ -33,6 +33,7 @@ class Pointer:
 
     @property
     def name(self) -> str:
+        """The name of its file."""
         return f"{self.number:010d}-{self.build}.json"
 
 

@@ -1,10 +1,10 @@
-"""Whether the files of the build that stands in DIR, which an incremental one goes on from, are still as it left them."""
+"""Whether the files of the build in DIR, from which an incremental build starts, are still as that build left them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex.jobs.publishing.layout import CONFIG
 from rocketmq_reindex.storage_format.digest import new_digest
@@ -14,15 +14,21 @@ from rocketmq_reindex.udfs.files.digests import file_digest
 
 CHECKPOINT: Final = "checkpoint"
 LISTED_AT_ONCE: Final = 50_000
-"""So many files are listed in one go; of more files each topic's by themselves, which bounds what is held."""
+"""Files that one listing may return. Where there are more, each topic is listed by itself, which bounds the memory."""
 _REQUESTS_AT_ONCE: Final = 16
 _READS_AT_ONCE: Final = 4
 _READ_BYTES: Final = 16 << 20
 _SECOND: Final = 10**9
 Entry = dict[str, Any]
 """of a manifest, with the time (``modified``) that its file had when the build was made"""
-_Found = tuple[int, int]
-"""size in bytes and modification time (ns) of a file; (-1, 0) for none"""
+
+
+class _Found(NamedTuple):
+    """A file of the build; the defaults stand for one that is not there."""
+
+    size: int = -1
+    modified: int = 0
+    """in nanoseconds since 1970"""
 
 
 class StandingFiles:
@@ -49,7 +55,7 @@ class StandingFiles:
 
     def times(self, entries: list[Entry]) -> list[int]:
         """Return when the file of each entry was written by its file system (ns). Cheapest in the order of paths."""
-        return [modified for _, modified in self._find(entries)]
+        return [found.modified for found in self._find(entries)]
 
     def _find(self, entries: list[Entry]) -> list[_Found]:
         return self._list(entries) if self._behind_uri else [_look(self._path(entry)) for entry in entries]
@@ -62,9 +68,8 @@ class StandingFiles:
 
         A bucket gives times in seconds in one answer and in milliseconds in another.
         """
-        size, modified = found
         grain = _SECOND if self._behind_uri else 1
-        return size == self._stored(entry) and modified // grain == entry["modified"] // grain
+        return found.size == self._stored(entry) and found.modified // grain == entry["modified"] // grain
 
     def _stored(self, entry: Entry) -> int:
         always_whole = _path_of(entry).partition("/")[0] in (CHECKPOINT, CONFIG)
@@ -79,7 +84,7 @@ class StandingFiles:
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="list") as pool:
             self._listed.update(zip(wanted, pool.map(self._listing, wanted), strict=True))
         found = [
-            self._listed[group].get(_path_of(entry), (-1, 0)) if group else _look(self._path(entry))
+            self._listed[group].get(_path_of(entry), _Found()) if group else _look(self._path(entry))
             for group, entry in zip(groups, entries, strict=True)
         ]
         # More of the last one may follow.
@@ -88,7 +93,7 @@ class StandingFiles:
 
     def _listing(self, group: str) -> dict[str, _Found]:
         there = files.below(files.join(self._folder, group))
-        return {f"{group}/{entry.name}": (entry.size, entry.modified) for entry in there}
+        return {f"{group}/{entry.name}": _Found(entry.size, entry.modified) for entry in there}
 
     # -- bytes ----------------------------------------------------------------------------------------------------------
 
@@ -97,7 +102,7 @@ class StandingFiles:
         if not entry["path"].startswith("index/"):
             return bool(file_digest(path, entry["used"]) == entry["digest"])
         hasher = new_digest()
-        for piece in self._index_bytes(path, entry["used"], found[0]):
+        for piece in self._index_bytes(path, entry["used"], found.size):
             hasher.update(piece)
         return bool(hasher.digest().hex() == entry["digest"])
 
@@ -118,12 +123,12 @@ def _path_of(entry: Entry) -> str:
     return str(entry.get("at", entry["path"]))
 
 
-def _group(place: str, depth: int) -> str:
+def _group(path: str, depth: int) -> str:
     """Returns the folder that is listed for a file; "" for files of the driver, which are looked at one by one."""
-    top, *rest = place.split("/")
+    top, *rest = path.split("/")
     return "" if top in (CHECKPOINT, CONFIG) else "/".join([top, *rest[: min(depth, len(rest)) - 1]])
 
 
 def _look(path: str) -> _Found:
     found = files.entry_of(path)
-    return (found.size, found.modified) if found.kind == files.FILE else (-1, 0)
+    return _Found(found.size, found.modified) if found.kind == files.FILE else _Found()

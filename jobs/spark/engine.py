@@ -31,7 +31,7 @@ class Engine(Protocol):
         """Return the data of the kept rows of one kind, without some ranges. Use it only for few rows."""
 
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
-        """Shuffle the kept rows of one kind, without some ranges, by key, sorted by bucket and physical offset.
+        """Shuffle the kept rows of one kind, without some ranges, by key, sorted by bucket and ``sort_key``.
 
         Returns the results of the reducers.
         """

@@ -132,7 +132,7 @@ def does_not_start(error: Exception) -> InputError:
     if _started and _started[0].first and isinstance(error, OSError | Py4JNetworkError | PySparkRuntimeError):
         reason = _started[0].first
     lines = [line.strip(": ") for line in reason.splitlines() if line.strip(": ")]
-    # py4j's own words come before Java's.
+    # The message begins with py4j's own text; Java's follows.
     first = next((line for line in lines if not line.startswith("An error occurred while calling")), "no reason given")
     jdk = "" if fits() else ": is there a JDK 17 or 21 (JAVA_HOME)? make setup finds one"
     return InputError(f"Spark does not start: {escape(first, 600)}{jdk}")

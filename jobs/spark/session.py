@@ -113,6 +113,7 @@ class _Start(threading.Thread):
             self._over.set()
 
     def session(self) -> SparkSession:
+        """Wait for the session and return it. Raises what kept it from starting."""
         self._over.wait()
         if self._error is not None:
             raise self._error

@@ -58,10 +58,12 @@ class StoreLog:
 
     @property
     def start(self) -> int:
+        """The offset of the first byte; 0 without segments."""
         return self.segments[0].start if self.segments else 0
 
     @property
     def end(self) -> int:
+        """The offset behind the last byte; 0 without segments."""
         return self.segments[-1].start + self.segments[-1].size if self.segments else 0
 
     def pages(self, segment: SegmentFile) -> Pages:
@@ -109,6 +111,7 @@ class StoreLog:
         return self.pages(segment).read(at, min(most, message.body_size))
 
     def close(self) -> None:
+        """Close all open segments."""
         for pages in self._open.values():
             pages.close()
         self._open.clear()

@@ -35,6 +35,7 @@ class Notes:
             self._warn(text)
 
     def close(self) -> None:
+        """Give how many notes of each kind were left out."""
         for kind, count in self._count.items():
             if count > EACH_MAX:
                 self._warn(f"{kind}: {count - EACH_MAX} more")

@@ -50,20 +50,24 @@ class Frames:
         return self._of(rows.build_row(self._settings, summary, self._log, state, attempt, started, ended)).coalesce(1)
 
     def segments(self, built: Built) -> DataFrame:
+        """Return the rows in ``segments``."""
         damage, summaries = self._summary.damage, built.scan.summaries.values()
         made = rows.segment_rows(self._build, self._log, summaries, built.accepted, built.until, damage)
         return self._of(made).coalesce(1)
 
     def files(self, manifest: str) -> DataFrame:
+        """Return the rows in ``files``, which tasks read from the manifest at this path."""
         size = files.entry_of(manifest).size
         tasks = max(1, -(-size // STRETCH))
         return self._engine.over(ManifestFiles(manifest, size, tasks, self._build), tasks, FILES.ddl)
 
     def quarantine(self) -> DataFrame:
+        """Return the rows in ``quarantine``, for which tasks read the first bytes of the damage."""
         places = self._of(rows.quarantine_rows(self._build, self._log, self._summary.damage))
         return places.mapInArrow(lambda batches: worker.run(read_first_bytes, batches), QUARANTINE.ddl)
 
     def messages(self, built: Built) -> DataFrame:
+        """Return the rows in ``messages``, which tasks read from the log."""
         specs = {spec.number: spec for of_segment in built.scan.ranges.values() for spec in of_segment}
         known = tuple(_known(specs[summary.number], summary) for summary in built.accepted if summary.records)
         size = sum(spec.high - spec.low for spec in known)

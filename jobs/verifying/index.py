@@ -30,13 +30,16 @@ FOLDER: Final = "index"
 
 @dataclass
 class IndexResult:
-    """What the comparison of items says."""
+    """The results of all comparisons of items together."""
 
     tally: Tally = field(default_factory=Tally)
     lost: list[Lost] = field(default_factory=list)
+    """stretches of the log whose keys are not in the index, in order"""
     repeats: int = 0
+    """items that are there twice"""
 
     def take(self, results: list[ItemsResult]) -> None:
+        """Add the results of tasks."""
         for result in results:
             self.tally.merge(result.tally)
             self.repeats += result.repeats
@@ -48,6 +51,7 @@ class IndexResult:
                 self.lost.append(stretch)
 
     def add_to(self, tally: Tally, summary: VerifySummary) -> None:
+        """Pass everything on to the tally and the summary of the run."""
         stretches = [{k: v for k, v in vars(lost).items() if k not in ("opens", "closes")} for lost in self.lost]
         summary.lost_keys = stretches[:LOST_LISTED]
         if "index-item-missing" in self.tally.counts:
@@ -61,9 +65,12 @@ class IndexResult:
 
 @dataclass
 class Index:
+    """The IndexFiles of the store, and their comparison with the log."""
+
     scan: Scan
     settings: VerifySettings
     checked: list[IndexFileCheck] = field(default_factory=list)
+    """by number, once ``check_files`` has run"""
 
     def _listed(self) -> list[ListedIndexFile]:
         """Return the files that a broker loads, in the order of their names as strings (``IndexService.load``, 5.3)."""
@@ -119,6 +126,7 @@ class Index:
     def compare(
         self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]
     ) -> IndexResult:
+        """Compare the items of all files with the keys of the log; ``unread`` as in ``Queues``."""
         scan, result = self.scan, IndexResult()
         spans = _spans(accepted, segments, unread)
         tables = self._tables(segments[0].start if segments else 0)

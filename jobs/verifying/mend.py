@@ -164,8 +164,8 @@ def advise(
     if idle_queues:
         text = f"queues that hold units of expired records alone: {idle_queues}: a build drops them"
         mend.leave_out((QUEUES,), f"{text}, and a broker then numbers their messages from 0: keep their folders")
-    if anew := orders.get("made anew"):
-        text = f"queues that were made anew, and are out of order since then: {anew}"
+    if remade := orders.get("made anew"):
+        text = f"queues that were made anew, and are out of order since then: {remade}"
         mend.leave_out((QUEUES,), f"{text}: a build puts their units elsewhere than the broker did")
     if orders.get("broker") and orders.get("logical"):
         text = "some queues out of order stand as --queue-order logical puts them, others as broker does"

@@ -36,6 +36,7 @@ class QueueResult:
     queues: list[QueueEntry] = field(default_factory=list)
 
     def take(self, results: list[QueuesResult]) -> None:
+        """Add the results of reducers."""
         for found in results:
             self.tally.merge(found.tally)
             for name, count in found.counts.items():
@@ -46,6 +47,7 @@ class QueueResult:
             )
 
     def add_to(self, tally: Tally, summary: VerifySummary) -> None:
+        """Pass everything on to the tally and the summary of the run."""
         tally.merge(self.tally)
         summary.units += self.counts.pop("units", 0)
         summary.units_there += self.counts.pop("there", 0)
@@ -66,7 +68,7 @@ class QueueResult:
             ("logical", "out of order, as --queue-order logical puts them"),
             ("broker", "out of order, as a broker's dispatcher puts them"),
             ("made anew", "made anew, and out of order since then, as a broker's dispatcher puts them"),
-            ("skipped", "out of order: a sample cannot judge them"),
+            ("skipped", "out of order, and not compared: a sample shows too little of them"),
         ):
             if self.counts.get(order):
                 summary.notes.append(f"{counted(self.counts[order], 'queue')} {text}")

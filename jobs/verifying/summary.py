@@ -76,9 +76,11 @@ class VerifySummary:
     error: str | None = None
 
     def to_json(self) -> str:
+        """Return the summary as one JSON object."""
         return json.dumps(dataclasses.asdict(self))
 
     def warn(self, text: str) -> None:
+        """Add one note."""
         self.notes.append(text)
 
     def events(self) -> Iterator[tuple[str, str, dict[str, Any]]]:

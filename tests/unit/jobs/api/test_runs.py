@@ -91,6 +91,19 @@ def test_a_dry_run(store: GoldenStore, tmp_path: Path, capsys: pytest.CaptureFix
     assert not (tmp_path / "out").exists()
 
 
+def test_the_plan_of_a_dry_run_comes_before_its_warnings(
+    store: GoldenStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["build", str(store.path), "--out", str(tmp_path / "out"), *words(store), "--until-offset", "9999"]
+    assert main([*arguments, "--dry-run"]) == 0
+    plan, warnings = capsys.readouterr()
+    assert main([*arguments, "--dry-run", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert warnings.startswith("warning: ")
+    assert printed.err == plan + warnings
+    assert json.loads(printed.out)["exit"] == 0
+
+
 def test_what_a_command_refuses_is_an_error_with_its_status(store: GoldenStore, tmp_path: Path) -> None:
     damaged = spoil.copy_store(store.path, tmp_path / "damaged")
     spoil.flip_body(damaged, 700)
