@@ -65,7 +65,8 @@ def build(
     """Build ConsumeQueue, IndexFiles and checkpoint from the raw segments of a commitlog, as ``rmq-reindex build`` does.
 
     The store is only read. ``out`` appears when all of the result is there, or not at all. Each keyword is an option of the
-    command; one that is left out has the option's default. Nothing is printed, and no signal handler is installed.
+    command; one that is left out has the option's default. Nothing is printed. Ctrl-C ends the run as the
+    program's own handler of SIGINT has it, which is in its place again afterwards; nothing is published then.
 
     Args:
         store: Folder or URI of the store. The segments are in ``store/commitlog``.

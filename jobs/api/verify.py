@@ -50,7 +50,7 @@ def verify(
     """Compare a commitlog with its ConsumeQueues, IndexFiles and checkpoint, both ways, as ``rmq-reindex verify`` does.
 
     The store is only read. Each keyword is an option of the command; one that is left out has the option's default. Nothing is
-    printed, and no signal handler is installed.
+    printed. Ctrl-C ends the run as the program's own handler of SIGINT has it, which is in its place again afterwards.
 
     Args:
         store: Folder of the store, or of a build; the latter with ``commitlog``.
