@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Literal
 
 from rocketmq_reindex.jobs.api.failing import failures_as_errors
@@ -51,7 +50,7 @@ def inspect(
     """
     keywords = dict(locals())
     keywords["files"] = [keywords.pop("file")]
-    with failures_as_errors(os.fspath(file)):
+    with failures_as_errors(str(file)):
         from rocketmq_reindex.jobs.inspecting.look import look
 
         asked = inspection(given(build_parser(), keywords))

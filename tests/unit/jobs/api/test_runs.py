@@ -116,13 +116,34 @@ def test_what_a_command_refuses_is_an_error_with_its_status(store: GoldenStore, 
         {"only": ()},
         {"until_time": dt.datetime(2026, 1, 1)},  # noqa: DTZ001  that is what is refused
         {"recheck": True},
+        {"out": None},
+        {"out": ["a", "b"]},
+        {"lmq": "no"},
+        {"include_topic": b"A"},
+        {"only": 3},
     ],
 )
 def test_wrong_usage(store: GoldenStore, tmp_path: Path, keywords: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(rr.UsageError) as wrong:
-        rr.build(store.path, out=tmp_path / "out", **{**sizes(store), **keywords})
+        rr.build(store.path, **{"out": tmp_path / "out", **sizes(store), **keywords})
     assert wrong.value.exit_status == 2
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: rr.inspect(None),  # type: ignore[arg-type]
+        lambda: rr.inspect(["a", "b"]),  # type: ignore[arg-type]
+        lambda: rr.report(None),  # type: ignore[arg-type]
+        lambda: rr.fetch("built", to=None),  # type: ignore[arg-type]
+        lambda: rr.query("store", physical=0, scan="no"),  # type: ignore[arg-type]
+        lambda: rr.options("query", "--key x"),  # type: ignore[arg-type]
+    ],
+)
+def test_values_that_no_function_takes(call: Callable[[], object]) -> None:
+    with pytest.raises(rr.UsageError):
+        call()
 
 
 def test_an_error_of_the_system_is_one_of_the_package(store: GoldenStore, tmp_path: Path) -> None:
