@@ -14,7 +14,9 @@ from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.storage_format.names import escape
 
 JVM_GONE = "Spark's JVM is gone (killed, or out of memory)"
-
+NOT_ON_WORKERS = (
+    "Spark's Python workers cannot import rocketmq_reindex: install it there, or set PYSPARK_PYTHON to a Python with it"
+)
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -114,6 +116,8 @@ def was_interrupted(error: BaseException) -> bool:
 def _one_line(error: BaseException, more: str) -> str:
     """The cause of a failed task: the last line of its Python traceback where there is one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if any(line == "ModuleNotFoundError: No module named 'rocketmq_reindex'" for line in lines):
+        return f"{NOT_ON_WORKERS}{more}"
     for line in lines:
         for kind in ("InputError: ", "OSError: ", "FileNotFoundError: ", "PermissionError: "):
             if kind in line:
