@@ -121,7 +121,7 @@ def build(
         The summary of the build. Its ``exit_status`` is 3 where damaged parts of the log are missing from the result.
 
     Raises:
-        UsageError: The keywords contradict each other, or have values that no build can have (exit status 2).
+        UsageError: The keywords contradict each other, or have values that are not possible (exit status 2).
         RefusedError: Damage or queue order that the policy refuses (exit status 5). ``result`` says where.
         ReindexError: Any other failure (exit status 1). Nothing is published.
 

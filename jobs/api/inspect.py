@@ -37,8 +37,8 @@ def inspect(
         The fields of the file by its kind, and its records.
 
     Raises:
-        UsageError: Keywords that cannot be (exit status 2).
-        InputError: A file that is not there, cannot be read, or is no file of a store (exit status 1).
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        InputError: The file is not there, cannot be read, or is not a file of a store (exit status 1).
 
     Example:
         >>> import rocketmq_reindex as rr

@@ -1,4 +1,4 @@
-"""Keyword arguments as the parser of a command reads its options: one list of options, choices, types and defaults for both."""
+"""Keyword arguments, read by the parser of their command: both have the same options, choices, types and defaults."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ def report(
         The file, and its size in bytes.
 
     Raises:
-        InputError: The source is neither of both, or matplotlib is not installed (exit status 1).
+        InputError: The source is neither a build nor the file of a verify, or matplotlib is not installed (exit status 1).
+        UsageError: A keyword has a value that is not possible (exit status 2).
         ReindexError: Any other failure (exit status 1).
 
     Example:
