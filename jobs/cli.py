@@ -25,7 +25,10 @@ COMMANDS = {
     "fetch": ("rocketmq_reindex.jobs.fetch", "lay a build out in a broker's store: checked, swapped in, the previous one kept"),
     "report": ("rocketmq_reindex.jobs.report", "one HTML page about a build or a verify"),
 }
-"""The module and the help line of each command. The module has a function of the command's name: words to exit status."""
+"""The module and the help line of each command. The module has a function of the command's name.
+
+It takes the arguments behind the name, and returns the exit status.
+"""
 
 
 def _top_parser() -> argparse.ArgumentParser:

@@ -6,14 +6,12 @@ import os
 import sys
 from collections.abc import Sequence
 
+from rocketmq_reindex.jobs.api.failing import failures_as_errors
 from rocketmq_reindex.jobs.command.options import any_text
 from rocketmq_reindex.jobs.inspecting.look import look
 from rocketmq_reindex.jobs.inspecting.options import Inspection, parse_inspection
 from rocketmq_reindex.jobs.inspecting.show import show_rows, show_summary
-from rocketmq_reindex.jobs.store.folders import reason
 from rocketmq_reindex.storage_format.errors import ReindexError
-from rocketmq_reindex.storage_format.findings import UnreadableError
-from rocketmq_reindex.storage_format.names import escape
 
 
 def inspect(arguments: Sequence[str]) -> int:
@@ -41,26 +39,20 @@ def inspect(arguments: Sequence[str]) -> int:
 def _show(path: str, asked: Inspection, apart: bool) -> int:
     """Print one file, ``apart`` from the one before it by an empty line. Returns the exit status."""
     try:
-        found = look(path, asked)
-        if apart:
-            print()
-        show_summary(found.summary, asked.json)
-        if asked.records:
-            if not asked.json:
+        with failures_as_errors(path):
+            found = look(path, asked)
+            if apart:
                 print()
-            show_rows(found.found.rows, asked.json)
-        sys.stdout.flush()
-    except UnreadableError as error:
-        print(f"error: {escape(path)}: {error}", file=sys.stderr)
+            show_summary(found.summary, asked.json)
+            if asked.records:
+                if not asked.json:
+                    print()
+                show_rows(found.found.rows, asked.json)
+            sys.stdout.flush()
     except ReindexError as error:
         print(f"error: {error}", file=sys.stderr)
-    except BrokenPipeError:
-        raise
-    except (OSError, ValueError) as error:
-        print(f"error: {escape(path)}: {reason(error)}", file=sys.stderr)
-    else:
-        return 0
-    return 1
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

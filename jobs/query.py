@@ -6,15 +6,14 @@ import os
 import sys
 from collections.abc import Sequence
 
+from rocketmq_reindex.jobs.api.failing import failures_as_errors
 from rocketmq_reindex.jobs.command.options import any_text
 from rocketmq_reindex.jobs.querying.answer import answer
 from rocketmq_reindex.jobs.querying.options import parse_query
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.querying.show import show
-from rocketmq_reindex.jobs.store.folders import reason
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.storage_format.errors import ReindexError
-from rocketmq_reindex.storage_format.names import escape
 
 
 def query(arguments: Sequence[str]) -> int:
@@ -22,10 +21,11 @@ def query(arguments: Sequence[str]) -> int:
     notes = Notes()
     any_text()
     try:
-        asked = parse_query(arguments)
-        with Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan) as search:
-            found = show(answer(asked, search), search.log, asked, notes)
-        notes.close()
+        with failures_as_errors("STORE"):
+            asked = parse_query(arguments)
+            with Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan) as search:
+                found = show(answer(asked, search), search.log, asked, notes)
+            notes.close()
         return 1 if notes.lost and not found else 0
     except ReindexError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -34,11 +34,6 @@ def query(arguments: Sequence[str]) -> int:
         # The reader of the answer has closed the pipe. Nothing more may be written, also not when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (OSError, ValueError) as error:
-        # ValueError: pyarrow does not know the URI.
-        where = getattr(error, "filename", None)
-        print(f"error: {escape(str(where)) if where else 'STORE'}: {reason(error)}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return 1

@@ -31,9 +31,9 @@ dbutils.widgets.text("more", "", "More options, as on the command line")
 # COMMAND ----------
 
 given = dbutils.widgets.get
-options = {name: given(name) for name in ("out", "only", "on_damage", "queue_order")}
+options = {name: given(name) for name in ("out", "only", "on_damage", "queue_order")} | {"progress": True}
 try:
-    summary, failed = rr.build(given("store"), spark=spark, progress=True, **options | rr.options("build", given("more"))), None
+    summary, failed = rr.build(given("store"), spark=spark, **options | rr.options("build", given("more"))), None
 except rr.ReindexError as error:
     summary, failed = error.result, error
 

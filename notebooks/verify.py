@@ -22,9 +22,9 @@ dbutils.widgets.text("more", "", "More options, as on the command line")
 # COMMAND ----------
 
 given = dbutils.widgets.get
-options = {name: given(name) or None for name in ("commitlog", "work", "sample")}
+options = {name: given(name) or None for name in ("commitlog", "work", "sample")} | {"progress": True}
 try:
-    found, failed = rr.verify(given("store"), spark=spark, progress=True, **options | rr.options("verify", given("more"))), None
+    found, failed = rr.verify(given("store"), spark=spark, **options | rr.options("verify", given("more"))), None
 except rr.ReindexError as error:
     found, failed = error.result, error
 

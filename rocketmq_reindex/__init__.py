@@ -47,4 +47,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # Without what this file imports for itself.
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

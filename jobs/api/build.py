@@ -65,7 +65,8 @@ def build(
     """Build ConsumeQueue, IndexFiles and checkpoint from the raw segments of a commitlog, as ``rmq-reindex build`` does.
 
     The store is only read. ``out`` appears when all of the result is there, or not at all. Each keyword is an option of the
-    command; one that is left out has the option's default. Nothing is printed, and no signal handler is installed.
+    command; one that is left out has the option's default. Nothing is printed. Ctrl-C ends the run as the
+    program's own handler of SIGINT has it, which is in its place again afterwards; nothing is published then.
 
     Args:
         store: Folder or URI of the store. The segments are in ``store/commitlog``.
@@ -120,7 +121,7 @@ def build(
         The summary of the build. Its ``exit_status`` is 3 where damaged parts of the log are missing from the result.
 
     Raises:
-        UsageError: The keywords contradict each other, or have values that no build can have (exit status 2).
+        UsageError: The keywords contradict each other, or have values that are not possible (exit status 2).
         RefusedError: Damage or queue order that the policy refuses (exit status 5). ``result`` says where.
         ReindexError: Any other failure (exit status 1). Nothing is published.
 

@@ -18,3 +18,5 @@ class Ended(Generic[S]):
     summary: S
     error: BaseException | None
     lines: list[str]
+    interrupted: bool = False
+    """whether a signal was seen, also where py4j made another error of it"""

@@ -16,7 +16,7 @@ def result_of(kind: type[R], ended: Ended[S]) -> R:
     """The result of a run. Raises ReindexError where the command would end with 1, 2 or 5, and KeyboardInterrupt."""
     result = made(kind, ended.summary, ended.lines)
     error = ended.error
-    if error is not None and was_interrupted(error):
+    if error is not None and (ended.interrupted or was_interrupted(error)):
         raise KeyboardInterrupt from error
     message = getattr(ended.summary, "error", None)
     if error is None or message is None:

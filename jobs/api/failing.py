@@ -1,4 +1,4 @@
-"""Failures of what runs in this process, as errors of the package."""
+"""Failures of query, inspect and report as errors of the package, for the command line and for the Python API."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from rocketmq_reindex.storage_format.names import escape
 
 @contextlib.contextmanager
 def failures_as_errors(place: str) -> Iterator[None]:
-    """Raises InputError for what cannot be read or written. ``place`` stands for a file without a name."""
+    """Raises InputError for what cannot be read or written. ``place`` stands for a file without a name.
+
+    A pipe that is closed while a command prints is no failure of a file: BrokenPipeError passes.
+    """
     try:
         yield
-    except ReindexError:
+    except (ReindexError, BrokenPipeError):
         raise
     except (OSError, ValueError) as error:
         # ValueError: bytes that are no file of this kind, or a URI that pyarrow does not know.

@@ -29,7 +29,7 @@ def fetch(
         What was fetched and swapped. Its ``exit_status`` is 0.
 
     Raises:
-        UsageError: Keywords that cannot be (exit status 2).
+        UsageError: A keyword has a value that is not possible (exit status 2).
         InputError: A store, or a build, that cannot be used (exit status 1). The store is as it was.
         ReindexError: Any other failure (exit status 1).
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Literal
 
 from rocketmq_reindex.jobs.api.failing import failures_as_errors
@@ -38,8 +37,8 @@ def inspect(
         The fields of the file by its kind, and its records.
 
     Raises:
-        UsageError: Keywords that cannot be (exit status 2).
-        InputError: A file that is not there, cannot be read, or is no file of a store (exit status 1).
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        InputError: The file is not there, cannot be read, or is not a file of a store (exit status 1).
 
     Example:
         >>> import rocketmq_reindex as rr
@@ -51,7 +50,7 @@ def inspect(
     """
     keywords = dict(locals())
     keywords["files"] = [keywords.pop("file")]
-    with failures_as_errors(os.fspath(file)):
+    with failures_as_errors(str(file)):
         from rocketmq_reindex.jobs.inspecting.look import look
 
         asked = inspection(given(build_parser(), keywords))

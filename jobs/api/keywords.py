@@ -1,4 +1,4 @@
-"""Keyword arguments as the parser of a command reads its options: one list of options, choices, types and defaults for both."""
+"""Keyword arguments, read by the parser of their command: both have the same options, choices, types and defaults."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import datetime as dt
 import os
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
 
 from rocketmq_reindex.storage_format.errors import UsageError
 
@@ -20,6 +20,8 @@ NOT_OPTIONS: Final = frozenset({"help", "json"})
 """options without a keyword: ``help()`` shows a function's docstring, and ``to_dict()`` gives what --json prints"""
 NOT_KEYWORDS: Final = frozenset({"spark"})
 """keywords without an option"""
+COMMA_LISTS: Final = frozenset({"only"})
+"""options whose text is a list, separated by commas"""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
@@ -50,20 +52,26 @@ def keywords_in(parser: argparse.ArgumentParser, text: str) -> dict[str, Any]:
 def given(parser: argparse.ArgumentParser, keywords: Mapping[str, object]) -> dict[str, Any]:
     """The options that keywords stand for, by the names of the parser and with its types. Raises UsageError.
 
-    A keyword that is None, and a switch that is False, is left out, as an option is.
+    A keyword that is None, and a switch that is False, is left out, as an option is. One that is required cannot be None.
     """
     options = options_of(parser)
     found = {action.dest: action.default for action in parser._actions if action.default is not argparse.SUPPRESS}
     for keyword, value in keywords.items():
         switched = keyword == "progress" and isinstance(value, bool)
-        if value is None or keyword in NOT_KEYWORDS or switched:
+        if keyword in NOT_KEYWORDS or switched:
             continue
         action = options[keyword]
+        if value is None and not action.required:
+            continue
         try:
             if action.nargs == 0:
+                if not isinstance(value, bool):
+                    # A text such as "no" would switch it on.
+                    raise argparse.ArgumentError(action, f"invalid value: {value!r}")
                 found |= {action.dest: True} if value else {}
             elif isinstance(action, argparse._AppendAction) or action.nargs == "+":
-                values = [value] if isinstance(value, str | os.PathLike) else list(value)  # type: ignore[call-overload]
+                several = isinstance(value, Iterable) and not isinstance(value, str | bytes | os.PathLike)
+                values = cast(Iterable[object], value) if several else [value]
                 found[action.dest] = [_read(parser, action, each) for each in values]
             else:
                 found[action.dest] = _read(parser, action, value)
@@ -86,7 +94,7 @@ def _text(parser: argparse.ArgumentParser, action: argparse.Action, value: objec
         if value.tzinfo is None:
             raise UsageError(f"{parser.prog}: {keyword_of(action)}: {value.isoformat()} has no time zone: give one")
         return str((value - _EPOCH) // dt.timedelta(milliseconds=1))
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and keyword_of(action) in COMMA_LISTS:
         return ",".join(map(str, value))
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise argparse.ArgumentError(action, f"invalid value: {value!r}")

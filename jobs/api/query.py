@@ -49,7 +49,7 @@ def query(
         begin: With ``key``: only messages stored at this time or later.
         end: With ``key``: only messages stored at this time or earlier.
         max: Number of messages at most; with ``key`` the newest ones. Default: all, and one of a queue.
-        body: How bodies are given; what is no text is given as hex. Default: ``text``.
+        body: How bodies are given; a body that is not text is given as hex. Default: ``text``.
         body_max: Number of bytes of a body to read and unpack at most. Default: 4194304.
         scan: Read the whole log instead of the IndexFiles or the files of a queue.
         commitlog: One or more folders of segments, instead of ``store/commitlog``.

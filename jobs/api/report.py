@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketmq_reindex.jobs.api.failing import failures_as_errors
 from rocketmq_reindex.jobs.api.keywords import PathLike, given
 from rocketmq_reindex.jobs.api.results import ReportResult
-from rocketmq_reindex.jobs.reporting.options import build_parser, report_settings
+from rocketmq_reindex.jobs.reporting.options import ReportSettings, build_parser, report_settings
 from rocketmq_reindex.storage_format.names import escape
 
 
@@ -27,7 +27,8 @@ def report(
         The file, and its size in bytes.
 
     Raises:
-        InputError: The source is neither of both, or matplotlib is not installed (exit status 1).
+        InputError: The source is neither a build nor the file of a verify, or matplotlib is not installed (exit status 1).
+        UsageError: A keyword has a value that is not possible (exit status 2).
         ReindexError: Any other failure (exit status 1).
 
     Example:
@@ -35,12 +36,15 @@ def report(
         >>> rr.report("rebuilt", out="page.html", store="store").out
         'page.html'
     """
-    keywords = dict(locals())
+    return write_page(report_settings(given(build_parser(), dict(locals()))))
+
+
+def write_page(settings: ReportSettings) -> ReportResult:
+    """Make the page and write it. Raises ReindexError. The command line and the Python API share this."""
     with failures_as_errors("input or output"):
         from rocketmq_reindex.jobs.publishing.whole_file import write_whole
         from rocketmq_reindex.jobs.reporting.make import make_page
 
-        settings = report_settings(given(build_parser(), keywords))
         page = make_page(settings.source, settings.store, settings.summary)
         write_whole(settings.out, page)
     size = len(page.encode())

@@ -74,4 +74,4 @@ def run_build(
             summary.warnings.append(f"published all the same: {summary.error.removesuffix(UNPUBLISHED)}")
             summary.exit, summary.error = 3 if summary.lost else 0, None
         watch.end(summary, lines=True, published=published)
-    return Ended(summary, raised, [*job.plan, *lines] if job else lines)
+    return Ended(summary, raised, [*job.plan, *lines] if job else lines, interrupts.seen)

@@ -57,4 +57,4 @@ def run_verify(
     watch.end(summary)
     if not summary.error:
         lines.append(summary.to_text())
-    return Ended(summary, raised, lines)
+    return Ended(summary, raised, lines, interrupts.seen)

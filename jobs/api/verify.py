@@ -50,13 +50,13 @@ def verify(
     """Compare a commitlog with its ConsumeQueues, IndexFiles and checkpoint, both ways, as ``rmq-reindex verify`` does.
 
     The store is only read. Each keyword is an option of the command; one that is left out has the option's default. Nothing is
-    printed, and no signal handler is installed.
+    printed. Ctrl-C ends the run as the program's own handler of SIGINT has it, which is in its place again afterwards.
 
     Args:
-        store: Folder of the store, or of a build; the latter with ``commitlog``.
+        store: Folder of the store, or of a build, which needs ``commitlog``.
         only: The parts to compare: any of ``consumequeue``, ``index``, ``checkpoint``, ``log``. Default: all.
         sample: Share of the segments to read, above 0 and up to 1. Default: 1.
-        against: Another store: compare both with each other instead.
+        against: Another store: compare ``store`` with it instead of with its log.
         report: File for the same summary as JSON, for :func:`rocketmq_reindex.report`.
         work: Folder for index items while the run goes on. On a cluster all executors share it. Default: a temporary one.
         commitlog: One or more folders of segments, instead of ``store/commitlog``.
@@ -86,7 +86,7 @@ def verify(
         The summary of the verify. Its ``exit_status`` is 0 where nothing differs, and 4 where something does.
 
     Raises:
-        UsageError: The keywords contradict each other, or have values that cannot be (exit status 2).
+        UsageError: The keywords contradict each other, or have values that are not possible (exit status 2).
         ReindexError: Any other failure (exit status 1).
 
     Example:

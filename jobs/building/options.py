@@ -48,33 +48,41 @@ def add_store_options(parser: argparse.ArgumentParser, sizes: Callable[[str], st
         metavar="DIR",
         help="folder of segments, instead of STORE/commitlog (repeatable)",
     )
-    add("--broker-conf", metavar="FILE", help="sizes, roots, delay levels and LMQ from a broker.conf")
+    add(
+        "--broker-conf",
+        metavar="FILE",
+        help="take sizes, folders, delay levels and LMQ from a broker.conf; options given here win",
+    )
     size = sizes("cq_file_size")
-    add("--cq-file-size", type=int, metavar="BYTES", help=f"ConsumeQueue file size, a multiple of 20 ({size})")
+    add("--cq-file-size", type=int, metavar="BYTES", help=f"size of a ConsumeQueue file, a multiple of 20 ({size})")
     size = sizes("batch_cq_file_size")
-    add("--batch-cq-file-size", type=int, metavar="BYTES", help=f"batch ConsumeQueue file size, a multiple of 46 ({size})")
-    add("--hash-slots", type=int, metavar="N", help=f"slots of an IndexFile ({sizes('hash_slots')})")
-    add("--index-items", type=int, metavar="N", help=f"items of an IndexFile, as maxIndexNum ({sizes('index_items')})")
+    add("--batch-cq-file-size", type=int, metavar="BYTES", help=f"size of a batch ConsumeQueue file, a multiple of 46 ({size})")
+    add("--hash-slots", type=int, metavar="N", help=f"number of slots of an IndexFile ({sizes('hash_slots')})")
+    add(
+        "--index-items", type=int, metavar="N", help=f"number of items of an IndexFile, as maxIndexNum ({sizes('index_items')})"
+    )
     add("--segment-size", type=int, metavar="BYTES", help="size of a whole segment (taken from the files)")
-    add("--crc", choices=tuple(CRC_MODES), help=f"which checksums are verified ({default('crc')})")
-    add("--lmq", action="store_true", help="also build light message queues (enableLmq, enableMultiDispatch)")
+    add("--crc", choices=tuple(CRC_MODES), help=f"checksums to verify ({default('crc')})")
+    add("--lmq", action="store_true", help="include light message queues (enableLmq, enableMultiDispatch)")
     add(
         "--delay-levels",
         type=checked(parse_delay_levels),
         metavar="LEVELS",
         help=f"messageDelayLevel of the broker ({default('delay_levels')})",
     )
-    add("--broker-version", choices=("5.3", "4.9"), help=f"where the two differ ({default('broker_version')})")
+    version = default("broker_version")
+    add("--broker-version", choices=("5.3", "4.9"), help=f"RocketMQ version of the store, where the bytes differ ({version})")
     add(
         "--topics-config",
         metavar="FILE",
         help="a broker's config/topics.json: its batch topics (BatchCQ) get batch ConsumeQueues",
     )
-    add("--max-fill", type=int, metavar="N", help=f"missing queue offsets filled at most in all ({default('max_fill')})")
+    most = default("max_fill")
+    add("--max-fill", type=int, metavar="N", help=f"fill at most this many missing queue offsets, in all queues ({most})")
     add("--snapshot", action="store_true", help="the log no longer changes: do not look whether a broker runs on the store")
-    add("--range-size", type=int, metavar="BYTES", help="bytes of a segment that one task takes, at most (by the plan)")
-    add("--master", metavar="URL", help="Spark master, when there is no session yet (local[*])")
-    add("--json", action="store_true", help="the summary on stdout as one JSON object")
+    add("--range-size", type=int, metavar="BYTES", help="one task reads at most this many bytes of a segment (by the plan)")
+    add("--master", metavar="URL", help="Spark master, where no session is there yet (local[*])")
+    add("--json", action="store_true", help="print the summary on stdout as one JSON object")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -88,27 +96,28 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("store", nargs="?", metavar="STORE", help="store folder or URI: the segments are in STORE/commitlog")
     add("--out", required=True, metavar="DIR", help="new folder or URI for the result, apart from STORE")
-    add("--only", type=parse_parts, metavar="PARTS", help=f"build these parts alone ({default('only')})")
+    add("--only", type=parse_parts, metavar="PARTS", help=f"build only these parts ({default('only')})")
     add(
         "--index-policy",
         type=_policy,
         metavar="POLICY",
-        help=f"capacity, as the broker; or window:1h to start files at time windows, too ({default('index_policy')})",
+        help="start a new IndexFile when one is full (capacity), or also at time windows, such as window:1h "
+        f"({default('index_policy')})",
     )
     add(
         "--on-damage",
         choices=("fail", "stop", "salvage"),
-        help=f"refuse (fail), build up to the first damage, or go on after it ({default('on_damage')})",
+        help=f"refuse a damaged log, build up to the first damage, or skip what is damaged ({default('on_damage')})",
     )
     add(
         "--queue-order",
         choices=("logical", "broker", "fail"),
-        help=f"when a queue's offsets repeat or have gaps ({default('queue_order')})",
+        help=f"what to do where the offsets of a queue repeat or have gaps ({default('queue_order')})",
     )
     add(
         "--checkpoint",
         choices=("safe", "broker"),
-        help=f"safe against the next crash, or as the broker's own rebuild ({default('checkpoint')})",
+        help=f"one that is safe at the next crash, or the bytes of the broker's own rebuild ({default('checkpoint')})",
     )
     add("--include-topic", dest="include_topics", action="append", metavar="GLOB", help="only these topics (repeatable)")
     add("--exclude-topic", dest="exclude_topics", action="append", metavar="GLOB", help="not these topics (repeatable)")
@@ -131,7 +140,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_watch_options(parser)
     tables = parser.add_argument_group("Delta tables").add_argument
     tables("--tables", metavar="URI", help="record the run in Delta tables below URI, a folder or what Spark can reach (none)")
-    tables("--messages-table", action="store_true", help="with --tables: also a row a message, without its body")
+    tables("--messages-table", action="store_true", help="with --tables: also write a row for each message, without its body")
     tables("--incremental", action="store_true", help="read only what is new since the build in DIR, and rewrite what changes")
     tables("--recheck", action="store_true", help="with --incremental: read all that is known again, and compare digests")
     tables(

@@ -8,13 +8,15 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.storage_format.names import escape
 
 JVM_GONE = "Spark's JVM is gone (killed, or out of memory)"
-
+NOT_ON_WORKERS = (
+    "Spark's Python workers cannot import rocketmq_reindex: install it there, or set PYSPARK_PYTHON to a Python with it"
+)
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -27,21 +29,31 @@ class Interrupts:
     """
 
     def __init__(self, *, install: bool = True) -> None:
-        """Without ``install`` no handler is put in, and ``seen`` stays False: for a run inside of somebody else's program."""
+        """Without ``install``, for a run inside of somebody else's program, its own handler decides what SIGINT does.
+
+        Only the mark is left before it acts: that of a SparkContext, called while py4j waits, ends in an error of py4j.
+        """
         self.seen = False
-        self._install, self._ending = install, False
+        self._install, self._ending, self._disabled = install, False, logging.NOTSET
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
-        if self._install and threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        if self._install:
             heard = [n for n in ENDING if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
             self._before = {number: signal.signal(number, self._mark) for number in heard}
+        elif callable(handler := signal.getsignal(signal.SIGINT)) and not self._ending:
+            self._before = {signal.SIGINT: handler}
+            signal.signal(signal.SIGINT, self._mark_and_pass_on)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in getattr(self, "_before", {}).items():
+        for number, handler in self._before.items():
             signal.signal(number, handler)
-        if self._install:
-            logging.disable(logging.NOTSET)
+        self._before = {}
+        if self.seen:
+            logging.disable(self._disabled)
 
     @contextlib.contextmanager
     def ignored(self) -> Iterator[None]:
@@ -54,10 +66,21 @@ class Interrupts:
         # A terminal that goes and its shell both send SIGHUP: the second must not cut the clearing up short.
         if self._ending or (self.seen and number == signal.SIGHUP):
             return
-        self.seen = True
-        # What py4j logs of a call cut short is no news.
-        logging.disable(logging.CRITICAL)
+        self._note()
         raise KeyboardInterrupt
+
+    def _mark_and_pass_on(self, number: int, frame: FrameType | None) -> None:
+        self._note()
+        self._before[number](number, frame)
+        # It has raised nothing: the run goes on.
+        self.seen = False
+        logging.disable(self._disabled)
+
+    def _note(self) -> None:
+        if not self.seen:
+            self.seen, self._disabled = True, logging.root.manager.disable
+        # What py4j logs of a call that was cut short helps nobody.
+        logging.disable(logging.CRITICAL)
 
 
 PLACE, UNPUBLISHED = "input or output", ": nothing was published"
@@ -93,6 +116,8 @@ def was_interrupted(error: BaseException) -> bool:
 def _one_line(error: BaseException, more: str) -> str:
     """The cause of a failed task: the last line of its Python traceback where there is one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if any(line == "ModuleNotFoundError: No module named 'rocketmq_reindex'" for line in lines):
+        return f"{NOT_ON_WORKERS}{more}"
     for line in lines:
         for kind in ("InputError: ", "OSError: ", "FileNotFoundError: ", "PermissionError: "):
             if kind in line:

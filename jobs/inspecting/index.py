@@ -28,7 +28,7 @@ def index(path: str, sizes: tuple[int, int] | None) -> Inspected:
         data = reader.read(0, count) if view is None else view
     sizes = sizes or guess_sizes(data)
     if sizes is None:
-        raise InputError(f"{escape(path)}: its slots and items cannot be told: give --hash-slots and --index-items")
+        raise InputError(f"{escape(path)}: its numbers of slots and items are not known: give --hash-slots and --index-items")
     file = open_index(data, *sizes)
     check = check_index(file)
     header = file.header

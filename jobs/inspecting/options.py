@@ -53,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("files", nargs="+", metavar="FILE", help="files of a store")
     add("--kind", choices=KINDS, help="kind of the files (by folder, name and content)")
     add("--records", action="store_true", help="also list every record, unit or item of the file")
-    add("--json", action="store_true", help="print one JSON object a line")
+    add("--json", action="store_true", help="print one JSON object per line")
     add("--hash-slots", type=int, metavar="N", help="number of slots of an IndexFile (taken from the file)")
     add(
         "--index-items",

@@ -7,13 +7,15 @@ import os
 
 
 def write_whole(path: str, text: str) -> None:
-    """Write a file beside ``path``, then rename it. Raises OSError; the file that was there is then as before."""
+    """Write a file beside ``path``, then rename it. Raises OSError that names ``path``; what was there is then as before."""
     aside = f"{path}.{os.getpid()}"
     try:
         with open(aside, "x", encoding="utf-8") as file:
             file.write(text)
         os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
+    except BaseException as error:
+        with contextlib.suppress(OSError):
             os.unlink(aside)
+        if isinstance(error, OSError):
+            error.filename = path
         raise

@@ -93,8 +93,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--end", type=_time("--end"), metavar="TIME", help="with --key: messages stored at this time or earlier (any time)")
     add("--max", type=int, metavar="N", help="show at most this many messages; with --key the newest ones (all)")
-    add("--json", action="store_true", help="print one JSON object a line, with every field")
-    add("--body", choices=BODIES, help="how bodies are shown; what is no text is shown as hex (text)")
+    add("--json", action="store_true", help="print one JSON object per line, with every field")
+    add("--body", choices=BODIES, help="how bodies are shown; a body that is not text is shown as hex (text)")
     add(
         "--body-max",
         type=int,
@@ -174,7 +174,7 @@ def _checked(query: Query) -> Query:
     if query.queue is not None and (query.offset is None) == (query.time is None):
         raise refuse("--queue needs --offset or --time")
     if query.topic is not None and query.queue is not None and path_component(query.topic) is None:
-        raise refuse(f"--topic {escape(query.topic)} is no name that a folder can have")
+        raise refuse(f"--topic {escape(query.topic)} is not a name that a folder can have")
     if query.key is None and (query.begin is not None or query.end is not None):
         raise refuse("--begin and --end go with --key")
     if query.begin is not None and query.end is not None and query.begin > query.end:

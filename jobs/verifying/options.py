@@ -23,17 +23,21 @@ def verify_parser() -> argparse.ArgumentParser:
         absent=True,
     )
     add = parser.add_argument
-    add("store", nargs="?", metavar="STORE", help="store folder, or what a build wrote, with --commitlog")
-    add("--only", type=parse_only, metavar="PARTS", help=f"compare these parts alone ({default('only', VerifySettings)})")
+    add("store", nargs="?", metavar="STORE", help="folder of the store, or of a build, which needs --commitlog")
+    add("--only", type=parse_only, metavar="PARTS", help=f"compare only these parts ({default('only', VerifySettings)})")
     add(
         "--sample",
         type=float,
         metavar="FRACTION",
         help=f"read only this share of the segments, always the same ones ({default('sample', VerifySettings)})",
     )
-    add("--against", metavar="STORE", help="compare two stores with each other instead: logs, files by name")
+    add("--against", metavar="STORE", help="compare STORE with this store instead: both logs, and files of the same name")
     add("--report", metavar="FILE", help="also write the summary, as JSON, to FILE")
-    add("--work", metavar="DIR", help="folder for what the run keeps for a while (a temporary one)")
+    add(
+        "--work",
+        metavar="DIR",
+        help="folder for index items during the run; on a cluster one that all executors share (a temporary one)",
+    )
     add_store_options(parser, lambda _: "taken from the files")
     add_watch_options(parser)
     return parser

@@ -16,7 +16,9 @@ _CHOICES: Final = {"progress": PROGRESS, "log_format": LOG_FORMATS, "metrics": (
 
 def add_watch_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of how a run is watched."""
-    group = parser.add_argument_group("watching a run", "also as RMQ_REINDEX_PROGRESS, _LOG_FORMAT, _METRICS, _STORE_NAME")
+    group = parser.add_argument_group(
+        "watching a run", "environment variables for these: RMQ_REINDEX_PROGRESS, _LOG_FORMAT, _METRICS, _STORE_NAME"
+    )
     add = group.add_argument
     add(
         "--progress",
@@ -26,9 +28,9 @@ def add_watch_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--log-format",
         choices=LOG_FORMATS,
-        help="format of messages on stderr; json replaces the lines of progress, too (text)",
+        help="format of messages on stderr; json also replaces the lines of progress (text)",
     )
-    add("--metrics", metavar="FILE", help="write figures of this run to FILE, as Prometheus' node_exporter collects them")
+    add("--metrics", metavar="FILE", help="write figures of the run to FILE, for Prometheus' node_exporter")
     add("--store-name", metavar="NAME", help="name of the store in logs and metrics (STORE)")
 
 

@@ -1,15 +1,17 @@
-"""Functions of the Python API beside the commands: the same results and errors, but nothing printed and no signal handler."""
+"""Functions of the Python API beside the commands: the same results and errors, but nothing printed, and handlers as before."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import logging
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
@@ -127,13 +129,34 @@ def test_what_a_command_refuses_is_an_error_with_its_status(store: GoldenStore, 
         {"only": ()},
         {"until_time": dt.datetime(2026, 1, 1)},  # noqa: DTZ001  that is what is refused
         {"recheck": True},
+        {"out": None},
+        {"out": ["a", "b"]},
+        {"lmq": "no"},
+        {"include_topic": b"A"},
+        {"only": 3},
     ],
 )
 def test_wrong_usage(store: GoldenStore, tmp_path: Path, keywords: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(rr.UsageError) as wrong:
-        rr.build(store.path, out=tmp_path / "out", **{**sizes(store), **keywords})
+        rr.build(store.path, **{"out": tmp_path / "out", **sizes(store), **keywords})
     assert wrong.value.exit_status == 2
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: rr.inspect(None),  # type: ignore[arg-type]
+        lambda: rr.inspect(["a", "b"]),  # type: ignore[arg-type]
+        lambda: rr.report(None),  # type: ignore[arg-type]
+        lambda: rr.fetch("built", to=None),  # type: ignore[arg-type]
+        lambda: rr.query("store", physical=0, scan="no"),  # type: ignore[arg-type]
+        lambda: rr.options("query", "--key x"),  # type: ignore[arg-type]
+    ],
+)
+def test_values_that_no_function_takes(call: Callable[[], object]) -> None:
+    with pytest.raises(rr.UsageError):
+        call()
 
 
 def test_an_error_of_the_system_is_one_of_the_package(store: GoldenStore, tmp_path: Path) -> None:
@@ -155,6 +178,44 @@ def test_an_interrupt_cleans_up_and_passes_on(
         rr.build(store.path, out=tmp_path / "out", **sizes(store))
     assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr() == ("", "")
+
+
+def test_an_interrupt_that_py4j_turned_into_its_own_error(
+    store: GoldenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A SparkContext's handler calls the JVM while py4j waits for it: what comes out is no KeyboardInterrupt."""
+
+    def of_spark(*_: object) -> None:
+        raise Py4JError("An error occurred while calling o7.sc")
+
+    monkeypatch.setattr(LocalEngine, "reduce", lambda *_: signal.raise_signal(signal.SIGINT))
+    before = signal.signal(signal.SIGINT, of_spark)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            rr.build(store.path, out=tmp_path / "out", **sizes(store))
+        assert signal.getsignal(signal.SIGINT) == of_spark
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_handler_that_raises_nothing_lets_the_run_go_on(
+    store: GoldenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reduce, seen = LocalEngine.reduce, list[int]()
+
+    def signalled(*arguments: Any) -> list[str]:
+        signal.raise_signal(signal.SIGINT)
+        return reduce(*arguments)
+
+    monkeypatch.setattr(LocalEngine, "reduce", signalled)
+    before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    try:
+        assert rr.build(store.path, out=tmp_path / "out", **sizes(store)).exit_status == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert set(seen) == {signal.SIGINT}
+    assert logging.root.manager.disable == logging.NOTSET
 
 
 def test_a_verify(store: GoldenStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from rocketmq_reindex.jobs.command.failures import JVM_GONE, Interrupts, outcome
+from rocketmq_reindex.jobs.command.failures import JVM_GONE, NOT_ON_WORKERS, Interrupts, outcome
 from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.storage_format.errors import RefusedError, UsageError
 
@@ -33,6 +33,7 @@ NO_X = "An error occurred while calling o7.x. Trace:"
         (Py4JError("An error occurred while calling o7.x"), 1, f"{JVM_GONE}{MORE}"),
         (Py4JError("An error occurred while calling o7.x. Trace:\npy4j.Py4JException: no x\n"), 1, f"Py4JError: {NO_X}{MORE}"),
         (RuntimeError("in a task\n  File x\nInputError: /a/b: is short"), 1, "/a/b: is short"),
+        (RuntimeError("in a worker\nModuleNotFoundError: No module named 'rocketmq_reindex'\n"), 1, f"{NOT_ON_WORKERS}{MORE}"),
         (RuntimeError("Job aborted due to stage failure: org.x.SomeException: heap\n at y"), 1, f"RuntimeError: heap{MORE}"),
         (ValueError(), 1, f"ValueError: no message{MORE}"),
     ],
