@@ -26,7 +26,7 @@ def finish(
     scan: Scan, settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan],
     written: writing.WrittenFiles, until: int, more: list[dict[str, Any]], summary: Summary,
 ) -> tuple[list[dict[str, Any]], list[str]]:  # fmt: skip
-    """Write them into the tree of the stage; ``until`` is the offset up to which the log was read.
+    """Write them into the staging tree; ``until`` is the offset up to which the log was read.
 
     Returns the driver's own entries of the manifest, ``more`` among them, and files with the other entries.
     """

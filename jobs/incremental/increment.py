@@ -145,7 +145,7 @@ class Increment(FullBuild):
         return carrying.plan_queues(scan, self.store, last, order, changed, self.before.damaged, self.settings.cq_file_size)
 
     def _carried_index(self, staging: StagingFolder, plans: list[IndexFilePlan]) -> dict[int, dict[str, Any]]:
-        """Return the writer's results for IndexFiles that stay, by number: as if they had been written into the stage."""
+        """Return the writer's results for IndexFiles that stay, by number: as if this run had written them."""
         if self.before.follows is None or "index" not in self.settings.only:
             return {}
         before = self.before.follows.index
@@ -160,7 +160,7 @@ class Increment(FullBuild):
         }
 
     def _carry(self, scan: Scan, parts: list[str], index_parts: frozenset[str], written: WrittenFiles) -> None:
-        """Bring the files of ``parts`` from the build before into the stage."""
+        """Bring the files of ``parts`` from the build before into the staging folder."""
         if not parts:
             return
         for result in FilesResult.read(scan.engine.numbers(Carry(scan.staging, self.before.folder, tuple(parts)), len(parts))):

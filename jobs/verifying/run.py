@@ -72,13 +72,13 @@ class Verify:
         self.summary.take(self.tally, mend)
 
     @contextlib.contextmanager
-    def _timed(self, staging: str, beside: bool = False) -> Iterator[None]:
+    def _timed(self, stage: str, beside: bool = False) -> Iterator[None]:
         """Measure a stage. ``beside``: other stages run at the same time."""
         begin = time.monotonic()
         try:
             yield
         finally:
-            (self.summary.beside if beside else self.summary.seconds)[staging] = time.monotonic() - begin
+            (self.summary.beside if beside else self.summary.seconds)[stage] = time.monotonic() - begin
 
     def _verify(self, engine: Engine, staging: StagingFolder, log: Commitlog) -> None:
         settings = self.settings
