@@ -6,8 +6,6 @@ has the same columns without the position, and zeros where there is no file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,6 +13,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.checks import unit_kinds as u
 from rocketmq_reindex.storage_format.checks.differences import Tally
+from rocketmq_reindex.storage_format.checks.queue_view import QueueView
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
@@ -28,31 +27,6 @@ LOOKS_MAX: Final = 10_000
 """Records that are looked up in the log for one queue. Beyond that, a unit that points nowhere counts as one that points
 elsewhere."""
 _CHUNK: Final = 1 << 16
-
-
-@dataclass(frozen=True)
-class QueueView:
-    """One queue as a checker reads it.
-
-    - ``read(position, count)``: the fields of slots in the order of their layout, int64 (3 or 8, count); zeros without a file.
-    - ``spans``: for each file, in order, the positions of its first slot and behind its last.
-    - ``data_from(position)``: the first position from there on that may not be zeros.
-    - ``look(phy_offset)``: the queue offset of the queue's good record there, -1 for one of another queue, None for none.
-    - ``path(position)``: the slot's file.
-    - ``log``: absolute offsets of the log's first byte and its end.
-    - ``unread``: stretches [low, high) of the log that were not read.
-    - ``stale``: the stretch [low, high) of old records behind the log's end.
-    """
-
-    read: Callable[[int, int], Int64s]
-    spans: tuple[tuple[int, int], ...]
-    data_from: Callable[[int], int]
-    look: Callable[[int], int | None]
-    path: Callable[[int], str]
-    log: tuple[int, int]
-    unread: tuple[tuple[int, int], ...] = ()
-    batch: bool = False
-    stale: tuple[int, int] | None = None
 
 
 class UnitChecker:

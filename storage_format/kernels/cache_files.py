@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import threading
@@ -14,14 +15,12 @@ _SUFFIX: Final = ".nbc"
 _DIGEST_SIZE: Final = 32
 _LOCK: Final = "rmq-reindex.lock"
 _POLLS, _POLL = 1200, 0.05
-"""how long one waits for what another compiles: a minute, then it compiles by itself"""
-_locks: dict[str, int] = {}
-"""the open file of each folder. It stays open: to close it would give up all of a process's locks."""
-_held: dict[str, int] = {}
+"""A process waits a minute for what another one compiles; then it compiles by itself."""
+_held: set[str] = set()
 
 
 def load(folder: str, name: str) -> bytes | None:
-    """What was saved by this name; None where there is none, or where it is not whole."""
+    """What ``save`` kept by this name; None where there is no file, or one that is not whole."""
     try:
         with open(os.path.join(folder, name + _SUFFIX), "rb") as file:
             digest, data = file.read(_DIGEST_SIZE), file.read()
@@ -31,7 +30,7 @@ def load(folder: str, name: str) -> bytes | None:
 
 
 def save(folder: str, name: str, data: bytes) -> None:
-    """Keep ``data`` by this name. A full disk, or a folder that is gone: it is done without."""
+    """Keep ``data`` by this name, if that works: the disk may be full, or the folder gone. Raises nothing."""
     path = os.path.join(folder, name + _SUFFIX)
     aside = f"{path}.{os.getpid()}.{threading.get_ident()}"
     try:
@@ -47,23 +46,23 @@ def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=_DIGEST_SIZE).digest()
 
 
-def wait_for_others(folder: str, name: str) -> bool:
-    """Wait until nobody else compiles ``name``, and keep others from it; whether somebody did.
+@functools.cache
+def _lock_file(folder: str) -> int:
+    """The open file of locks. It is never closed: to close it would give up all locks of the process."""
+    return os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def lock(folder: str, name: str) -> None:
+    """Wait until no other process compiles ``name``, and make the others wait; where nothing can be locked, nobody waits.
 
     A lock is a byte of one file: it ends with its process, and a process that is forked does not have it.
     """
-    waited = False
     with contextlib.suppress(OSError):
-        if folder not in _locks:
-            _locks[folder] = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        file = _locks[folder]
         for _ in range(_POLLS):
-            if _taken(file, name):
-                _held[name] = file
-                break
-            waited = True
+            if _taken(_lock_file(folder), name):
+                _held.add(name)
+                return
             threading.Event().wait(_POLL)
-    return waited
 
 
 def _taken(file: int, name: str) -> bool:
@@ -74,8 +73,9 @@ def _taken(file: int, name: str) -> bool:
     return True
 
 
-def let_others_go_on(name: str) -> None:
-    """Give up the lock on ``name``, where this process has it."""
-    with contextlib.suppress(OSError):
-        if name in _held:
-            fcntl.lockf(_held.pop(name), fcntl.LOCK_UN, 1, zlib.crc32(name.encode()))
+def unlock(folder: str, name: str) -> None:
+    """Let the others go on, if this process has the lock on ``name``."""
+    if name in _held:
+        _held.remove(name)
+        with contextlib.suppress(OSError):
+            fcntl.lockf(_lock_file(folder), fcntl.LOCK_UN, 1, zlib.crc32(name.encode()))

@@ -18,7 +18,6 @@ from rocketmq_reindex.storage_format.kernels.compiler import CompileResult, Func
 
 F = TypeVar("F", bound=Callable[..., object])
 
-
 FOLDER: Final = cache_folder.find()
 _COMPILER: Final = (
     numba.__version__, llvmlite.__version__, sys.implementation.cache_tag, sys.flags.optimize,
@@ -30,11 +29,11 @@ _COMPILER: Final = (
 class _Cache(FunctionCache):  # type: ignore[misc]  # numba ships no types
     """One file for each signature of a function, named by all that its code depends on.
 
-    numba's own cache keeps an index of numbered files. Who ends between writing the one and the other, or writes while
-    another does, leaves an index of new code that names a file of old code. It also leaves to the environment
-    (``NUMBA_CACHE_LOCATOR_CLASSES``) where files lie and when they are stale.
+    numba's own cache keeps an index of numbered files. A process that is killed between two writes, or two processes that
+    write at the same time, leave an index of new code that names a file of old code. And the environment
+    (``NUMBA_CACHE_LOCATOR_CLASSES``) decides there where files lie and when they are stale.
 
-    What one process compiles the others wait for: driver, daemon and workers would all compile the same at the same time.
+    One process compiles a function while the others wait: driver, daemon and workers need the same at the same time.
     """
 
     def __init__(self, function: Callable[..., object]) -> None:
@@ -60,23 +59,19 @@ class _Cache(FunctionCache):  # type: ignore[misc]  # numba ships no types
         target_context.refresh()
         name = self._file(sig, target_context.codegen())
         found = self._loaded(name, target_context)
-        if found is None and cache_files.wait_for_others(FOLDER, name):
+        if found is None:
+            cache_files.lock(FOLDER, name)
             found = self._loaded(name, target_context)
-        if found is not None:
-            cache_files.let_others_go_on(name)
+            if found is not None:
+                cache_files.unlock(FOLDER, name)
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         name = self._file(sig, data.codegen)
-        # Sources that were edited since this process began may be in it, or not.
-        if (
-            not data.lifted
-            and not data.library.has_dynamic_globals
-            and stamp.is_what_runs()
-            and stamp.now() == stamp.at_start()
-        ):
+        # Of sources that were edited in the meantime nobody knows which are in the code.
+        if not data.lifted and not data.library.has_dynamic_globals and stamp.still_holds():
             cache_files.save(FOLDER, name, dumps(data._reduce()))
-        cache_files.let_others_go_on(name)
+        cache_files.unlock(FOLDER, name)
 
     def flush(self) -> None:
         """Nothing: code of other sources has other names."""

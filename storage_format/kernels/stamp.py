@@ -22,6 +22,7 @@ def _modules(paths: Iterable[str], prefix: str) -> Iterator[ModuleSpec]:
     """The modules below a package, in the order of their names. None is imported: an import may fail, and be left out."""
     for module in sorted(pkgutil.iter_modules(paths, prefix), key=lambda found: found.name):
         spec = cast("PathEntryFinder | FileFinder", module.module_finder).find_spec(module.name)
+        # Raises where the module has gone in the meantime.
         assert spec is not None
         yield spec
         yield from _modules(spec.submodule_search_locations or (), f"{module.name}.")
@@ -38,8 +39,7 @@ def names() -> list[str]:
     return [spec.name for spec in _specs()]
 
 
-def now() -> str:
-    """A digest of the names and the sources of all modules, as they are on disk at this moment; 32 hexadecimal digits."""
+def _now() -> str:
     found = hashlib.blake2b(digest_size=_DIGEST_SIZE)
     for spec in _specs():
         source = cast("FileLoader", spec.loader).get_data(str(spec.origin))
@@ -49,12 +49,20 @@ def now() -> str:
 
 @functools.cache
 def at_start() -> str:
-    """The same, as it was when this process first asked."""
-    return now()
+    """A digest of the names and the sources of all modules when this process first asked; 32 hexadecimal digits."""
+    return _now()
+
+
+def still_holds() -> bool:
+    """Whether this process runs the sources that ``at_start`` stands for: none was edited, and Python compiled no older one."""
+    try:
+        return _is_what_runs() and _now() == at_start()
+    except Exception:  # noqa: BLE001  an installer or an editor is at work: a file is gone, or half of a module is there
+        return False
 
 
 @functools.cache
-def is_what_runs() -> bool:
+def _is_what_runs() -> bool:
     """Whether Python's own compiled files are those of the sources.
 
     Python takes an old one for an edited source of the same size and second, and the compiled loops are then made of it.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import groupby, pairwise
-from operator import attrgetter
+from itertools import pairwise
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.queue.order import Decision, Fill, Kept, OutOfLine, Placement, RolledBack
@@ -44,20 +43,20 @@ class _Logical:
         """how far the units stand behind the offsets that they name, since some offsets have no record"""
 
     def order(self, runs: Sequence[Run]) -> Placement:
-        out, joined = self._out, join_runs(runs)
-        for runs_joined in joined:
-            records = sum([run.records for run in runs_joined])
+        out = self._out
+        for runs_joined in join_runs(runs):
+            continued = _is_continued(runs_joined)
             # Behind the queue's last records nothing follows that could tell whether they are in line.
-            refused = self._pending if runs_joined is joined[-1] else out.lost
-            for some in [runs_joined] if records >= CONTINUED else _record_by_record(runs_joined):
+            refused = self._pending if runs_joined[-1] is runs[-1] else out.lost
+            for some in [runs_joined] if continued or len(runs_joined) == 1 else _record_by_record(runs_joined):
                 if some[0].phy_offset >= self._cut:
                     break
-                self._take(some, records >= CONTINUED, refused)
+                self._take(some, continued, refused)
         for before, after in pairwise(out.kept):
-            if before.stop != after.begin:
-                gap = after.begin - before.stop
-                out.fills.append(Fill(before.stop, gap, after.begin))
-                out.decisions.append(Decision("fill", before.stop, gap))
+            stop, begin = before.stop, after.begin
+            if stop != begin:
+                out.fills.append(Fill(stop, begin - stop, begin))
+                out.decisions.append(Decision("fill", stop, begin - stop))
         out.decisions += [Decision("out-of-line", record.queue_offset, 1) for record in out.lost]
         if self._pending:
             out.decisions.append(Decision("pending", self._pending[0].queue_offset, len(self._pending)))
@@ -94,6 +93,15 @@ def _out_of_line(run: Run, queue_offset: int) -> OutOfLine:
     return OutOfLine(run.phy_offset, run.end - run.phy_offset, queue_offset)
 
 
+def _is_continued(runs: list[Run]) -> bool:
+    # The loops here take runs apart: their properties would take half of the time.
+    records = 0
+    for _, offsets, phy_offset, end, batch_records in runs:
+        if phy_offset != end:
+            records += batch_records or offsets
+    return records >= CONTINUED
+
+
 def _record_by_record(runs: list[Run]) -> list[list[Run]]:
     """Each run of a short stretch with the offsets that it used up: damage may lie between its two."""
     found: list[list[Run]] = []
@@ -107,13 +115,17 @@ def _record_by_record(runs: list[Run]) -> list[list[Run]]:
 
 def _keep(kept: list[Kept], runs: list[Run], behind: int) -> int:
     """Runs that follow on each other, ``behind`` below the offsets they name; returns how far behind the next one is."""
-    for used_up, group in groupby(runs, attrgetter("is_used_up")):
-        some = list(group)
-        offsets = sum([run.offsets for run in some])
-        if used_up:
+    goes_on = False
+    for first, offsets, phy_offset, run_end, _ in runs:
+        if phy_offset == run_end:
             behind += offsets
-        else:
-            kept.append(Kept(some[0].first, offsets, some[0].phy_offset, some[-1].end, -behind))
+            goes_on = False
+            continue
+        if goes_on:
+            before = kept.pop()
+            first, offsets, phy_offset = before.first, before.offsets + offsets, before.phy_offset
+        kept.append(Kept(first, offsets, phy_offset, run_end, -behind))
+        goes_on = True
     return behind
 
 

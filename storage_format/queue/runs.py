@@ -5,7 +5,7 @@ A queue whose runs join into one is in order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -49,17 +49,18 @@ class Run(NamedTuple):
         return self.phy_offset == self.end
 
 
-def join_runs(runs: Sequence[Run]) -> list[list[Run]]:
+def join_runs(runs: Iterable[Run]) -> Iterator[list[Run]]:
     """Runs in commitlog order, those that follow on each other together."""
-    joined: list[list[Run]] = []
+    joined: list[Run] = []
     following = -1
     for run in runs:
-        if joined and run.first == following:
-            joined[-1].append(run)
-        else:
-            joined.append([run])
+        if joined and run.first != following:
+            yield joined
+            joined = []
+        joined.append(run)
         following = run.first + run.offsets
-    return joined
+    if joined:
+        yield joined
 
 
 def broken_at(columns: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:

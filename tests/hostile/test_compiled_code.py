@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.compiled_copy import TWIN, called, copied, step
+from tests.tools.compiled_copy import TWIN, called, copied, put, step
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,19 @@ def test_sources_edited_meanwhile_are_not_kept(copy: Path) -> None:
     edit = f"open({str(path)!r}, 'w').write('STEP = 3')"
     assert called(copy, then=edit) == [1, 2, 0, 0]
     assert called(copy) == [3, 2, 0, 0]
+    step(copy, "one", 1)
+    assert called(copy) == [1, 2, 0, 0]
+
+
+def test_a_package_removed_or_half_written_meanwhile_is_no_failure(copy: Path) -> None:
+    """An installer replaces it while a run compiles: the run goes on, and keeps nothing."""
+    path = step(copy, "one", 1)
+    removed = f"import shutil; shutil.rmtree({str(path.parent)!r})"
+    assert called(copy, then=removed) == [1, 2, 0, 0]
+    step(copy, "one", 1)
+    put(path.with_name("__init__.py"), "")
+    half = f"open({str(path)!r}, 'w').write('STEP = (')"
+    assert called(copy, then=half) == [1, 2, 0, 0]
     step(copy, "one", 1)
     assert called(copy) == [1, 2, 0, 0]
 

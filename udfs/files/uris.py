@@ -122,9 +122,9 @@ def absolute(path: str) -> str:
 
 
 def canonical(path: str) -> tuple[str, ...]:
-    """A form in which two paths are equal if they are the same place, and begin alike if one lies in the other.
+    """A form in which two paths of one folder are equal, and a path below another begins with it.
 
-    Options, credentials and ports do not count: two places may entry_of like one, but never one like two.
+    Options, credentials and ports do not count: two folders may look like one, but never one like two.
     """
     if is_remote(path):
         uri = split(path)
@@ -139,7 +139,7 @@ def canonical(path: str) -> tuple[str, ...]:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether two places are the same, or one lies in the other."""
+    """Whether two paths are the same folder, or one lies in the other."""
     a, b = canonical(one), canonical(other)
     shorter = min(len(a), len(b))
     return a[:shorter] == b[:shorter]

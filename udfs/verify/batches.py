@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex.storage_format.checks.queues import QueueView, UnitChecker
+from rocketmq_reindex.storage_format.checks.queue_view import QueueView
+from rocketmq_reindex.storage_format.checks.queues import UnitChecker
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT, batch_units
 from rocketmq_reindex.storage_format.queue.placement import BatchPlacement

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex.storage_format.checks.queues import QueueView, UnitChecker
+from rocketmq_reindex.storage_format.checks.queue_view import QueueView
+from rocketmq_reindex.storage_format.checks.queues import UnitChecker
 from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, escape
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.logical_order import order_logical
@@ -132,7 +133,7 @@ class VerifyQueues:
             return [(IN_ORDER, order_broker(runs, 0))]
         orders: list[tuple[str, Placement | None]] = [(BROKER, order_broker(runs, 0))]
         logical = order_logical(runs, self.task.holes, rolled_back=self.task.rolled_back)
-        if logical.filled <= self.task.max_fill and len(join_runs(runs)) > 1:
+        if logical.filled <= self.task.max_fill and len(list(join_runs(runs))) > 1:
             orders.insert(0, (LOGICAL, logical))
         # A deleted topic takes its queues' files along: there is only what a broker dispatched since then.
         falls = [k for k in range(1, len(runs)) if runs[k].first < runs[k - 1].stop]

@@ -12,7 +12,8 @@ from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.checks.checkpoint import A_DAY, IndexEnd, StoreTimes, compare_checkpoint
 from rocketmq_reindex.storage_format.checks.differences import EXAMPLES_MAX, KINDS, PARTS, Tally
 from rocketmq_reindex.storage_format.checks.items import Expected, Found, match_items
-from rocketmq_reindex.storage_format.checks.queues import Int64s, QueueView, UnitChecker
+from rocketmq_reindex.storage_format.checks.queue_view import Int64s, QueueView
+from rocketmq_reindex.storage_format.checks.queues import UnitChecker
 
 Item = tuple[int, int]
 BLANK = (0, 0x7FFFFFFF, 0)
