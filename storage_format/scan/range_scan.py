@@ -13,15 +13,12 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import (
     REC_SIZE,
     SPANS_SIZE,
-    TOTAL,
-    addresses_extra,
     find_record,
-    int16_at,
-    int32_at,
 )
 from rocketmq_reindex.storage_format.scan.name_tables import ScanNames
 from rocketmq_reindex.storage_format.scan.range_notes import RangeNotes
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.record_bytes import RecordBytes
 from rocketmq_reindex.storage_format.scan.refused_records import RefusedRecords
 from rocketmq_reindex.storage_format.scan.row_buffers import RowBuffers, empty
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
@@ -101,7 +98,7 @@ class RangeScanner:
             self._refused.look_elsewhere(read)
 
     def _begin(self, spec: RangeSpec, read: ReadInto, view: View | None) -> None:
-        self._spec, self._read = spec, read
+        self._spec = spec
         self._state = w.new_state()
         self._met.begin_range(self._state)
         self._digests = ChunkDigests(spec.segment_start, spec.data_end, spec.low, spec.high)
@@ -109,9 +106,8 @@ class RangeScanner:
         self._window.open(spec.low, spec.data_end, read, view, seen)
         self.summary = RangeSummary(spec.number, spec.low, spec.high, spec.known, first=spec.low if spec.known else -1)
         self._notes = RangeNotes(self.summary, self._window)
-        self._refused = RefusedRecords(
-            spec, self.summary, self._window, self._search_crc, self._rec, self._spans, self._more, self._is_sane
-        )
+        self._bytes = RecordBytes(spec, read, self._window, self._rec)
+        self._refused = RefusedRecords(spec, self.summary, self._window, self._search_crc, self._rec, self._spans, self._bytes)
         self._gap: _Gap | None = None if spec.known else _Gap(spec.low)
         self._at, self._ended = 0, False
 
@@ -127,9 +123,9 @@ class RangeScanner:
         if code == r.NOT_FOUND:
             self._notes.rest(spec.high)
             self._end_in(gap)
-        elif code == r.MORE and self._is_sane(self._at):
+        elif code == r.MORE and self._bytes.is_sane(self._at):
             # A search forgets what it knows of the bytes whenever it gets more: so it gets more than this one record needs.
-            self._at = self._more(self._at, spec.high, self.settings.chunk // 2)
+            self._at = self._bytes.more(self._at, spec.high, self.settings.chunk // 2)
         elif code == r.MORE:
             self._notes.nonzero(self._at, self._at + 1)
             self._at += 1
@@ -165,11 +161,11 @@ class RangeScanner:
         )  # fmt: skip
         # As plain Python the loops return numpy's own numbers, which JSON does not take.
         code, self._at = int(code), int(at)
-        if code == r.MORE and self._is_sane(self._at):
+        if code == r.MORE and self._bytes.is_sane(self._at):
             if self._state[w.MESSAGES]:
                 # A block's records are read where they lie: the block goes out before the window moves.
                 yield self._flush()
-            self._at = self._more(self._at, spec.high)
+            self._at = self._bytes.more(self._at, spec.high)
         elif code == r.UNITS_FULL or code == r.ITEMS_FULL:
             yield self._flush()
         elif code == r.QUEUES_FULL:
@@ -213,31 +209,6 @@ class RangeScanner:
             self.summary.last_nonzero = offset + length - 1
         else:
             self._notes.hole(offset, length, code)
-
-    # -- bytes --------------------------------------------------------------------------------------------------------
-
-    def _more(self, at: int, limit: int, ahead: int = 0) -> int:
-        """Get more bytes, at least the ``rec[TOTAL]`` wanted from ``at`` on; returns the new index of that byte."""
-        return self._window.more(at, int(self._rec[TOTAL]), limit, ahead)
-
-    def _is_sane(self, at: int) -> bool:
-        """Before a buffer grows for a record larger than it: do the lengths at its far end add up?"""
-        total, phy_offset, spec = int(self._rec[TOTAL]), self._window.base + at, self._spec
-        if total <= self._window.capacity:
-            return True
-        data = self._window.data
-        extra = addresses_extra(int32_at(data, at + r.AT_SYS_FLAG))
-        body = max(0, int32_at(data, at + r.AT_BODY_LENGTH + extra))
-        v1 = int32_at(data, at + r.AT_MAGIC) == r.MAGIC_V1
-        topic_at = phy_offset + r.HEADER_SIZE + extra + body
-        head = np.zeros(2, np.uint8)
-        self._read(topic_at, head[1:] if v1 else head)
-        topic = int16_at(head, 0)
-        end = topic_at + (1 if v1 else 2) + topic
-        if topic < 0 or end + 2 > min(phy_offset + total, spec.data_end):
-            return False
-        self._read(end, head)
-        return end + 2 + max(0, int16_at(head, 0)) == phy_offset + total
 
     # -- the summary --------------------------------------------------------------------------------------------------
 

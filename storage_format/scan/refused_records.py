@@ -6,8 +6,6 @@ have other physical offsets, the segment has a wrong name.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 import numpy.typing as npt
 
@@ -18,20 +16,9 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import TOTAL, addresses_extra, check_record, int32_at, int64_at
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.record_bytes import RecordBytes
 from rocketmq_reindex.storage_format.scan.torn_tail import TORN_TAIL_MAX
 from rocketmq_reindex.storage_format.walk.window import ReadInto, Window
-
-
-class More(Protocol):
-    """Gets the ``rec[TOTAL]`` bytes wanted from an index on; returns the new index of that byte."""
-
-    def __call__(self, at: int, limit: int) -> int: ...
-
-
-class IsSane(Protocol):
-    """Whether the lengths at the far end of the record at an index add up, before a buffer grows for it."""
-
-    def __call__(self, at: int) -> bool: ...
 
 
 class RefusedRecords:
@@ -45,13 +32,12 @@ class RefusedRecords:
         search_crc: int,
         rec: npt.NDArray[np.int64],
         spans: npt.NDArray[np.int64],
-        more: More,
-        is_sane: IsSane,
+        record_bytes: RecordBytes,
     ) -> None:
         """``window`` holds the range's bytes, and ``rec`` the record that was refused last."""
         self._spec, self._summary, self._window = spec, summary, window
         self._search_crc, self._rec, self._spans = search_crc, rec, spans
-        self._more, self._is_sane = more, is_sane
+        self._bytes = record_bytes
 
     def pass_over(self, at: int, code: int) -> tuple[int, int]:
         """(The index behind the framed record at ``at``, and behind all that follow at the same distance from their physical
@@ -89,9 +75,9 @@ class RefusedRecords:
             code, at = int(code), int(at)
             if at > before:
                 self._summary.last_sound = start
-            if code != r.MORE or not self._is_sane(at):
+            if code != r.MORE or not self._bytes.is_sane(at):
                 return at
-            at = self._more(at, spec.high)
+            at = self._bytes.more(at, spec.high)
 
     def look_elsewhere(self, read: ReadInto) -> None:
         """Look for two records, one behind the other, that lie at the same distance from their physical offsets.
