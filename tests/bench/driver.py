@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketmq_reindex.jobs import run
-from rocketmq_reindex.jobs.building import decisions, inputs, manifest, notices, scanning, writing
+from rocketmq_reindex.jobs.building import decisions, finishing, full, inputs, manifest, notices, scanning, writing
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.publishing import local as output_local
@@ -31,17 +31,17 @@ from tests.tools.local_engine import QuietReporter, single
 DISK = ("make durable, publish", "remove the staging folder")
 WATCHED: list[tuple[Any, str, str]] = [
     (inputs, "list_segments", "list the segments"),
-    (run, "check_free", "sample, check for room"),
+    (full, "check_free", "sample, check for room"),
     (PretendedEngine, "buckets", "keys of the buckets"),
     (scanning, "cut_ranges", "cut ranges"),
     (scanning.Scan, "_round", "write plans, read summaries"),
     (scanning, "chain_ranges", "chain the ranges"),
     (decisions, "decide", "decide on damage and order"),
     (notices, "of_counts", "warnings"),
-    (run, "plan_index_files", "plan IndexFiles"),
-    (writing, "write_both", "plans and words of writers"),
+    (full, "plan_index_files", "plan IndexFiles"),
+    (writing, "write_both", "plans and results of writers"),
     (writing, "name_index_files", "name IndexFiles"),
-    (run, "make_checkpoint", "checkpoint"),
+    (finishing, "make_checkpoint", "checkpoint"),
     (manifest, "write", "merge the manifest"),
     (run, "check_unchanged", "look at the segments again"),
     (output_local, "publish", DISK[0]),
