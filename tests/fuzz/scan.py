@@ -17,7 +17,7 @@ import numpy as np
 from rocketmq_reindex.jobs.building.settings import DELAY_LEVELS, parse_delay_levels
 from rocketmq_reindex.storage_format.record import frame
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan import name_tables, range_scan, refused_records
+from rocketmq_reindex.storage_format.scan import name_tables, range_scan, record_bytes, refused_records
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.fuzz.guard import allow, guard, guarded
@@ -46,7 +46,7 @@ DICTIONARY = [
 
 for _module, _names, _filled in (
     (range_scan, ("walk", "find_record"), True),
-    (range_scan, ("int32_at", "int16_at"), False),
+    (record_bytes, ("int32_at", "int16_at"), False),
     (name_tables, ("new_lmqs",), False),
     (refused_records, ("pass_records", "find_elsewhere"), True),
     (refused_records, ("int64_at", "has_sound_body"), False),
