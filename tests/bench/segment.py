@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from tests.bench.logs import GIB, ROOT, make_log
+from tests.tools.faulty_processes import command
 
 
 def memory_by_kind(root: int) -> dict[str, int]:
@@ -49,21 +50,10 @@ def memory_by_kind(root: int) -> dict[str, int]:
 
 def build_once(store: Path, out: Path, more: list[str]) -> dict[str, object]:
     """One run of the command as a user would start it, with the peak memory of its processes."""
-    command = [
-        sys.executable,
-        "-m",
-        "rocketmq_reindex.jobs.cli",
-        "build",
-        str(store),
-        "--out",
-        str(out),
-        "--overwrite",
-        "--json",
-        *more,
-    ]
+    started = command(store, out, "--overwrite", *more)
     begin = time.monotonic()
     peak = {"driver": 0, "jvm": 0, "worker": 0}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, text=True) as process:
+    with subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, text=True) as process:
         while process.poll() is None:
             for kind, size in memory_by_kind(process.pid).items():
                 peak[kind] = max(peak[kind], size)

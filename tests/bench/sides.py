@@ -9,12 +9,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.bench.logs import ROOT
+from tests.tools.faulty_processes import command
 
 PEER = "5.3.3"
 PEER_JAVA = "-Xms4g -Xmx4g -XX:+UseG1GC -XX:G1HeapRegionSize=16m -XX:G1ReservePercent=25 -XX:InitiatingHeapOccupancyPercent=30"
@@ -65,19 +65,9 @@ def run_command(store: Path, out: Path, master: str) -> Run:
     """The command as a user starts it: Python, the JVM and the session included."""
     _fresh(out)
     begin = time.monotonic()
-    command = [
-        sys.executable,
-        "-m",
-        "rocketmq_reindex.jobs.cli",
-        "build",
-        str(store),
-        "--out",
-        str(out),
-        "--master",
-        master,
-        "--json",
-    ]
-    done = subprocess.run([*command, *SAME_BYTES], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command(store, out, "--master", master, *SAME_BYTES), cwd=ROOT, capture_output=True, text=True, check=False
+    )
     took = time.monotonic() - begin
     _ended(done.returncode, done.stderr, "the command")
     summary = json.loads(done.stdout)

@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -40,6 +39,7 @@ from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
+from tests.tools.faulty_processes import command
 from tests.tools.local_engine import QuietReporter, run_build, single
 
 Stores = Callable[[str], GoldenStore]
@@ -396,19 +396,8 @@ def test_a_killed_driver(golden_store: Stores, delta: SparkSession, tmp_path: Pa
     """kill -9 between two tables; the retry of the same id completes them, and nothing is there twice."""
     store, out, place = golden_store("trimmed-head"), tmp_path / "out", tmp_path / "tables"
     sizes = [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    command = [
-        sys.executable,
-        "-m",
-        "rocketmq_reindex.jobs.cli",
-        "build",
-        str(store.path),
-        "--out",
-        str(out),
-        "--tables",
-        str(place),
-        *sizes,
-    ]
-    process = subprocess.Popen([*command, "--build-id", "k", "--master", "local[2]"], start_new_session=True)
+    retried = command(store.path, out, "--tables", str(place), *sizes, "--build-id", "k", "--master", "local[2]")
+    process = subprocess.Popen(retried, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         first, deadline = _commit(place, SEGMENTS, 1), time.monotonic() + 240
         while not first.exists() and time.monotonic() < deadline:
