@@ -31,8 +31,6 @@ RETRY_PREFIX: Final = "%RETRY%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
 LMQ_PREFIX: Final = "%LMQ%"
 NAME_BYTES_MAX: Final = 255
-TOPIC_MAX_LENGTH: Final = 127
-"""``TopicValidator.TOPIC_MAX_LENGTH``"""
 _KNOWN: Final = r"\b(?:s3[an]?|gs|abfss?|wasbs?|hdfs|s?webhdfs)"
 _USER: Final = re.compile(
     rf"(?i)([a-z][a-z0-9+.-]{{0,30}}:[/\\]{{1,9}}|{_KNOWN}[;.,]?//{{1,9}}|(?<!/)/{{1,9}}(?=:?[^/%?#\s:@][^/?#\s:@]{{0,300}}:(?!/))"

@@ -13,10 +13,10 @@ from rocketmq_reindex.jobs.publishing.layout import MANIFEST, MANIFEST_MAX, SIZE
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.integers import INT32_MAX
 from rocketmq_reindex.storage_format.names import escape, path_component
 from rocketmq_reindex.udfs import files
 
-_INT32_MAX: Final = 2**31 - 1
 _QUEUE_FILE: Final = re.compile(r"(?:batch)?consumequeue/([^/]+)/([0-9]{1,10})/[0-9]{20}")
 _INDEX_FILE: Final = re.compile(r"index/[0-9]{17,19}")
 _AT: Final = re.compile(r"index/[0-9]{1,10}-[0-9a-f]{32}")
@@ -68,7 +68,7 @@ def _read(folder: str, digest: str) -> FoundBuild:
         manifest = json.loads(data)
         if manifest["format"] != 1:
             raise InputError(f"{escape(path)}: is of format {escape(str(manifest['format']))}: take a newer rmq-reindex")
-        sizes = {name: _number(manifest["settings"][name], _INT32_MAX) for name in SIZES}
+        sizes = {name: _number(manifest["settings"][name], INT32_MAX) for name in SIZES}
         wanted = tuple(_wanted(entry, sizes["hash_slots"]) for entry in manifest["files"])
         parts = [part for part in manifest["settings"]["only"] if part in ("consumequeue", "index", "checkpoint")]
         segments = tuple(str(entry["segment"]) for entry in manifest["inputs"])
@@ -104,7 +104,7 @@ def _wanted(entry: dict[str, Any], slots: int) -> Wanted:
         raise ValueError(f"names {path[:200]}, which no build writes")
     if not re.fullmatch(r"[0-9a-f]{32}", digest):
         raise ValueError(f"has no digest of {path[:200]}")
-    size = _number(entry["size"], 2**40 if path == TOPICS else _INT32_MAX)
+    size = _number(entry["size"], 2**40 if path == TOPICS else INT32_MAX)
     used = _number(entry["used"], size)
     gap = HEADER_SIZE + slots * SLOT_SIZE if index else 0
     if index and (size < gap + ITEM_SIZE or (used != HEADER_SIZE and used < gap + ITEM_SIZE)):

@@ -10,6 +10,7 @@ from typing import Any
 from rocketmq_reindex.jobs.command.options import command_parser
 from rocketmq_reindex.jobs.inspecting.kinds import KINDS
 from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Inspection:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"rmq-reindex inspect: --{name.replace('_', '-')} takes a number above 0: see --help")
-        if self.first_offset is not None and (len(self.files) > 1 or not 0 <= self.first_offset < 2**63):
+        if self.first_offset is not None and (len(self.files) > 1 or not 0 <= self.first_offset <= INT64_MAX):
             raise UsageError("rmq-reindex inspect: --first-offset takes a number from 0 on, and one FILE: see --help")
         return self
 

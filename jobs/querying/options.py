@@ -13,6 +13,8 @@ from rocketmq_reindex.jobs.command.broker_conf import settings_of
 from rocketmq_reindex.jobs.command.options import command_parser
 from rocketmq_reindex.jobs.command.times import parse_time, show_time
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.index.header import are_possible
+from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MAX
 from rocketmq_reindex.storage_format.names import escape, path_component
 from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs import files
@@ -20,8 +22,6 @@ from rocketmq_reindex.udfs import files
 BODIES: Final = ("text", "json", "hex", "none")
 BODY_MAX: Final = 4 << 20
 """as large as a broker takes a message by default (``maxMessageSize``)"""
-_INT64: Final = 2**63
-_INT32: Final = 2**31
 
 
 class IndexSizes(NamedTuple):
@@ -183,14 +183,12 @@ def _checked(query: Query) -> Query:
         raise refuse("--max takes a number above 0")
     if query.body_max < 0:
         raise refuse("--body-max takes a number from 0 on")
-    for name, limit in (("queue", _INT32), ("offset", _INT64 // 64), ("physical", _INT64)):
+    for name, limit in (("queue", INT32_MAX), ("offset", INT64_MAX // 64), ("physical", INT64_MAX)):
         value = getattr(query, name)
-        if value is not None and not 0 <= value < limit:
+        if value is not None and not 0 <= value <= limit:
             raise refuse(f"--{name} {value} is out of range")
     if query.key == "" or query.id == "":
         raise refuse("a key has at least one character")
-    if query.sizes is not None:
-        slots, items = query.sizes
-        if slots < 1 or items < 2 or 40 + 4 * slots + 20 * items >= _INT32:
-            raise refuse("take at least 1 slot and 2 items, and at most 2 GiB an IndexFile")
+    if query.sizes is not None and not are_possible(*query.sizes):
+        raise refuse("take at least 1 slot and 2 items, and at most 2 GiB an IndexFile")
     return query

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any
 
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.index.header import file_size
+from rocketmq_reindex.storage_format.index.header import are_possible
+from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS, DEFAULT_SLOTS
+from rocketmq_reindex.storage_format.integers import INT32_MAX
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.sql.option_words import CRC_MODES as CRC_MODES
 from rocketmq_reindex.udfs.sql.option_words import DELAY_LEVELS as DELAY_LEVELS
 from rocketmq_reindex.udfs.sql.option_words import delay_levels
-
-INT32_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,9 @@ class StoreSettings:
     """``mappedFileSizeConsumeQueue``: 300,000 units of 20 bytes"""
     batch_cq_file_size: int = 13_800_000
     """``mapperFileSizeBatchConsumeQueue``: 300,000 units of 46 bytes"""
-    hash_slots: int = 5_000_000
+    hash_slots: int = DEFAULT_SLOTS
     """``maxHashSlotNum``"""
-    index_items: int = 20_000_000
+    index_items: int = DEFAULT_ITEMS
     """``maxIndexNum``; a file holds one item less"""
     segment_size: int = 0
     """``mappedFileSizeCommitLog``; 0: taken from the files"""
@@ -112,7 +112,7 @@ class StoreSettings:
             raise UsageError(
                 "--topics-config: has batch topics (queue.type=BatchCQ), which RocketMQ 4.9 does not know: leave it out"
             )
-        if self.hash_slots < 1 or self.index_items < 2 or file_size(self.hash_slots, self.index_items) > INT32_MAX:
+        if not are_possible(self.hash_slots, self.index_items):
             raise UsageError(
                 f"--hash-slots {self.hash_slots} --index-items {self.index_items}: "
                 "take at least 1 slot and 2 items, and at most 2 GiB a file"

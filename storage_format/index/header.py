@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Final
 
+from rocketmq_reindex.storage_format.integers import INT32_MAX
 from rocketmq_reindex.storage_format.layouts import INT32, INT64, Field, Layout
 
 HEADER_LAYOUT: Final = Layout(
@@ -64,3 +65,8 @@ class IndexHeader:
 def file_size(slots: int, items: int) -> int:
     """The bytes of an IndexFile with ``slots`` slots and room for ``items`` items (``IndexFile``'s ``fileTotalSize``)."""
     return HEADER_SIZE + slots * SLOT_SIZE + items * ITEM_SIZE
+
+
+def are_possible(slots: int, items: int) -> bool:
+    """Whether a broker may have these settings: its file has room for an item, and is no larger than ``MappedFile`` can map."""
+    return slots >= 1 and items >= 2 and file_size(slots, items) <= INT32_MAX

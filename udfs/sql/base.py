@@ -23,7 +23,6 @@ from rocketmq_reindex.udfs.sql.options import FAIL, ROWS, SKIP, Words
 log: Final = logging.getLogger("rocketmq-reindex")
 """On an executor its lines are in the task's stderr."""
 DAMAGE: Final = "damage"
-INT32_MAX: Final = 2**31 - 1
 
 
 class Source(DataSource):

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MAX
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
@@ -23,7 +23,7 @@ from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
 from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
 from rocketmq_reindex.udfs.scan.segments import list_segments
 from rocketmq_reindex.udfs.scan.stale_tails import STALE
-from rocketmq_reindex.udfs.sql.base import INT32_MAX, Pushing, Reader, Source, inner_folder
+from rocketmq_reindex.udfs.sql.base import Pushing, Reader, Source, inner_folder
 from rocketmq_reindex.udfs.sql.commitlog_damage import LogEnd, LogRange, holes_of
 from rocketmq_reindex.udfs.sql.filters import narrow_bounds, narrow_topics
 from rocketmq_reindex.udfs.sql.options import FAIL, RANGE_SIZE, ROWS, UNPACKED_MAX, Bounds, Topics, Words

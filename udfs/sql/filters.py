@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
 from rocketmq_reindex.udfs.sql.options import Bounds, Topics
 
 OFFSET, TIME, TOPIC = "commitLogOffset", "storeTimestamp", "topic"
@@ -22,15 +22,14 @@ def _span(kind: str, value: Any) -> tuple[int, int] | None:
     if not values or not all(type(v) is int for v in values):
         return None
     low, high = min(values), max(values)
-    below = -INT64_MAX - 1
     return {
         "EqualTo": (low, high + 1),
         "EqualNullSafe": (low, high + 1),
         "In": (low, high + 1),
         "GreaterThan": (low + 1, INT64_MAX + 1),
         "GreaterThanOrEqual": (low, INT64_MAX + 1),
-        "LessThan": (below, high),
-        "LessThanOrEqual": (below, high + 1),
+        "LessThan": (INT64_MIN, high),
+        "LessThanOrEqual": (INT64_MIN, high + 1),
     }.get(kind)
 
 

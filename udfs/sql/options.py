@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.sql.option_words import CRC_MODES, DELAY_LEVELS, delay_levels, moment
 
@@ -105,7 +105,7 @@ class Bounds:
 
     start_offset: int = 0
     end_offset: int = INT64_MAX
-    start_time: int = -INT64_MAX - 1
+    start_time: int = INT64_MIN
     end_time: int = INT64_MAX + 1
 
     @classmethod
@@ -114,7 +114,7 @@ class Bounds:
         return cls(
             words.number("startOffset", 0),
             words.number("endOffset", INT64_MAX),
-            words.time("startTime", -INT64_MAX - 1),
+            words.time("startTime", INT64_MIN),
             words.time("endTime", INT64_MAX + 1),
         )
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.murmur3 import murmur3_128
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
@@ -26,7 +26,6 @@ from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
 from rocketmq_reindex.udfs.tables.schema import MESSAGES
 
 _OF_RECORD = [name for name in MESSAGES.arrow.names if name in fields(body=False, damage=False).names]
-_MIN = -(2**63)
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class MessageRows:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         scanner = RangeScanner(self.settings)
         everything = fields(body=False, damage=False)
-        made = MessageBatches(pa.schema([everything.field(name) for name in _OF_RECORD]), _MIN, INT64_MAX)
+        made = MessageBatches(pa.schema([everything.field(name) for name in _OF_RECORD]), INT64_MIN, INT64_MAX)
         for task in plans.numbers(batches):
             for spec in plans.share(self.specs, task, self.tasks):
                 with SegmentReader(spec.path, spec.segment_start) as segment:

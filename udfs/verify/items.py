@@ -14,6 +14,7 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.checks.items import Expected, Found, Matches, match_items
 from rocketmq_reindex.storage_format.index.file import time_differences
+from rocketmq_reindex.storage_format.integers import INT64_MIN
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import plans, results
 from rocketmq_reindex.udfs.results import Result
@@ -23,7 +24,7 @@ LOST_MAX: Final = 1000
 """Stretches of missing items that a task lists one by one; the others are joined to one more."""
 Int64s = npt.NDArray[np.int64]
 UNKNOWN: Final = None
-NONE_BEFORE: Final = -(2**63) - 1
+NONE_BEFORE: Final = INT64_MIN - 1
 """In the place of a store time: the log begins here."""
 
 
