@@ -16,9 +16,11 @@ from pathlib import Path
 from rocketmq_reindex.jobs.spark.shuffle import bucket_keys, plan_shuffle
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.index.file import STAGED
+from rocketmq_reindex.storage_format.queue.order import Decision
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import files, plans, schemas
 from rocketmq_reindex.udfs.order.decide import DecideOrder
+from rocketmq_reindex.udfs.order.placements import PlacementSpan
 from rocketmq_reindex.udfs.order.results import OddQueue, OrderResult
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.worker.setup import Batches
@@ -135,9 +137,9 @@ class PretendedEngine:
 
             def work() -> None:
                 for partition in range(parts):
-                    where = [files.join(folder, f"placements-{partition}"), 0, 2, 1]
+                    where = PlacementSpan(files.join(folder, f"placements-{partition}"), 0, 2, 1)
                     lines = (
-                        OddQueue(name, k, decisions=[("fill", 1_000, 1)], filled=1, where=where).to_json()
+                        OddQueue(name, k, decisions=[Decision("fill", 1_000, 1)], filled=1, where=where).to_json()
                         for name, k in sorted(self._queues(partition, self.shape.odd))
                     )
                     Path(folder, f"odd-{partition}").write_text("".join(f"{line}\n" for line in lines), encoding="ascii")

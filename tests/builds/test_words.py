@@ -11,6 +11,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building import decisions as driver
 from rocketmq_reindex.jobs.building import summary as summaries
+from rocketmq_reindex.storage_format.queue.order import Decision
 from rocketmq_reindex.udfs.order import results
 from rocketmq_reindex.udfs.order.results import LISTED_MAX, cap_decisions
 from tests.tools.compare import SMALL, differences
@@ -30,9 +31,9 @@ def sums(entries: list[dict[str, Any]]) -> Counter[str]:
 
 
 def test_the_rest_is_summed_up_by_kind() -> None:
-    few = [("fill", n, 2) for n in range(LISTED_MAX)]
+    few = [Decision("fill", n, 2) for n in range(LISTED_MAX)]
     assert cap_decisions(few) == few
-    rest = [("fill", 900, 1), ("out-of-line", 7, 1), ("fill", 500, 3)]
+    rest = [Decision("fill", 900, 1), Decision("out-of-line", 7, 1), Decision("fill", 500, 3)]
     assert cap_decisions([*few, *rest]) == [*few, ("more fill", 500, 4), ("more out-of-line", 7, 1)]
 
 

@@ -100,7 +100,7 @@ class DecideOrder:
             return OddQueue(topic.decode(), queue_id, decisions=cap_decisions(refused))
         order = self._order(runs)
         found = odd_queue(topic, queue_id, order)
-        found.where, found.batch, found.digest = list(placements.put(order)), self.batch, order_digest(order)
+        found.where, found.batch, found.digest = placements.put(order), self.batch, order_digest(order)
         return found
 
     def _order(self, runs: list[Run]) -> Placement:

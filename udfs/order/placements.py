@@ -12,7 +12,7 @@ import zlib
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -75,8 +75,9 @@ class PlanWriter:
         self._writer = files.Writer(temporary, path)
         self._rows, self._held, self._at = array("Q"), list[bytes](), 0
 
-    def put(self, topic: str, queue_id: int, where: Sequence[Any]) -> None:
-        """Add a queue; ``where`` has the fields of its ``PlacementSpan``."""
+    def put(self, topic: str, queue_id: int, where: PlacementSpan | None) -> None:
+        """Add a queue, whose placement is at ``where``."""
+        assert where is not None, "a queue that was refused has no placement"
         line = json.dumps([topic, queue_id, where]).encode()
         self._rows.extend((_key(topic.encode(), queue_id), self._at, len(line)))
         self._held.append(line)

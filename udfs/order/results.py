@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.storage_format.queue.order import Placement
+from rocketmq_reindex.storage_format.queue.order import Decision, OutOfLine, Placement
+from rocketmq_reindex.udfs.order.placements import PlacementSpan
 from rocketmq_reindex.udfs.results import Result
 
 LISTED_MAX: Final = 100
 """Decisions, and records out of line, that are listed one by one for each queue."""
-Decision = tuple[str, int, int]
-"""(kind, queue offset, units)"""
+
+
+class LostRecord(NamedTuple):
+    """One record out of line."""
+
+    phy_offset: int
+    size: int
+
+
+class MoreLost(NamedTuple):
+    """The records out of line that are not listed one by one."""
+
+    records: int
+    phy_offset: int
+    """of the first one"""
+    end: int
+    """phy_offset behind the last one"""
+    size: int
+    """bytes of all of them"""
 
 
 @dataclass
@@ -41,16 +59,25 @@ class OddQueue(Result):
     """units that stand for missing records"""
     opened: int = -1
     """position at which a file without any unit begins; -1: there is none"""
-    lost: list[list[int]] = field(default_factory=list)
-    """[phy_offset, bytes] of the first records out of line"""
-    more_lost: list[int] = field(default_factory=list)
-    """of the other ones [count, phy_offset of the first, end of the last, bytes]; empty: there are none"""
-    where: list[Any] = field(default_factory=list)
-    """the fields of a ``PlacementSpan``: where its rows are"""
+    lost: list[LostRecord] = field(default_factory=list)
+    """the first records out of line"""
+    more_lost: MoreLost | None = None
+    """the other ones; None: there are none"""
+    where: PlacementSpan | None = None
+    """where its rows are"""
     batch: bool = False
     """whether it is a batch ConsumeQueue"""
     digest: str = ""
     """equal digests: units of the same records stand at the same positions"""
+
+    @classmethod
+    def of_fields(cls, fields: dict[str, Any]) -> OddQueue:
+        """The queue with these fields, in which tuples are lists."""
+        for name, kind in (("decisions", Decision), ("lost", LostRecord)):
+            fields[name] = [kind(*each) for each in fields[name]]
+        for name, one in (("more_lost", MoreLost), ("where", PlacementSpan)):
+            fields[name] = one(*fields[name]) if fields[name] else None
+        return cls(**fields)
 
 
 def cap_decisions(decisions: Sequence[Decision], most: int = LISTED_MAX) -> list[Decision]:
@@ -59,18 +86,24 @@ def cap_decisions(decisions: Sequence[Decision], most: int = LISTED_MAX) -> list
     for kind, offset, count in decisions[most:]:
         lowest, total = rest.get(kind, (offset, 0))
         rest[kind] = (min(lowest, offset), total + count)
-    return [*decisions[:most], *((f"more {kind}", *rest[kind]) for kind in sorted(rest))]
+    return [*decisions[:most], *(Decision(f"more {kind}", *rest[kind]) for kind in sorted(rest))]
 
 
 def odd_queue(topic: bytes, queue_id: int, placement: Placement) -> OddQueue:
     """The queue with what its placement decides; ``where``, ``batch`` and ``digest`` are for the caller to set."""
-    rest = placement.lost[LISTED_MAX:]
     return OddQueue(
         topic.decode(),
         queue_id,
         decisions=cap_decisions(placement.decisions),
         filled=placement.filled,
         opened=placement.opened,
-        lost=[[phy_offset, size] for phy_offset, size, _ in placement.lost[:LISTED_MAX]],
-        more_lost=[len(rest), rest[0][0], rest[-1][0] + rest[-1][1], sum(size for _, size, _ in rest)] if rest else [],
+        lost=[LostRecord(phy_offset, size) for phy_offset, size, _ in placement.lost[:LISTED_MAX]],
+        more_lost=_more_lost(placement.lost[LISTED_MAX:]),
     )
+
+
+def _more_lost(rest: Sequence[OutOfLine]) -> MoreLost | None:
+    if not rest:
+        return None
+    first, last = rest[0], rest[-1]
+    return MoreLost(len(rest), first.phy_offset, last.phy_offset + last.length, sum(record.length for record in rest))
