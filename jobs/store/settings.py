@@ -43,6 +43,8 @@ class StoreSettings:
     """``enableLmq`` and ``enableMultiDispatch``: light message queues are derived as well"""
     delay_levels: str = DELAY_LEVELS
     """``messageDelayLevel``"""
+    rocksdb: tuple[str, ...] = ()
+    """the settings of --broker-conf by which ConsumeQueues lie in RocksDB, and what each means"""
     broker_version: str = "5.3"
     """5.3 or 4.9, where the two write different bytes"""
     batch_topics: tuple[str, ...] = ()

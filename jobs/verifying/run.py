@@ -15,6 +15,7 @@ from rocketmq_reindex.jobs.building.notices import first_cut
 from rocketmq_reindex.jobs.building.planning import BUCKET_BYTES, even_range_size, store_scan
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.store.rocksdb import check_verified
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.verifying.build import of_build
 from rocketmq_reindex.jobs.verifying.checkpoint import check_checkpoint
@@ -58,6 +59,8 @@ class Verify:
         """
         (log,) = logs or self.settings.logs()
         self.summary.notes += broker_notes(self.settings)
+        advice = ": leave the queues out, by --only index,checkpoint,log"
+        self.summary.notes += check_verified(self.settings.store, self.settings.only, advice)
         self.settings, notes = take_sizes(of_build(self.settings))
         self.summary.notes += notes
         with self.engines() as engine, work_folder(self.settings.work) as staging:

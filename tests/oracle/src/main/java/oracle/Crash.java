@@ -62,7 +62,7 @@ final class Crash {
     /** Opens a store and says whether it loads: a broker whose store does not load does not start. */
     private boolean loads(String name, Path root, List<String> options) throws Exception {
         Args args = new Args(options.toArray(new String[0]),
-            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items"), Set.of("enable-lmq"));
+            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items", "set"), Set.of("enable-lmq"));
         MessageStoreConfig config = Settings.of(root, args, Settings.SEGMENT_SIZE);
         OracleStore store = new OracleStore(config, null);
         IndexPatience.of(store, root);

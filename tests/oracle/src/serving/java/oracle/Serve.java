@@ -53,7 +53,7 @@ final class Serve {
         NamesrvController nameServers = ServBroker.nameServer(scratch);
         nameServer = ServBroker.address(nameServers);
         Args args = new Args(options.toArray(new String[0]),
-            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items"), Set.of("enable-lmq", "timer-wheel"));
+            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items", "set"), Set.of("enable-lmq", "timer-wheel"));
         name = brokerName;
         broker = ServBroker.boot(name, root, args, nameServers);
         admin = new ServAdmin(nameServer);
