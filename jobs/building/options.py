@@ -23,6 +23,7 @@ from rocketmq_reindex.jobs.watching.options import add_watch_options, watch_envi
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.topics import batch_topics
+from rocketmq_reindex.storage_format.versions import VERSIONS
 from rocketmq_reindex.udfs import files
 
 
@@ -71,7 +72,7 @@ def add_store_options(parser: argparse.ArgumentParser, sizes: Callable[[str], st
         help=f"messageDelayLevel of the broker ({default('delay_levels')})",
     )
     version = default("broker_version")
-    add("--broker-version", choices=("5.3", "4.9"), help=f"RocketMQ version of the store, where the bytes differ ({version})")
+    add("--broker-version", choices=VERSIONS, help=f"RocketMQ version of the store, where the bytes differ ({version})")
     add(
         "--topics-config",
         metavar="FILE",

@@ -10,6 +10,7 @@ from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS, DEFAULT_SLOTS
 from rocketmq_reindex.storage_format.integers import INT32_MAX
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.versions import NEWEST, RULES, VERSIONS, VersionRules
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.sql.option_words import CRC_MODES as CRC_MODES
 from rocketmq_reindex.udfs.sql.option_words import DELAY_LEVELS as DELAY_LEVELS
@@ -45,8 +46,8 @@ class StoreSettings:
     """``messageDelayLevel``"""
     rocksdb: tuple[str, ...] = ()
     """the settings of --broker-conf by which ConsumeQueues lie in RocksDB, and what each means"""
-    broker_version: str = "5.3"
-    """5.3 or 4.9, where the two write different bytes"""
+    broker_version: str = NEWEST
+    """one of ``VERSIONS``, where they write different bytes"""
     batch_topics: tuple[str, ...] = ()
     """topics whose queues are batch ConsumeQueues, from --topics-config"""
     max_fill: int = 100_000
@@ -89,6 +90,11 @@ class StoreSettings:
         return tuple(place for place in (self.store, *self.roots, *stores, *self.protected) if place)
 
     @property
+    def rules(self) -> VersionRules:
+        """What distinguishes the version."""
+        return RULES[self.broker_version]
+
+    @property
     def delays(self) -> tuple[int, ...]:
         """The delay levels in milliseconds."""
         return parse_delay_levels(self.delay_levels)
@@ -110,9 +116,12 @@ class StoreSettings:
             )
         if self.batch_cq_file_size > INT32_MAX:
             raise UsageError(f"--batch-cq-file-size {self.batch_cq_file_size}: a file has at most 2 GiB")
-        if self.batch_topics and self.broker_version == "4.9":
+        if self.broker_version not in RULES:
+            raise UsageError(f"--broker-version {self.broker_version!a}: take one of {', '.join(VERSIONS)}")
+        if self.batch_topics and not self.rules.batch_queues:
             raise UsageError(
-                "--topics-config: has batch topics (queue.type=BatchCQ), which RocketMQ 4.9 does not know: leave it out"
+                f"--topics-config: has batch topics (queue.type=BatchCQ), which RocketMQ "
+                f"{self.broker_version} does not know: leave it out"
             )
         if not are_possible(self.hash_slots, self.index_items):
             raise UsageError(

@@ -124,7 +124,7 @@ class Verify:
         holes = tuple(hole.offset for hole in damaged)
         self.log_findings.damaged = bool(holes)
         self.log_findings.undecided = unmounted(settings, log, accepted, self.summary) or stale_tails.undecided(chain)
-        self.log_findings.cut = first_cut(self.settings.broker_version, log.segments, damaged)
+        self.log_findings.cut = first_cut(self.settings.rules, log.segments, damaged)
         with self._timed("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
             both: list[Future[Any]] = []
             if QUEUES in settings.only:

@@ -23,6 +23,7 @@ from rocketmq_reindex.storage_format.scan.refused_records import RefusedRecords
 from rocketmq_reindex.storage_format.scan.row_buffers import RowBuffers, empty
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.storage_format.scan.torn_tail import may_lie_elsewhere
+from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.loop import WalkOptions, walk
 from rocketmq_reindex.storage_format.walk.name_table import NameTable
@@ -49,9 +50,13 @@ class RangeScanner:
 
     def __init__(self, settings: ScanSettings) -> None:
         self.settings = settings
+        rules = RULES[settings.broker_version]
         self._options = WalkOptions(
             settings.crc_mode,
-            settings.broker_version == "4.9",
+            rules.record_v2,
+            rules.batch_queues,
+            rules.lmq_counts_each,
+            rules.tag_items,
             settings.lmq,
             settings.until_time,
             settings.want_units or settings.want_topics,

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
+from rocketmq_reindex.storage_format.versions import NEWEST
 from rocketmq_reindex.storage_format.walk import state as w
 
 CHUNK: Final = 32 << 20
@@ -25,7 +26,7 @@ class ScanSettings:
     """
 
     crc_mode: int = CRC_BODY
-    broker_version: str = "5.3"
+    broker_version: str = NEWEST
     lmq: bool = False
     delays: tuple[int, ...] = (1000,)
     include: tuple[str, ...] = ()
