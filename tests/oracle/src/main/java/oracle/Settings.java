@@ -29,6 +29,16 @@ final class Settings {
     private Settings() {
     }
 
+    /**
+     * Lets a start look back at so many segments: from 5.4.0 on a broker takes ten, and what lies before them is never
+     * dispatched. Set as a broker sets what its broker.conf says: versions without that setting pass over it.
+     */
+    static void recoverSegments(MessageStoreConfig config, int segments) {
+        Properties words = new Properties();
+        words.setProperty("commitLogRecoverMaxNum", Integer.toString(segments));
+        MixAll.properties2Object(words, config);
+    }
+
     static MessageStoreConfig of(Path root, Args args, long segmentSize) {
         MessageStoreConfig config = of(root);
         config.setMappedFileSizeCommitLog(args.count("segment-size", Math.toIntExact(segmentSize)));
