@@ -7,6 +7,7 @@ from typing import Final
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record import layout as r
@@ -25,6 +26,15 @@ def of_settings(settings: BuildSettings, summary: Summary) -> None:
     if "index" in settings.only and "checkpoint" not in settings.only:
         summary.warn(
             "index without checkpoint: with an older checkpoint the next crash deletes it: take --only index,checkpoint"
+        )
+    if (
+        settings.accelerated
+        and "checkpoint" in settings.only
+        and settings.rules.checkpoint_fields < len(CHECKPOINT_LAYOUT.columns)
+    ):
+        summary.warn(
+            "--broker-conf: has enableAcceleratedRecovery=true: after a crash a 5.5 broker does not load a store with this "
+            "checkpoint: for 5.5 give --broker-version 5.5"
         )
     if settings.partial and "consumequeue" in settings.only:
         summary.warn("a partial build beside the full log: a broker re-dispatches only records above the newest unit")

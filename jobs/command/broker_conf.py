@@ -74,7 +74,7 @@ def rocksdb_lines(conf: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def settings_of(text: str, path: str) -> dict[str, Any]:
-    """What a broker.conf says of sizes, roots, delay levels, LMQ and RocksDB, by the names of ``BuildSettings``."""
+    """What a broker.conf says of sizes, roots, delay levels, LMQ, RocksDB and recovery, by the names of ``BuildSettings``."""
     conf = read_properties(text)
     found: dict[str, Any] = {}
     for name, setting in _NUMBERS.items():
@@ -93,6 +93,8 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
         found["commitlogs"] = tuple(root for root in roots if root)
     if conf.get("messageDelayLevel", "").strip():
         found["delay_levels"] = conf["messageDelayLevel"].strip()
+    if conf.get("enableAcceleratedRecovery", "").strip().lower() == "true":
+        found["accelerated"] = True
     if lines := rocksdb_lines(conf):
         found["rocksdb"] = lines
     switches = [conf.get(name, "false").strip().lower() == "true" for name in ("enableLmq", "enableMultiDispatch")]

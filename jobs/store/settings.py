@@ -46,6 +46,8 @@ class StoreSettings:
     """``messageDelayLevel``"""
     rocksdb: tuple[str, ...] = ()
     """the settings of --broker-conf by which ConsumeQueues lie in RocksDB, and what each means"""
+    accelerated: bool = False
+    """``enableAcceleratedRecovery`` of --broker-conf"""
     broker_version: str = NEWEST
     """one of ``VERSIONS``, where they write different bytes"""
     batch_topics: tuple[str, ...] = ()
