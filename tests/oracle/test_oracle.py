@@ -67,7 +67,7 @@ def assert_all_kinds(found: list[Scenario], version: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_truncated_stores(version: str, tmp_path: Path) -> None:
     """Old records behind the log's end are none of its own: as the real store has it, under every policy."""
-    stores = make(version, SEED, STALE, tmp_path / "stores", stale=True)
+    stores = make(version, SEED, STALE, tmp_path / "stores", STALE_KIND)
     left = [scenario for scenario in stores if scenario.failure not in (UNCLEAN, UNLOADABLE)]
     assert len(left) >= STALE - 2
     assert stale_tails(left) >= STALE // 2
