@@ -10,6 +10,9 @@ from tests.tools.local_verify import local_verify
 
 TOLD = ("segment_size", "delay_levels", "lmq")
 """What no file of a store tells, and an operator has to know."""
+RACED = "checkpoint-stale"
+"""Before 5.5 a flush of the queues that overlaps the last dispatch puts an older logicsMsgTimestamp back
+(``FlushConsumeQueueService.doFlush``)."""
 
 
 def judge_closed(scenario: Scenario, _: Path) -> list[str]:
@@ -17,9 +20,14 @@ def judge_closed(scenario: Scenario, _: Path) -> list[str]:
     if scenario.failure:
         return [f"{scenario.name}: the real store was not closed: {scenario.failure}"]
     told = {name: scenario.settings[name] for name in TOLD}
+    version = str(scenario.options()["broker_version"])
     found = []
-    for version in ({"broker_version": scenario.options()["broker_version"]},):
-        verified = local_verify(scenario.path, LocalEngine(2, 2), **told, **version)
-        bad = verified.error or [(finding["kind"], finding["count"]) for finding in verified.findings]
-        found += [f"{scenario.name}: verify {version or 'of any version'}: {bad}"] if bad else []
+    for named in ({}, {"broker_version": version}):
+        verified = local_verify(scenario.path, LocalEngine(2, 2), **told, **named)
+        bad = [f"{finding['kind']} {finding['count']}" for finding in verified.findings if finding["kind"] != RACED]
+        if verified.error:
+            bad = [verified.error]
+        elif not named and version not in verified.fits:
+            bad.append(f"the versions that fit are {verified.fits}")
+        found += [f"{scenario.name}: verify as {named or 'any version'}: {words}" for words in bad]
     return found

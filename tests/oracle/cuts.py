@@ -35,7 +35,9 @@ def judge_cuts(scenario: Scenario, folder: Path) -> list[str]:
         )  # fmt: skip
         if summary.exit:
             return [f"{scenario.name}: incremental up to {end or 'the end'}: exit {summary.exit}: {summary.error}"]
-    return [f"{scenario.name}: incremental, cut at {ends}: {words}" for words in different(scenario, read_files(folder / "out"))]
+    return [
+        f"{scenario.name}: incremental, cut at {ends}: {words}" for words in different(scenario, read_files(folder / "out"))
+    ]
 
 
 def lay_down(store: Path, out: Path, end: int | None) -> None:
