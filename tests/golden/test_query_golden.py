@@ -92,7 +92,7 @@ def asked(golden_store: Callable[[str], GoldenStore], tmp_path_factory: pytest.T
         lines += [f"queue {_hex(topic)} {queue}" for topic, queue in found[name].queues]
     (folder / "questions").write_text("\n".join(lines))
     done = subprocess.run(
-        [FOLDER / "run", "5.3.3", "Ask", folder / "questions"], env=java_home(), capture_output=True, text=True, timeout=900,
+        [FOLDER / "run", "5.5.0", "Ask", folder / "questions"], env=java_home(), capture_output=True, text=True, timeout=900,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]

@@ -15,6 +15,7 @@ from tests.golden.stores import read_files
 FOLDER = Path(__file__).parent
 REPO = FOLDER.parent.parent
 VERSIONS = ("5.5.1", "5.5.0", "5.4.0", "5.3.4", "5.3.3", "4.9.8")
+PLAIN, STALE, CLOSED = "", "stale", "closed"
 UNLOADABLE = "oracle.Main$Failure: the store does not load"
 """Of a log that RocketMQ 5.3 or 5.4 writes and then cannot load: a record below its queue's end left an empty last file."""
 UNCLEAN = "oracle.Main$Failure: the store did not shut down cleanly"
@@ -64,14 +65,14 @@ def java_home() -> dict[str, str]:
     return {**os.environ, **({"JAVA_HOME": chosen.read_text().strip()} if chosen.exists() else {})}
 
 
-def make(version: str, seed: int, count: int, out: Path, threads: int = 4, *, stale: bool = False) -> list[Scenario]:
+def make(version: str, seed: int, count: int, out: Path, kind: str = PLAIN, threads: int = 4) -> list[Scenario]:
     """The scenarios ``seed`` to ``seed + count - 1`` of one version, below ``out`` (new or empty).
 
-    ``stale``: of stores that were truncated, left as the broker left them.
+    ``kind``: PLAIN, or STALE for stores that were truncated and written on, or CLOSED; the last two stay as the broker left them.
 
     Raises RuntimeError with what the JVM said, if it fails as a whole.
     """
-    words = ["--seed", seed, "--count", count, "--threads", threads, "--out", out, *(["--stale"] if stale else [])]
+    words = ["--seed", seed, "--count", count, "--threads", threads, "--out", out, *([f"--{kind}"] if kind else [])]
     done = subprocess.run(
         [FOLDER / "run", version, "Scenario", *(str(word) for word in words)],
         env=java_home(), capture_output=True, text=True, check=False,

@@ -1,6 +1,6 @@
 """Builds of random stores of the real RocketMQ are the real store's own rebuild, byte for byte.
 
-tests/smoke has those of 5.3.3 in one process.
+tests/smoke has those of 5.5.0.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from tests.golden.guard import guarded
 from tests.golden.stores import read_files
+from tests.oracle.closed import judge_closed
+from tests.oracle.cuts import judge_cuts
 from tests.oracle.judge import different, judge
-from tests.oracle.scenarios import UNCLEAN, UNLOADABLE, VERSIONS, Scenario, make
+from tests.oracle.scenarios import CLOSED, STALE, UNCLEAN, UNLOADABLE, Scenario, make
 from tests.oracle.stale import judge_stale, stale_tails
 from tests.tools.local_engine import run_build
 
 SEED = 5_000
-THROUGH_SPARK = 5
+COUNT = {"5.5.1": 12, "5.4.0": 10, "5.3.4": 4, "5.3.3": 8, "4.9.8": 25}
+THROUGH_SPARK = {"5.5.1": 4, "5.4.0": 3, "4.9.8": 3}
 """Of each version, from the first on."""
-COUNT = {"5.3.3": THROUGH_SPARK, "4.9.8": 50, "5.5.0": 8}
-STALE = 10
-"""Truncated stores of each version: each is opened some times."""
+TRUNCATED = {"5.5.1": 7, "5.4.0": 6, "4.9.8": 7}
+"""Each is opened some times."""
+AS_CLOSED = {"5.5.1": 6, "5.4.0": 4, "5.3.3": 4, "4.9.8": 4}
+GROWN = {"5.5.1": 3, "5.4.0": 3}
 
 Stores = Callable[[str], list[Scenario]]
 
@@ -44,34 +48,35 @@ def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Stores:
     return get
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.5.0"])
+@pytest.mark.parametrize("version", COUNT)
 def test_equals_the_real_rebuild(version: str, scenarios: Stores, tmp_path: Path) -> None:
     """Ours, and the reference's: a failure tells version, seed, file and field."""
     found = [words for scenario in scenarios(version) for words in judge(scenario, tmp_path / "out")]
     assert found == []
 
 
-def test_the_scenarios_are_of_all_kinds(scenarios: Stores) -> None:
-    assert_all_kinds(scenarios("4.9.8"), "4.9.8")
-
-
-def assert_all_kinds(found: list[Scenario], version: str) -> None:
-    """Each feature is there, and is left out; and no two scenarios are of one kind."""
-    kinds = [frozenset(scenario.settings["features"]) for scenario in found]
-    everything = frozenset().union(*kinds)
-    assert len(everything) == (25 if version.startswith("5.") else 23)
-    assert frozenset[str]().union(*(everything - kind for kind in kinds)) == everything
-    assert len(set(kinds)) == len(kinds)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", TRUNCATED)
 def test_truncated_stores(version: str, tmp_path: Path) -> None:
     """Old records behind the log's end are none of its own: as the real store has it, under every policy."""
-    stores = make(version, SEED, STALE, tmp_path / "stores", stale=True)
+    stores = make(version, SEED, TRUNCATED[version], tmp_path / "stores", STALE)
     left = [scenario for scenario in stores if scenario.failure not in (UNCLEAN, UNLOADABLE)]
-    assert len(left) >= STALE - 2
-    assert stale_tails(left) >= STALE // 2
+    assert len(left) >= len(stores) - 2
+    assert stale_tails(left) >= len(stores) // 2
     assert [words for scenario in left for words in judge_stale(scenario, tmp_path / "out")] == []
+
+
+@pytest.mark.parametrize("version", AS_CLOSED)
+def test_verify_finds_nothing_in_a_store_as_the_broker_closed_it(version: str, tmp_path: Path) -> None:
+    """Nor does it take it for another version's."""
+    stores = make(version, SEED, AS_CLOSED[version], tmp_path / "stores", CLOSED)
+    assert [words for scenario in stores for words in judge_closed(scenario, tmp_path)] == []
+
+
+@pytest.mark.parametrize("version", GROWN)
+def test_incremental_equals_the_real_rebuild(version: str, scenarios: Stores, tmp_path: Path) -> None:
+    """Of a log that is cut at random, and grows."""
+    chosen = scenarios(version)[: GROWN[version]]
+    assert [words for scenario in chosen for words in judge_cuts(scenario, tmp_path / "grown")] == []
 
 
 def test_through_spark(scenarios: Stores, tmp_path: Path) -> None:
@@ -80,8 +85,8 @@ def test_through_spark(scenarios: Stores, tmp_path: Path) -> None:
     try:
         found = [
             words
-            for version in VERSIONS
-            for scenario in scenarios(version)[:THROUGH_SPARK]
+            for version, count in THROUGH_SPARK.items()
+            for scenario in scenarios(version)[:count]
             for words in _through_spark(scenario, spark, tmp_path / f"{version}-{scenario.path.name}")
         ]
     finally:

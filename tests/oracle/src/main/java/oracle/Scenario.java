@@ -11,13 +11,13 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /** Random stores by seed, each with the real store's own rebuild of its bare commitlog: many in one JVM. */
 final class Scenario {
-    private static final String USAGE = "usage: Scenario --seed S --out DIR [--count N] [--threads N] [--stale]";
+    private static final String USAGE = "usage: Scenario --seed S --out DIR [--count N] [--threads N] [--stale | --closed]";
 
     private Scenario() {
     }
 
     public static void main(String[] argv) {
-        Main.run(USAGE, () -> run(new Args(argv, Set.of("seed", "count", "out", "threads"), Set.of("stale"))));
+        Main.run(USAGE, () -> run(new Args(argv, Set.of("seed", "count", "out", "threads"), Set.of("stale", "closed"))));
     }
 
     private static void run(Args args) throws Exception {
@@ -33,8 +33,8 @@ final class Scenario {
         ExecutorService pool = Executors.newFixedThreadPool(args.count("threads", 4),
             task -> new Thread(new ThreadGroup("scenarios-" + group.incrementAndGet()), task));
         for (int i = 0; i < count; i++) {
-            Plan plan = args.has("stale") ? StaleRun.plan(Plan.of(seed + i, Main.version())) : Plan.of(seed + i, Main.version());
-            pool.execute(() -> one(plan, args.has("stale"), out.resolve(Long.toString(plan.seed())), failed));
+            Plan plan = Plan.of(seed + i, Main.version());
+            pool.execute(() -> one(plan, args, out.resolve(Long.toString(plan.seed())), failed));
         }
         pool.shutdown();
         if (!pool.awaitTermination(1, TimeUnit.DAYS)) {
@@ -45,13 +45,16 @@ final class Scenario {
     }
 
     /** One scenario. What goes wrong with it is written down, and the next one comes. */
-    private static void one(Plan plan, boolean stale, Path root, AtomicInteger failed) {
+    private static void one(Plan drawn, Args args, Path root, AtomicInteger failed) {
+        Plan plan = args.has("stale") ? StaleRun.plan(drawn) : args.has("closed") ? ScenarioRun.closedPlan(drawn) : drawn;
         String failure = null;
         long[] ends = {-1, -1};
         try {
             Files.createDirectories(root);
-            if (stale) {
+            if (args.has("stale")) {
                 ends = StaleRun.run(plan, root);
+            } else if (args.has("closed")) {
+                ScenarioRun.close(plan, root);
             } else {
                 ScenarioRun.run(plan, root);
             }

@@ -5,11 +5,17 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.EnumSet;
 import java.util.List;
+import java.util.Set;
 import java.util.SplittableRandom;
 
 /** One scenario: its messages, what befalls its files, and the real store's rebuild of them. */
 final class ScenarioRun {
+    /** What a store as it was closed does without: what befalls files, clocks and queue offsets that jump by themselves. */
+    private static final Set<Feature> NOT_CLOSED = EnumSet.of(Feature.CLOCK, Feature.FULL_INDEX, Feature.TRIMMED, Feature.GAPS, Feature.TORN,
+        Feature.SPARE_SEGMENT, Feature.SHORT_SEGMENT);
+
     private final Plan plan;
     private final Path root;
     private final SplittableRandom random;
@@ -17,21 +23,30 @@ final class ScenarioRun {
     private final RandomMessages messages;
     private final ScenarioStore store;
 
-    private ScenarioRun(Plan plan, Path root) {
+    private ScenarioRun(Plan plan, Path root, boolean index) {
         this.plan = plan;
         this.root = root;
         random = plan.random();
         clock = new ScenarioClock(random.split(), plan.has(Feature.CLOCK));
         messages = new RandomMessages(plan, random.split(), clock);
-        store = new ScenarioStore(plan, root, clock);
+        store = new ScenarioStore(plan, root, clock, index);
     }
 
     /** Leaves {@code commitlog/} and {@code rebuilt/} in {@code root}. */
     static void run(Plan plan, Path root) throws Exception {
-        new ScenarioRun(plan, root).run();
+        new ScenarioRun(plan, root, false).run();
     }
 
-    private void run() throws Exception {
+    static Plan closedPlan(Plan plan) {
+        return plan.without(NOT_CLOSED);
+    }
+
+    /** Leaves the store as the broker closed it, with its own queues, index and checkpoint. */
+    static void close(Plan plan, Path root) throws Exception {
+        new ScenarioRun(plan, root, true).putAll();
+    }
+
+    private void putAll() throws Exception {
         store.open();
         for (int i = 0; i < plan.messages(); i++) {
             if (plan.has(Feature.RESTARTS) && random.nextInt(250) == 0) {
@@ -48,6 +63,10 @@ final class ScenarioRun {
             put(plan.has(Feature.RECORD_BODIES) && !(plan.has(Feature.TORN) && i == plan.messages() - 1));
         }
         store.close();
+    }
+
+    private void run() throws Exception {
+        putAll();
         Path rebuilt = root.resolve("rebuilt");
         if (plan.has(Feature.FULL_INDEX)) {
             rebuild(rebuilt);

@@ -21,10 +21,6 @@ final class ScenarioStore {
     private long last = -1;
     private long end;
 
-    ScenarioStore(Plan plan, Path root, ScenarioClock clock) {
-        this(plan, root, clock, false);
-    }
-
     /** With {@code index} its IndexFiles are made, too. */
     ScenarioStore(Plan plan, Path root, ScenarioClock clock, boolean index) {
         this.plan = plan;
