@@ -40,7 +40,8 @@ def default(name: str, settings: type[StoreSettings] = BuildSettings) -> str:
 
 
 def add_store_options(parser: argparse.ArgumentParser, sizes: Callable[[str], str] = default) -> None:
-    """Add the options that build and verify share. ``sizes`` returns what ``--help`` shows as the default of a size."""
+    """Add the options that build and verify share. ``sizes`` returns what ``--help`` shows as the default of a size, and
+    of the version."""
     add = parser.add_argument
     add(
         "--commitlog",
@@ -71,7 +72,7 @@ def add_store_options(parser: argparse.ArgumentParser, sizes: Callable[[str], st
         metavar="LEVELS",
         help=f"messageDelayLevel of the broker ({default('delay_levels')})",
     )
-    version = default("broker_version")
+    version = sizes("broker_version")
     add("--broker-version", choices=VERSIONS, help=f"RocketMQ version of the store, where the bytes differ ({version})")
     add(
         "--topics-config",

@@ -67,7 +67,7 @@ class StoreSettings:
     store_name: str = ""
     """what the store is called in logs and metrics"""
     named: frozenset[str] = field(default=frozenset(), compare=False)
-    """the sizes (``publishing.layout.SIZES``) that the user named; the others are defaults"""
+    """the sizes (``publishing.layout.SIZES``) that the user named, and ``broker_version``; the others are defaults"""
 
     @property
     def store_folder(self) -> str:

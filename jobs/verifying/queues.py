@@ -46,7 +46,7 @@ class QueueResult:
                 QUEUES_LISTED, self.queues, key=lambda q: (q.differences > 0, q.units, q.topic, q.queue)
             )
 
-    def add_to(self, tally: Tally, summary: VerifySummary) -> None:
+    def add_to(self, tally: Tally, summary: VerifySummary, _settings: VerifySettings) -> None:
         """Pass everything on to the tally and the summary of the run."""
         tally.merge(self.tally)
         summary.units += self.counts.pop("units", 0)

@@ -25,6 +25,7 @@ from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.storage_format.scan.torn_tail import may_lie_elsewhere
 from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.storage_format.walk import state as w
+from rocketmq_reindex.storage_format.walk.keys import MARKED_TAGS, NO_TAGS, TAGS
 from rocketmq_reindex.storage_format.walk.loop import WalkOptions, walk
 from rocketmq_reindex.storage_format.walk.name_table import NameTable
 from rocketmq_reindex.storage_format.walk.window import ReadInto, View, Window
@@ -56,7 +57,7 @@ class RangeScanner:
             rules.record_v2,
             rules.batch_queues,
             rules.lmq_counts_each,
-            rules.tag_items,
+            MARKED_TAGS if settings.mark_tags else TAGS if rules.tag_items else NO_TAGS,
             settings.lmq,
             settings.until_time,
             settings.want_units or settings.want_topics,

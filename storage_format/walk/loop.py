@@ -80,14 +80,15 @@ from rocketmq_reindex.storage_format.walk.state import (
 class WalkOptions(NamedTuple):
     """Settings of the loop. ``delays``: int64, milliseconds of each delay level from 1 (index 0) on. Units need queues, too.
 
-    ``record_v2``, ``batch_queues``, ``lmq_counts_each`` and ``tag_items`` are those of ``versions.VersionRules``.
+    ``record_v2``, ``batch_queues``, and ``lmq_counts_each`` are those of ``versions.VersionRules``, ``tag_items`` is
+    NO_TAGS, TAGS or MARKED_TAGS of ``walk.keys``.
     """
 
     crc_mode: int
     record_v2: bool
     batch_queues: bool
     lmq_counts_each: bool
-    tag_items: bool
+    tag_items: int
     lmq: bool
     until_time: int
     want_queues: bool
