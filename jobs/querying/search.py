@@ -166,7 +166,7 @@ class Search:
             self._notes.say(f"searched: {read}" + ("" if index is None else ": the index has no tag items"))
         else:
             files_of = f"the tag items of {len(indexed)} of {counted(len(index.files), 'IndexFile')}"
-            self._notes.say(f"searched: {files_of}" + (f", and {read} that has none" if rest.log_bytes else ""))
+            self._notes.say(f"searched: {files_of}" + (f", and {read} without tag items" if rest.log_bytes else ""))
         by_index = iter(()) if index is None else index.phy_offsets(tag_hash(topic, tag))
         return heapq.merge(by_index, sorted(rest.phy_offsets(self._notes), reverse=True), reverse=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import shutil
 from collections import defaultdict
@@ -132,6 +133,10 @@ def test_after_upgrades_and_downgrades(seed: int, items: int, tmp_path: Path, mo
             assert read < 0.9 * puts[-1].offset or edges[0] > 0.8 * puts[-1].offset
 
 
+def _from(edge: int, record: Record) -> bool:
+    return record.offset >= edge
+
+
 def test_a_file_ends_between_the_items_of_a_record(tmp_path: Path) -> None:
     """The tag item of a file's last record stands in the next file; the one who wrote it may be another broker."""
     messages = [
@@ -141,7 +146,7 @@ def test_a_file_ends_between_the_items_of_a_record(tmp_path: Path) -> None:
     puts = write(tmp_path, messages)
     for edge in (0, puts[13].offset, puts[14].offset, puts[27].offset):
         for items in range(38, 44):
-            index(tmp_path, lambda record, edge=edge: record.offset >= edge, items)
+            index(tmp_path, functools.partial(_from, edge), items)
             assert "the tag items of" in check(tmp_path)
 
 
