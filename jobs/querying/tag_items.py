@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, file_size
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.text.java_string import tag_hash
+from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 
 SAMPLES: Final = 16
 """records that are looked at between the first and the last ones of a file"""
@@ -37,13 +37,23 @@ def parts_with_tag_items(index: IndexFiles, log: StoreLog) -> list[Part]:
     found = []
     for file in index.files:
         try:
-            part = _Items(file, log).part() if _is_whole(file) else None
+            part = part_with_tag_items(file, log)
         except (OSError, InputError) as error:
             index.unread(file.path, reason(error))
             continue
-        if part is not None and part.low < part.high:
+        if part is not None:
             found.append(part)
     return found
+
+
+def part_with_tag_items(file: OpenIndexFile, log: StoreLog) -> Part | None:
+    """The part of the log whose records have their tag items in one IndexFile, or where it goes on in the next one.
+
+    None where the first or last many records say nothing, or where the last one with TAGS has no tag item. Raises OSError and
+    InputError.
+    """
+    part = _Items(file, log).part() if _is_whole(file) else None
+    return part if part is not None and part.low < part.high else None
 
 
 def parts_without(found: Sequence[Part], log: StoreLog) -> list[Part]:
@@ -83,19 +93,26 @@ class _Items:
         self._log, self._read = log, file.pages.read
         slots, room = file.sizes
         self._start = HEADER_SIZE + SLOT_SIZE * slots
-        self._end = min(file.header.index_count, room)
-        """number behind the last item"""
-        self._is_full = file.header.index_count >= room
+        self._end = self._first_of_zeros(min(file.header.index_count, room))
+        """number behind the last item; a file that was sealed has zeros behind it"""
+        self._is_full = self._end == room
+
+    def _first_of_zeros(self, count: int) -> int:
+        low, high = 2, count
+        while low < high:
+            middle = (low + high) // 2
+            if any(self._read(self._start + ITEM_SIZE * middle, ITEM_SIZE)):
+                low = middle + 1
+            else:
+                high = middle
+        return min(low, count)
 
     def _item(self, number: int) -> _Item:
         key_hash, phy_offset, _, _ = ITEM_LAYOUT.unpack(self._read(self._start + ITEM_SIZE * number, ITEM_SIZE))
         return _Item(key_hash, phy_offset)
 
     def part(self) -> Part | None:
-        """The part of the log whose records have their tag items; it ends with the file's last record.
-
-        None where the first or last many records say nothing, or where the last one with TAGS has no tag item.
-        """
+        """The part of the log whose records have their tag items; it ends with the file's last record."""
         first = self._first_in_log()
         begin, end = self._next(first, self._end), self._last(first)
         if begin is None or end is None or not end.has_tag_item:
@@ -170,7 +187,10 @@ class _Items:
         return at
 
     def _evidence(self, at: int) -> tuple[_Evidence | None, int]:
-        """What the record of an item says, None for one without TAGS, and the number behind its last item."""
+        """What the record of an item says, and the number behind its last item.
+
+        None for a record without TAGS, and for one with a key of the same hash: that leads to it, too.
+        """
         at = self._begin_of(at)
         phy_offset, behind, hashes = self._item(at).phy_offset, at, set[int]()
         while behind < self._end and (item := self._item(behind)).phy_offset == phy_offset:
@@ -179,7 +199,10 @@ class _Items:
         message = self._log.message(phy_offset)
         if isinstance(message, str) or not message.tags:
             return None, behind
-        return _Evidence(at, message, tag_hash(message.topic, message.tags) in hashes), behind
+        hashed = tag_hash(message.topic, message.tags)
+        if any(key_hash(message.topic, key) == hashed for key in (message.unique_key, *message.keys) if key):
+            return None, behind
+        return _Evidence(at, message, hashed in hashes), behind
 
     def _first_behind(self, without: _Evidence, found: _Evidence) -> _Evidence:
         """Between a record without tag item and one with it: the first from which on they are there."""

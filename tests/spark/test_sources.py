@@ -83,7 +83,8 @@ def test_functions(sql: SparkSession) -> None:
 def test_functions_without_arrow_udfs(sql: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Spark 4.0 runs them."""
     values = "VALUES ('a', 'b', '10.0.0.1:80', 1), (NULL, 'c', 'x', 2) AS t(a, b, h, o)"
-    asked = "java_hash(a), tags_code(a), index_hash(a, b), index_tag_hash(a, b), message_id(h, o), key_fingerprint(a, b), broker_bloom_bits(a, b)"
+    asked = "java_hash(a), tags_code(a), index_hash(a, b), index_tag_hash(a, b), message_id(h, o), key_fingerprint(a, b), "
+    asked += "broker_bloom_bits(a, b)"
     expected = sql.sql(f"SELECT {asked} FROM {values}").collect()
     try:
         with monkeypatch.context() as old:

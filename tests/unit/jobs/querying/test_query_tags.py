@@ -22,6 +22,7 @@ from tests.reference.records import ROLLBACK, Record
 from tests.reference.settings import Settings
 from tests.tools.encode import COMMIT, EPOCH, PREPARED, Message
 from tests.tools.log_writer import LogWriter, Put
+from tests.unit.jobs.querying.test_query import build
 
 SEGMENT = 1 << 12
 SLOTS, ITEMS = 7, 40
@@ -56,7 +57,7 @@ def tagged(count: int, rng: random.Random, bare: float = 0.2) -> list[Message]:
     messages = []
     for k in range(count):
         properties = {"UNIQ_KEY": f"u{k}"} if rng.random() > bare else {}
-        properties |= {"KEYS": f"all k{k // 3}"} if rng.random() < 0.3 else {}
+        properties |= {"KEYS": rng.choice(("all", "all T#a", "T#b"))} if rng.random() < 0.3 else {}
         properties |= {"TAGS": rng.choice("abc")} if rng.random() > bare else {}
         kind = rng.choice((0, 0, 0, 0, PREPARED, COMMIT, ROLLBACK))
         messages.append(Message(topic=rng.choice("TU"), properties=properties, sysflag=kind, store_timestamp=EPOCH + 1000 * k))
@@ -162,6 +163,17 @@ def test_what_is_not_dispatched_yet(seed: int, tmp_path: Path) -> None:
         assert check(tmp_path).startswith(f"searched: the tag items of {len(files) - 1} of {len(files) - 1} IndexFiles, and ")
         gone.write_bytes(content)
     assert puts
+
+
+def test_what_a_build_leaves(seed: int, tmp_path: Path) -> None:
+    """A build seals its last IndexFile, which says that it is full. One of 5.3 has no tag items."""
+    write(tmp_path, tagged(100, random.Random(seed)))
+    for version in ("5.5", "5.4", "5.3"):
+        build(tmp_path, broker_version=version)
+        said = check(tmp_path)
+        assert ("the tag items of" in said) == (version != "5.3")
+        shutil.rmtree(tmp_path / "index")
+        shutil.rmtree(tmp_path / "consumequeue")
 
 
 def test_records_without_items_and_tags(tmp_path: Path) -> None:
