@@ -86,6 +86,8 @@ class QueryResult(Result):
     messages: tuple[FoundMessage, ...]
     warnings: tuple[str, ...]
     """what could not be read, and what else is odd"""
+    searched: str = ""
+    """of a question by tag: which IndexFiles have tag items, and how much of the log was read"""
 
     def __iter__(self) -> Iterator[FoundMessage]:
         return iter(self.messages)

@@ -16,6 +16,7 @@ def query(
     *,
     topic: str | None = None,
     key: str | None = None,
+    tag: str | None = None,
     queue: Size | None = None,
     offset: Size | None = None,
     time: Time | None = None,
@@ -34,21 +35,23 @@ def query(
 ) -> QueryResult:
     """Find messages in a store, whole or broken, without a broker and without Spark, as ``rmq-reindex query`` does.
 
-    Ask by one of ``key``, ``queue``, ``id`` and ``physical``. Times are a ``datetime`` with its zone, milliseconds since 1970,
-    or an ISO text with its zone. All messages that are found are kept in memory: use ``max`` where there are many.
+    Ask by one of ``key``, ``tag``, ``queue``, ``id`` and ``physical``. Times are a ``datetime`` with its zone, milliseconds
+    since 1970, or an ISO text with its zone. All messages that are found are kept in memory: use ``max`` where there are many.
 
     Args:
         store: Folder or URI of the store, with ``commitlog``, ``index`` and ``consumequeue`` in it.
-        topic: Topic of the messages. ``key`` and ``queue`` need it.
+        topic: Topic of the messages. ``key``, ``tag`` and ``queue`` need it.
         key: All messages of the topic with this key or unique key, by the IndexFiles.
+        tag: All messages of the topic whose tags are this one text, by the tag items of the IndexFiles (RocketMQ 5.4 and newer)
+            and, where these have none, by reading the log. ``searched`` of the result says which.
         queue: Messages of this queue of the topic. Goes with ``offset`` or ``time``.
         offset: Messages from this queue offset on.
         time: Messages of the queue that were stored at this time or later.
         id: The message of this id: the broker's offset id, or the client's unique id.
         physical: The message at this offset of the commitlog, in bytes.
-        begin: With ``key``: only messages stored at this time or later.
-        end: With ``key``: only messages stored at this time or earlier.
-        max: Number of messages at most; with ``key`` the newest ones. Default: all, and one of a queue.
+        begin: With ``key`` or ``tag``: only messages stored at this time or later.
+        end: With ``key`` or ``tag``: only messages stored at this time or earlier.
+        max: Number of messages at most; with ``key`` or ``tag`` the newest ones. Default: all, and one of a queue.
         body: How bodies are given; a body that is not text is given as hex. Default: ``text``.
         body_max: Number of bytes of a body to read and unpack at most. Default: 4194304.
         scan: Read the whole log instead of the IndexFiles or the files of a queue.
@@ -75,6 +78,7 @@ def query(
     """
     keywords = dict(locals())
     warnings: list[str] = []
+    searched: list[str] = []
     with failures_as_errors("STORE"):
         from rocketmq_reindex.jobs.querying.answer import answer
         from rocketmq_reindex.jobs.querying.fields import row_of
@@ -82,12 +86,12 @@ def query(
         from rocketmq_reindex.jobs.querying.show import rows_text
         from rocketmq_reindex.jobs.store.notes import Notes
 
-        asked, notes = question(given(build_parser(), keywords)), Notes(warnings.append)
+        asked, notes = question(given(build_parser(), keywords)), Notes(warnings.append, searched.append)
         with Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan) as search:
             rows = [row_of(found, search.log, asked, notes) for found in answer(asked, search)]
         notes.close()
     lost = notes.lost and not rows
-    result = QueryResult(1 if lost else 0, rows_text(rows), tuple(map(FoundMessage, rows)), tuple(warnings))
+    result = QueryResult(1 if lost else 0, rows_text(rows), tuple(map(FoundMessage, rows)), tuple(warnings), " ".join(searched))
     if lost:
         error = InputError(f"nothing found, and some of the store could not be read: {warnings[0]}")
         error.result = result

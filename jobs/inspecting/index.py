@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from rocketmq_reindex.jobs.command.times import show_time
+from rocketmq_reindex.jobs.inspecting.index_log import ItemTexts, log_beside, tag_part
 from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Row, Rows
 from rocketmq_reindex.storage_format.checks.index import IndexCheck, check_index, slot_lengths
 from rocketmq_reindex.storage_format.errors import InputError
@@ -32,6 +33,7 @@ def index(path: str, sizes: tuple[int, int] | None) -> Inspected:
     file = open_index(data, *sizes)
     check = check_index(file)
     header = file.header
+    tags = tag_part(path, sizes)
     lengths = slot_lengths(file, check.items)
     used = int(np.count_nonzero(lengths))
     longest = np.argsort(lengths, kind="stable")[::-1][:_LONGEST]
@@ -49,6 +51,8 @@ def index(path: str, sizes: tuple[int, int] | None) -> Inspected:
         "endPhyOffset": header.end_place,
         "hashSlotCount": header.slot_count,
         "indexCount": header.index_count,
+        "tagItemsFrom": tags and tags.low,
+        "tagItemsTo": tags and tags.high,
         "slotsInUse": check.slots_used,
         "slotUse": f"{check.slots_used / file.slots:.1%}",
         "meanChain": round(check.items / used, 2) if used else 0,
@@ -56,7 +60,7 @@ def index(path: str, sizes: tuple[int, int] | None) -> Inspected:
         "longestChains": [_chain(file, check, int(slot), int(lengths[slot])) for slot in longest if lengths[slot] > 1],
         "findings": [{"code": one.code, "at": one.at, "count": one.count, "text": one.text} for one in check.findings],
     }
-    return Inspected(summary, Rows(lambda: _rows(file, check.items)))
+    return Inspected(summary, Rows(lambda: _rows(file, check.items, path)))
 
 
 def _histogram(lengths: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
@@ -87,7 +91,15 @@ def _hashes(file: IndexView, items: int) -> Iterator[np.ndarray[Any, np.dtype[np
         yield file.read(first, min(1 << 20, items + 1 - first)).key_hash
 
 
-def _rows(file: IndexView, items: int) -> Iterator[Row]:
+def _rows(file: IndexView, items: int, path: str) -> Iterator[Row]:
+    with log_beside(path) as log:
+        texts = ItemTexts(log)
+        for row in _items(file, items):
+            of, text = texts.of(row["keyHash"], row["physicalOffset"])
+            yield row | {"of": of, "text": text}
+
+
+def _items(file: IndexView, items: int) -> Iterator[Row]:
     for first in range(1, items + 1, _STEP):
         part = file.read(first, min(_STEP, items + 1 - first))
         times = file.times(part.time_diff).tolist()

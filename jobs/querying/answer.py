@@ -19,6 +19,9 @@ def answer(asked: Query, search: Search) -> Iterator[Found]:
         found = search.by_id(asked.id, asked.topic)
     elif asked.physical is not None:
         found = search.by_phy_offset(asked.physical)
+    elif asked.tag is not None:
+        assert asked.topic is not None
+        found = search.by_tag(asked.topic, asked.tag, asked.in_time, asked.max)
     else:
         assert asked.topic is not None
         assert asked.key is not None

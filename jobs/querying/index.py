@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import is_index_file
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, file_size
-from rocketmq_reindex.storage_format.index.lookup import FOUND_ALL, LookupHeader, lookup
+from rocketmq_reindex.storage_format.index.lookup import FOUND_ALL, LookupHeader, all_hits
 from rocketmq_reindex.storage_format.index.sizes import quick_sizes
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import form
@@ -28,11 +28,17 @@ def _sizes(found: tuple[int, int] | None) -> IndexSizes | None:
 
 
 @dataclass
-class _File:
-    name: str
+class OpenIndexFile:
+    """An IndexFile that has a header; ``sizes`` is None where they are not known."""
+
     path: str
     pages: Pages
     sizes: IndexSizes | None = None
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header as it stands in the file now."""
+        return IndexHeader.from_bytes(self.pages.read(0, HEADER_SIZE))
 
 
 class IndexFiles:
@@ -42,7 +48,8 @@ class IndexFiles:
         self._notes = notes
         listed = entries(folder, notes)
         self.present = listed is not None
-        self._files: list[_File] = []
+        self.files: list[OpenIndexFile] = []
+        """oldest first"""
         for entry in listed or []:
             if entry.kind == files.FILE and is_index_file(entry.name):
                 self._open(entry)
@@ -54,42 +61,43 @@ class IndexFiles:
         try:
             pages = Pages(entry.path)
         except (OSError, InputError) as error:
-            self._unread(entry.path, reason(error))
+            self.unread(entry.path, reason(error))
             return
         if pages.size < HEADER_SIZE:
-            self._unread(entry.path, f"has {pages.size} {form(pages.size, 'byte', 'bytes')}, less than a header")
+            self.unread(entry.path, f"has {pages.size} {form(pages.size, 'byte', 'bytes')}, less than a header")
             pages.close()
             return
-        self._files.append(_File(entry.name, entry.path, pages))
+        self.files.append(OpenIndexFile(entry.path, pages))
 
-    def _unread(self, path: str, why: str) -> None:
+    def unread(self, path: str, why: str) -> None:
+        """Note that a file cannot be read, or not whole."""
         self._notes.add("unreadable IndexFile", f"{escape(path)}: {why}: its keys are not found; --scan reads the log instead")
 
     def _find_sizes(self, given: IndexSizes | None) -> None:
         """Of each file: given, said by itself, or said by another one; a broker's files are alike."""
         known = given
-        for file in self._files:
+        for file in self.files:
             if given is not None:
                 file.sizes = given
                 continue
             file.sizes = self._quick(file)
             known = known or file.sizes
-        for file in self._files:
+        for file in self.files:
             # Of another size than its neighbours: a broker whose settings were changed, or a torn file.
             if file.sizes is None and (known is None or file.pages.size != file_size(*known)):
                 file.sizes = self._slow(file)
             known = known or file.sizes
-        for file in self._files:
+        for file in self.files:
             file.sizes = file.sizes or known
 
-    def _quick(self, file: _File) -> IndexSizes | None:
+    def _quick(self, file: OpenIndexFile) -> IndexSizes | None:
         try:
             return _sizes(quick_sizes(file.pages.read, file.pages.size))
         except (OSError, InputError) as error:
-            self._unread(file.path, reason(error))
+            self.unread(file.path, reason(error))
             return None
 
-    def _slow(self, file: _File) -> IndexSizes | None:
+    def _slow(self, file: OpenIndexFile) -> IndexSizes | None:
         """From all of a file that is not full."""
         from rocketmq_reindex.storage_format.index.reader import guess_sizes
 
@@ -99,21 +107,21 @@ class IndexFiles:
             return None
 
     def phy_offsets(self, key_hash: int) -> Iterator[int]:
-        """Physical offsets of the items with a hash, newest file first, newest item first."""
-        for file in reversed(self._files):
+        """Physical offsets of the items with a hash, newest file first, newest item first, read as they are asked for."""
+        for file in reversed(self.files):
             yield from self._offsets_in(file, key_hash)
 
-    def _offsets_in(self, file: _File, key_hash: int) -> Iterator[int]:
+    def _offsets_in(self, file: OpenIndexFile, key_hash: int) -> Iterator[int]:
         try:
             yield from self._lookup(file, key_hash)
         except (OSError, InputError) as error:
-            self._unread(file.path, reason(error))
+            self.unread(file.path, reason(error))
 
-    def _lookup(self, file: _File, key_hash: int) -> Iterator[int]:
-        header = IndexHeader.from_bytes(file.pages.read(0, HEADER_SIZE))
+    def _lookup(self, file: OpenIndexFile, key_hash: int) -> Iterator[int]:
+        header = file.header
         if file.sizes is None:
             if header.index_count > 1:
-                self._unread(file.path, "its slots and items are not known (--hash-slots, --index-items)")
+                self.unread(file.path, "its slots and items are not known (--hash-slots, --index-items)")
             return
         slots, items = file.sizes
         if file.pages.size != file_size(slots, items):
@@ -124,22 +132,22 @@ class IndexFiles:
                 lost=file.pages.size < file_size(slots, items),
             )
         read = file.pages.read
-        found = lookup(read, LookupHeader(header.begin_time, header.index_count, slots, items), key_hash, any_time=True)
-        yield from found.phy_offsets
-        if found.end == FOUND_ALL and header.index_count > 1:
+        found = all_hits(read, LookupHeader(header.begin_time, header.index_count, slots, items), key_hash)
+        yield from (hit.phy_offset for hit in found)
+        end = found.ended.end
+        if end == FOUND_ALL and header.index_count > 1:
             return
         # A header that counts too few items hides the others: what lies in the file is looked at, too.
-        more = lookup(read, LookupHeader(header.begin_time, items, slots, items), key_hash, any_time=True)
-        if found.end != FOUND_ALL or more.phy_offsets:
-            where = found.end if found.end != FOUND_ALL else "indexCount is below the number of items"
+        more = [hit.phy_offset for hit in all_hits(read, LookupHeader(header.begin_time, items, slots, items), key_hash)]
+        if end != FOUND_ALL or more:
+            where = end if end != FOUND_ALL else "indexCount is below the number of items"
             self._notes.add(
                 "broken IndexFile",
                 f"{escape(file.path)}: {where}: some of its entries may not be found; --scan reads the log instead, and "
                 "`rmq-reindex build STORE --out DIR --only index,checkpoint` makes it anew",
             )
-        seen = set(found.phy_offsets)
-        yield from (phy_offset for phy_offset in more.phy_offsets if phy_offset not in seen)
+        yield from more
 
     def close(self) -> None:
-        for file in self._files:
+        for file in self.files:
             file.pages.close()

@@ -39,6 +39,7 @@ class Query:
     roots: tuple[str, ...]
     topic: str | None = None
     key: str | None = None
+    tag: str | None = None
     queue: int | None = None
     offset: int | None = None
     time: int | None = None
@@ -74,6 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("store", nargs="?", metavar="STORE", help="store folder, with commitlog/, index/ and consumequeue/ in it")
     add("--topic", type=_text, metavar="T", help="topic of the messages")
     add("--key", type=_text, metavar="K", help="all messages of the topic with this key or unique key, by the IndexFiles")
+    add("--tag", type=_text, metavar="TAG", help="all messages of the topic with this tag, by the IndexFiles or the log")
     add("--queue", type=int, metavar="Q", help="messages of this queue of the topic; goes with --offset or --time")
     add("--offset", type=int, metavar="N", help="messages from this queue offset on (one message, or --max)")
     add(
@@ -89,10 +91,16 @@ def build_parser() -> argparse.ArgumentParser:
         "--begin",
         type=_time("--begin"),
         metavar="TIME",
-        help="with --key: messages stored at this time or later: milliseconds since 1970, or ISO with its zone (any time)",
+        help="with --key or --tag: messages stored at this time or later: milliseconds since 1970, or ISO with its zone "
+        "(any time)",
     )
-    add("--end", type=_time("--end"), metavar="TIME", help="with --key: messages stored at this time or earlier (any time)")
-    add("--max", type=int, metavar="N", help="show at most this many messages; with --key the newest ones (all)")
+    add(
+        "--end",
+        type=_time("--end"),
+        metavar="TIME",
+        help="with --key or --tag: messages stored at this time or earlier (any time)",
+    )
+    add("--max", type=int, metavar="N", help="show at most this many messages; with --key or --tag the newest ones (all)")
     add("--json", action="store_true", help="print one JSON object per line, with every field")
     add("--body", choices=BODIES, help="how bodies are shown; a body that is not text is shown as hex (text)")
     add(
@@ -164,10 +172,10 @@ def _checked(query: Query) -> Query:
     def refuse(what: str) -> UsageError:
         return UsageError(f"rmq-reindex query: {what}: see --help")
 
-    asked = [name for name in ("key", "queue", "id", "physical") if getattr(query, name) is not None]
+    asked = [name for name in ("key", "tag", "queue", "id", "physical") if getattr(query, name) is not None]
     if len(asked) != 1:
-        raise refuse("ask by one of --key, --queue, --id and --physical")
-    if query.topic is None and asked[0] in ("key", "queue"):
+        raise refuse("ask by one of --key, --tag, --queue, --id and --physical")
+    if query.topic is None and asked[0] in ("key", "tag", "queue"):
         raise refuse(f"--{asked[0]} needs --topic")
     if query.queue is None and (query.offset is not None or query.time is not None):
         raise refuse("--offset and --time need --queue")
@@ -175,8 +183,8 @@ def _checked(query: Query) -> Query:
         raise refuse("--queue needs --offset or --time")
     if query.topic is not None and query.queue is not None and path_component(query.topic) is None:
         raise refuse(f"--topic {escape(query.topic)} is not a name that a folder can have")
-    if query.key is None and (query.begin is not None or query.end is not None):
-        raise refuse("--begin and --end go with --key")
+    if asked[0] not in ("key", "tag") and (query.begin is not None or query.end is not None):
+        raise refuse("--begin and --end go with --key or --tag")
     if query.begin is not None and query.end is not None and query.begin > query.end:
         raise refuse(f"--begin {show_time(query.begin)} is later than --end {show_time(query.end)}, so nothing can be found")
     if query.max is not None and query.max < 1:
@@ -187,8 +195,8 @@ def _checked(query: Query) -> Query:
         value = getattr(query, name)
         if value is not None and not 0 <= value <= limit:
             raise refuse(f"--{name} {value} is out of range")
-    if query.key == "" or query.id == "":
-        raise refuse("a key has at least one character")
+    if "" in (query.key, query.tag, query.id):
+        raise refuse("a key, a tag and an id have at least one character")
     if query.sizes is not None and not are_possible(*query.sizes):
         raise refuse("take at least 1 slot and 2 items, and at most 2 GiB an IndexFile")
     return query

@@ -6,7 +6,7 @@ Compiles, or loads compiled code, once.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.jobs.querying.found import Found
+from rocketmq_reindex.jobs.querying.tag_items import Part
 from rocketmq_reindex.jobs.store.folders import reason
 from rocketmq_reindex.jobs.store.log import SegmentFile, StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
@@ -27,20 +28,24 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.storage_format.scan.stale_tail import StaleTail
-from rocketmq_reindex.storage_format.text.java_string import key_hash
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.stale_tails import find_stale_tail, framed, has_data
 from rocketmq_reindex.udfs.scan.stale_tails import reason as stale_reason
 
 
-def scan_log(log: StoreLog, names: list[str] | None, key: str, notes: Notes) -> set[int]:
-    """Physical offsets of records that may have the key: its hash is theirs. ``names`` None: of any topic."""
+def scan_log(
+    log: StoreLog, names: list[str] | None, hash_of: Callable[[str], int], notes: Notes, parts: Sequence[Part] | None = None
+) -> set[int]:
+    """Physical offsets of records that may have a key or tag: one of their items has its hash.
+
+    ``names`` None: of any topic; ``hash_of`` gives the hash for a topic. ``parts`` of the log are read, None: all of it.
+    """
     scanner = RangeScanner(ScanSettings(crc_mode=CRC_NONE, want_units=False))
     found: set[int] = set()
     stale: list[StaleTail] = []
-    for block in _blocks(scanner, log, stale, notes):
+    for block in _blocks(scanner, log, stale, notes, parts):
         # Every topic of the block's records is in the table by now.
-        hashes = {key_hash(name, key) for name in (scanner.names.texts if names is None else names)}
+        hashes = {hash_of(name) for name in (scanner.names.texts if names is None else names)}
         hit = np.isin(block.items.key_hash, np.array(sorted(hashes), dtype=np.int64))
         found.update(block.items.phy_offset[hit].tolist())
     return {phy_offset for phy_offset in found if not _is_stale(phy_offset, stale)}
@@ -103,15 +108,17 @@ def _messages(log: StoreLog, units: list[_Unit], notes: Notes) -> Iterator[Found
             yield Found(message, queue_offset)
 
 
-def _blocks(scanner: RangeScanner, log: StoreLog, stale: list[StaleTail], notes: Notes) -> Iterator[Block]:
-    """The blocks of all segments; what of them cannot be read, or is damaged, is a note.
+def _blocks(
+    scanner: RangeScanner, log: StoreLog, stale: list[StaleTail], notes: Notes, parts: Sequence[Part] | None = None
+) -> Iterator[Block]:
+    """The blocks of all segments, or of parts of the log; what of them cannot be read, or is damaged, is a note.
 
     Old records behind the log's end are among them: known once their segment has been read, they are put into ``stale``.
     """
-    for number, segment in enumerate(log.segments):
+    for number, segment, part in _pieces(log.segments, parts):
         end = segment_end(log.segments, segment)
         try:
-            yield from scan_segment(scanner, segment, end)
+            yield from scan_segment(scanner, segment, end, part)
             tail = stale_tail(segment, end, log.segments[number + 1 :], scanner.summary)
         except (OSError, InputError) as error:
             notes.add("unreadable segment", f"{escape(segment.path)}: {reason(error)}")
@@ -124,6 +131,16 @@ def _blocks(scanner: RangeScanner, log: StoreLog, stale: list[StaleTail], notes:
         for offset, length, why in broken:
             size = counted(length, "byte")
             notes.add("damage", f"{escape(segment.path)}: offset {offset}, {size}: {why}: no record found in it")
+
+
+def _pieces(segments: list[SegmentFile], parts: Sequence[Part] | None) -> Iterator[tuple[int, SegmentFile, Part]]:
+    """Each segment with its number and the part of it that is to be read."""
+    for number, segment in enumerate(segments):
+        whole = Part(segment.start, segment.start + segment.size)
+        for part in (whole,) if parts is None else parts:
+            piece = Part(max(part.low, whole.low), min(part.high, whole.high))
+            if piece.low < piece.high or piece == whole:
+                yield number, segment, piece
 
 
 def _is_stale(phy_offset: int, tails: list[StaleTail]) -> bool:
@@ -144,10 +161,11 @@ def segment_end(segments: list[SegmentFile], segment: SegmentFile) -> int:
     return segment.start + (longest if segment is segments[-1] else segment.size)
 
 
-def scan_segment(scanner: RangeScanner, segment: SegmentFile, end: int) -> Iterator[Block]:
-    """The blocks of one whole segment, which would end at absolute offset ``end``. Raises OSError, InputError."""
+def scan_segment(scanner: RangeScanner, segment: SegmentFile, end: int, part: Part | None = None) -> Iterator[Block]:
+    """The blocks of a segment, or of a part of it. Whole it would end at the offset ``end``. Raises OSError, InputError."""
     stop = segment.start + segment.size
-    spec = RangeSpec(0, segment.path, segment.start, end, stop, segment.start, stop, True)
+    low, high = part or (segment.start, stop)
+    spec = RangeSpec(0, segment.path, segment.start, end, stop, low, high, True)
     with files.Reader(segment.path) as reader:
 
         def read(at: int, out: npt.NDArray[np.uint8]) -> None:

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.querying.found import Found
 from rocketmq_reindex.jobs.querying.index import IndexFiles
 from rocketmq_reindex.jobs.querying.options import IndexSizes
 from rocketmq_reindex.jobs.querying.queue import PLAIN, Span, StoreQueue, queue_folder, topics
+from rocketmq_reindex.jobs.querying.tag_items import parts_with_tag_items, parts_without
+from rocketmq_reindex.jobs.querying.tags import UnindexedTag
 from rocketmq_reindex.jobs.store.log import EXPIRED, StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.store.rocksdb import rocksdb_queues
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.text.java_string import key_hash
+from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 from rocketmq_reindex.udfs import files
 
 
 def _any_time(_time: int) -> bool:
     return True
+
+
+def _each_once(offsets: Iterable[int]) -> Iterator[int]:
+    seen: set[int] = set()
+    for phy_offset in offsets:
+        if phy_offset not in seen:
+            seen.add(phy_offset)
+            yield phy_offset
 
 
 class Search:
@@ -63,7 +76,8 @@ class Search:
             yield at_offset
             return
         names = None if topic is None else [topic]
-        found = list(self._matching(names, message_id, lambda message: message.unique_key == message_id, None))
+        offsets = self._with_key(names, message_id)
+        found = list(self._matching(names, offsets, lambda message: message.unique_key == message_id, None))
         yield from found
         if not found and at_offset is not None:
             text = (
@@ -89,13 +103,29 @@ class Search:
         self, topic: str, key: str, in_time: Callable[[int], bool] = _any_time, most: int | None = None
     ) -> Iterator[Message]:
         """Messages of the topic that have the key or unique key, in the order of the log; of more than ``most`` the newest."""
-        return self._matching([topic], key, lambda message: message.has_key(topic, key) and in_time(message.store_time), most)
+        offsets = self._with_key([topic], key)
+        return self._matching(
+            [topic], offsets, lambda message: message.has_key(topic, key) and in_time(message.store_time), most
+        )
+
+    def by_tag(
+        self, topic: str, tag: str, in_time: Callable[[int], bool] = _any_time, most: int | None = None
+    ) -> Iterator[Message]:
+        """Messages of the topic whose TAGS are ``tag``, in the order of the log; of more than ``most`` the newest.
+
+        By tag items where the IndexFiles have them (``IndexService.queryOffset`` of 5.4 for the index type T), else by the log.
+        """
+        offsets = self._with_tag(topic, tag)
+        return self._matching(
+            [topic], offsets, lambda message: message.has_tag(topic, tag) and in_time(message.store_time), most
+        )
 
     def _matching(
-        self, names: list[str] | None, key: str, wanted: Callable[[Message], bool], most: int | None
+        self, names: list[str] | None, offsets: Iterator[int], wanted: Callable[[Message], bool], most: int | None
     ) -> Iterator[Message]:
+        """``offsets`` are newest first; no more of them are taken than are needed."""
         kept: list[Message] = []
-        for phy_offset in sorted(self._phy_offsets(names, key), reverse=most is not None):
+        for phy_offset in sorted(set(offsets)) if most is None else _each_once(offsets):
             found = self.log.message(phy_offset)
             if isinstance(found, str):
                 text = f"offset {phy_offset}: {found}: an entry of the index points there"
@@ -111,27 +141,40 @@ class Search:
                 break
         yield from reversed(kept)
 
-    def _phy_offsets(self, names: list[str] | None, key: str) -> set[int]:
+    def _with_key(self, names: list[str] | None, key: str) -> Iterator[int]:
         """Physical offsets of the records that may have the key, by its hash. ``names`` None: of any topic."""
         if self._scan:
             from rocketmq_reindex.jobs.querying.scan import scan_log
 
-            return scan_log(self.log, names, key, self._notes)
+            return iter(sorted(scan_log(self.log, names, lambda name: key_hash(name, key), self._notes), reverse=True))
         index = self._opened_index()
+        if not index.present:
+            folder, size = files.join(self._store, "index"), sum(segment.size for segment in self.log.segments)
+            raise InputError(
+                f"{escape(folder)}: is not there: add --scan to read the whole log ({size:,} bytes) instead, "
+                "or make it by `rmq-reindex build STORE --out DIR --only index,checkpoint`"
+            )
         hashes = {key_hash(name, key) for name in (topics(self._store, self._notes) if names is None else names)}
-        return {phy_offset for hashed in hashes for phy_offset in index.phy_offsets(hashed)}
+        return itertools.chain.from_iterable(map(index.phy_offsets, hashes))
+
+    def _with_tag(self, topic: str, tag: str) -> Iterator[int]:
+        """Physical offsets of the records that may have the tag: by its hash, or by reading the parts without tag items."""
+        index = None if self._scan else self._opened_index()
+        indexed = [] if index is None else parts_with_tag_items(index, self.log)
+        rest = UnindexedTag(self.log, topic, tag, parts_without(indexed, self.log))
+        read = f"{counted(rest.log_bytes, 'byte')} of the log"
+        if index is None or not indexed:
+            self._notes.say(f"searched: {read}" + ("" if index is None else ": the index has no tag items"))
+        else:
+            files_of = f"the tag items of {len(indexed)} of {counted(len(index.files), 'IndexFile')}"
+            self._notes.say(f"searched: {files_of}" + (f", and {read} without tag items" if rest.log_bytes else ""))
+        by_index = iter(()) if index is None else index.phy_offsets(tag_hash(topic, tag))
+        return heapq.merge(by_index, sorted(rest.phy_offsets(self._notes), reverse=True), reverse=True)
 
     def _opened_index(self) -> IndexFiles:
         if self._index is None:
-            folder = files.join(self._store, "index")
-            self._index = IndexFiles(folder, self._sizes, self._notes)
+            self._index = IndexFiles(files.join(self._store, "index"), self._sizes, self._notes)
             self._opened.callback(self._index.close)
-            if not self._index.present:
-                size = sum(segment.size for segment in self.log.segments)
-                raise InputError(
-                    f"{escape(folder)}: is not there: add --scan to read the whole log ({size:,} bytes) instead, "
-                    "or make it by `rmq-reindex build STORE --out DIR --only index,checkpoint`"
-                )
         return self._index
 
     # -- queues -------------------------------------------------------------------------------------------------------

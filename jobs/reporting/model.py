@@ -123,7 +123,7 @@ def of_build(manifest: dict[str, Any], name: str) -> Model:
     ]
     model.gaps_elsewhere = gaps.get(("", -1), 0)
     model.sizes = {kind: size for kind, size in kinds.items() if size}
-    model.facts = _facts(model, counts["units"], counts["items"])
+    model.facts = _facts(model, counts["units"], counts["items"] - counts.get("tag_items", 0), counts.get("tag_items", 0))
     return model
 
 
@@ -160,9 +160,10 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
 
 
 def _verified(model: Model, summary: dict[str, Any]) -> list[tuple[str, str]]:
-    facts = _facts(model, summary["units_there"], summary["items_there"])
-    for at, name, kind in ((3, "index items missing", "items"), (2, "units missing", "units")):
-        if missing := summary[kind] - summary[f"{kind}_there"]:
+    facts = _facts(model, summary["units_there"], summary["items_there"], summary.get("tag_items_there", 0))
+    kinds = ((3, "tag items missing", "tag_items"), (3, "index items missing", "items"), (2, "units missing", "units"))
+    for at, name, kind in kinds:
+        if missing := summary.get(kind, 0) - summary.get(f"{kind}_there", 0):
             facts.insert(at, (name, f"{missing:,}"))
     return facts
 
@@ -193,13 +194,15 @@ def _index(name: str, entry: dict[str, Any], settings: dict[str, Any], used: int
     )
 
 
-def _facts(model: Model, units: int, items: int) -> list[tuple[str, str]]:
+def _facts(model: Model, units: int, items: int, tag_items: int) -> list[tuple[str, str]]:
+    """``items`` are those of keys, ``tag_items`` those of TAGS."""
     light = sum(q.units for q in model.queues if q.light)
     return [
         ("records read", f"{model.records:,}"),
         ("units", f"{units:,}"),
         *([("light-queue units", f"{light:,}")] if light else []),
         ("index items", f"{items:,}"),
+        *([("tag items", f"{tag_items:,}")] if tag_items else []),
         ("topics", f"{len(model.topics):,}"),
         ("queues", f"{len(model.queues):,}"),
         ("IndexFiles", f"{len(model.index):,}"),

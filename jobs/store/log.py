@@ -20,6 +20,8 @@ from rocketmq_reindex.udfs.files.pages import Pages
 EXPIRED: Final = "lies before the log's first byte (expired)"
 BEYOND: Final = "lies behind the log's last byte"
 HOLE: Final = "lies in a segment that is missing"
+FILLER: Final = "is the filler at a segment's end"
+NOTHING: Final = r.REASONS[r.ZERO]
 _OPEN_MAX: Final = 64
 
 
@@ -99,7 +101,7 @@ class StoreLog:
         if isinstance(found, Message):
             return found
         if found == r.FILLER:
-            return "is the filler at a segment's end"
+            return FILLER
         return r.REASONS.get(found, "is no record")
 
     def body(self, message: Message, most: int) -> bytes:

@@ -14,11 +14,19 @@ def _print(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr)
 
 
-class Notes:
-    """Gives a line for each note to ``warn``; ``close`` gives how many of each kind were left out."""
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
-    def __init__(self, warn: Callable[[str], None] = _print) -> None:
+
+class Notes:
+    """Gives a line for each note to ``warn``; ``close`` gives how many of each kind were left out.
+
+    ``say`` takes what is no warning: how the answer is found.
+    """
+
+    def __init__(self, warn: Callable[[str], None] = _print, say: Callable[[str], None] = _say) -> None:
         self._warn = warn
+        self.say = say
         self._count: Counter[str] = Counter()
         self._seen: set[str] = set()
         self.lost = False

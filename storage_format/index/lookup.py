@@ -5,7 +5,7 @@ Plain Python over a reader of bytes: a query reads a page at each step, and comp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from typing import Final, NamedTuple
 
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_LAYOUT, SLOT_SIZE, file_size
@@ -43,6 +43,32 @@ class Lookup(NamedTuple):
     end: str
 
 
+class Hit(NamedTuple):
+    """An item with the hash and a time in range: its number, its physical offset, its store time in milliseconds."""
+
+    item: int
+    phy_offset: int
+    time: int
+
+
+class LookupEnd(NamedTuple):
+    """Why a lookup ended, and how many items it has read."""
+
+    end: str
+    steps: int
+
+
+class Hits:
+    """The hits of a lookup, which walks no further than they are asked for. ``ended`` is known behind the last one."""
+
+    def __init__(self, walk: Generator[Hit, None, LookupEnd]) -> None:
+        self._walk = walk
+        self.ended = LookupEnd("", 0)
+
+    def __iter__(self) -> Iterator[Hit]:
+        self.ended = yield from self._walk
+
+
 class LookupHeader(NamedTuple):
     """What a lookup needs to know of a file: beginTimestamp, indexCount, and how many slots and items it has room for."""
 
@@ -69,48 +95,65 @@ def lookup(
     Bytes that the file lacks read as zeros, as the broker maps it. ``any_time``: times decide nothing, not even a negative
     timeDiff, at which the broker's lookup ends.
     """
+    hits = Hits(_walk(read, header, key_hash, most, begin, end, steps_max, any_time))
+    found = list(hits)
+    items, phy_offsets, times = ([hit[column] for hit in found] for column in range(3))
+    return Lookup(items, phy_offsets, times, hits.ended.steps, hits.ended.end)
+
+
+def all_hits(read: Read, header: LookupHeader, key_hash: int) -> Hits:
+    """All items with the hash, of any time, newest first."""
+    return Hits(_walk(read, header, key_hash, any_time=True))
+
+
+def _walk(
+    read: Read,
+    header: LookupHeader,
+    key_hash: int,
+    most: int | None = None,
+    begin: int = TIME_MIN,
+    end: int = TIME_MAX,
+    steps_max: int | None = None,
+    any_time: bool = False,
+) -> Generator[Hit, None, LookupEnd]:
     size = file_size(header.slots, header.items)
 
     def bytes_at(at: int, length: int) -> bytes:
         return bytes(read(at, length)).ljust(length, b"\0")
 
-    items: list[int] = []
-    phy_offsets: list[int] = []
-    times: list[int] = []
-    steps = 0
+    count = steps = 0
     # Every circle has a link to a later item. Where such a link is followed twice, it is part of a circle.
     forward: set[int] = set()
     (item,) = SLOT_LAYOUT.unpack(bytes_at(HEADER_SIZE + SLOT_SIZE * (key_hash % header.slots), SLOT_SIZE))
     if item == 0 or header.index_count <= 1:
-        return Lookup(items, phy_offsets, times, 0, FOUND_ALL)
+        return LookupEnd(FOUND_ALL, 0)
     if item < 0 or item > header.index_count:
-        return Lookup(items, phy_offsets, times, 0, BAD_SLOT)
+        return LookupEnd(BAD_SLOT, 0)
     while True:
-        if most is not None and len(phy_offsets) >= most:
-            return Lookup(items, phy_offsets, times, steps, ENOUGH)
+        if most is not None and count >= most:
+            return LookupEnd(ENOUGH, steps)
         if steps_max is not None and steps >= steps_max:
-            return Lookup(items, phy_offsets, times, steps, TOO_LONG)
+            return LookupEnd(TOO_LONG, steps)
         # A Java int, which wraps; the mapped file then refuses it, and the broker ends the lookup there.
         at = as_int(HEADER_SIZE + SLOT_SIZE * header.slots + ITEM_SIZE * item)
         if at < 0 or at + ITEM_SIZE > size:
-            return Lookup(items, phy_offsets, times, steps, OUTSIDE)
+            return LookupEnd(OUTSIDE, steps)
         steps += 1
         hashed, phy_offset, seconds, prev = ITEM_LAYOUT.unpack(bytes_at(at, ITEM_SIZE))
         if seconds < 0 and not any_time:
-            return Lookup(items, phy_offsets, times, steps, BAD_TIME)
+            return LookupEnd(BAD_TIME, steps)
         time = as_long(header.begin_time + 1000 * seconds)
         if hashed == key_hash and (any_time or begin <= time <= end):
-            items.append(item)
-            phy_offsets.append(phy_offset)
-            times.append(time)
+            count += 1
+            yield Hit(item, phy_offset, time)
         if prev == 0:
-            return Lookup(items, phy_offsets, times, steps, FOUND_ALL)
+            return LookupEnd(FOUND_ALL, steps)
         if prev < 0 or prev > header.index_count or prev == item:
-            return Lookup(items, phy_offsets, times, steps, BAD_LINK)
+            return LookupEnd(BAD_LINK, steps)
         if time < begin and not any_time:
-            return Lookup(items, phy_offsets, times, steps, OLDER)
+            return LookupEnd(OLDER, steps)
         if prev > item:
             if item in forward:
-                return Lookup(items, phy_offsets, times, steps, CIRCULAR)
+                return LookupEnd(CIRCULAR, steps)
             forward.add(item)
         item = prev

@@ -96,6 +96,15 @@ class Message:
         """Whether the broker indexes the record under this key of this topic."""
         return self.topic == topic and (key == self.unique_key or key in self.keys)
 
+    def has_tag(self, topic: str, tag: str) -> bool:
+        """Whether the record is of this topic and its TAGS are this one text."""
+        return self.topic == topic and self.tags == tag
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the broker indexes the record: not where it rolls a transaction back (``IndexService.buildIndex``)."""
+        return self.sys_flag & r.FLAG_TRANSACTION_MASK != r.TRANSACTION_ROLLBACK
+
 
 def read_properties(text: str) -> dict[str, str]:
     """Properties from their text (``MessageDecoder.string2messageProperties``); ``record.properties`` says how it is read."""

@@ -44,3 +44,8 @@ def key_hash(topic: str, key: str) -> int:
     """The hash under which an IndexFile keeps a key (``IndexFile.indexKeyHashMethod``); abs(-2147483648) counts as 0."""
     value = abs(string_hash(f"{topic}#{key}"))
     return 0 if value > INT32_MAX else value
+
+
+def tag_hash(topic: str, tag: str) -> int:
+    """The hash under which an IndexFile keeps a record's TAGS: that of ``topic#T#TAGS`` (``IndexService.buildIndex``, 5.4)."""
+    return key_hash(topic, f"T#{tag}")

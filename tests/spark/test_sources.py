@@ -20,6 +20,17 @@ from tests.tools import spoil
 
 Stores = Callable[[str], GoldenStore]
 
+KEY_ITEMS = """
+    SELECT index_hash(topic, key), commitLogOffset
+    FROM (SELECT topic, commitLogOffset, explode(filter(
+            concat(array(uniqKey), split(coalesce(keys, ''), ' ', -1)), k -> k IS NOT NULL AND k <> '')) AS key
+          FROM log WHERE sysFlag & 12 <> 12)
+"""
+TAG_ITEMS = """
+    SELECT index_tag_hash(topic, tags), commitLogOffset
+    FROM log WHERE sysFlag & 12 <> 12 AND index_tag_hash(topic, tags) IS NOT NULL
+"""
+
 
 @pytest.fixture(scope="module")
 def sql(spark: SparkSession) -> Iterator[SparkSession]:
@@ -46,14 +57,12 @@ def test_units_and_items_come_out_of_the_records(golden_store: Stores, sql: Spar
         log.createOrReplaceTempView("log")
         units = sql.read.format("rocketmq-consumequeue").load(str(store.path / "rebuilt")).select(*unit)
         assert rows(sql.table("log").where("sysFlag & 12 IN (0, 8)").select(*unit)) == rows(units) != []
-        derived = sql.sql("""
-            SELECT index_hash(topic, key), commitLogOffset
-            FROM (SELECT topic, commitLogOffset, explode(filter(
-                    concat(array(uniqKey), split(coalesce(keys, ''), ' ', -1)), k -> k IS NOT NULL AND k <> '')) AS key
-                  FROM log WHERE sysFlag & 12 <> 12)
-        """)
         items = sql.read.format("rocketmq-index").load(str(store.path / "rebuilt")).select("keyHash", "commitLogOffset")
-        assert rows(derived) == rows(items) != []
+        assert rows(sql.sql(KEY_ITEMS)) == rows(items) != []
+    store = golden_store("basic-5.5")
+    sql.read.format("rocketmq-commitlog").load(str(store.path)).createOrReplaceTempView("log")
+    items = sql.read.format("rocketmq-index").load(str(store.path / "rebuilt")).select("keyHash", "commitLogOffset")
+    assert rows(sql.sql(f"{KEY_ITEMS} UNION ALL {TAG_ITEMS}")) == rows(items) != []
 
 
 def test_functions(sql: SparkSession) -> None:
@@ -74,7 +83,8 @@ def test_functions(sql: SparkSession) -> None:
 def test_functions_without_arrow_udfs(sql: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Spark 4.0 runs them."""
     values = "VALUES ('a', 'b', '10.0.0.1:80', 1), (NULL, 'c', 'x', 2) AS t(a, b, h, o)"
-    asked = "java_hash(a), tags_code(a), index_hash(a, b), message_id(h, o), key_fingerprint(a, b), broker_bloom_bits(a, b)"
+    asked = "java_hash(a), tags_code(a), index_hash(a, b), index_tag_hash(a, b), message_id(h, o), key_fingerprint(a, b), "
+    asked += "broker_bloom_bits(a, b)"
     expected = sql.sql(f"SELECT {asked} FROM {values}").collect()
     try:
         with monkeypatch.context() as old:

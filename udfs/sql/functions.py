@@ -44,6 +44,16 @@ def index_hash(topic: pa.Array, key: pa.Array) -> pa.Array:
     return _with_nulls(hash_keys(*string_buffers(text)), text)
 
 
+def index_tag_hash(topic: pa.Array, tags: pa.Array) -> pa.Array:
+    """The keyHash of a tag item, by a record's topic and tags (``IndexService.buildIndex``, 5.4.0 on): two strings -> int.
+
+    Null for no or empty tags, which have no item.
+    """
+    given = tags.cast(pa.string())
+    text = _joined(topic, pc.if_else(pc.not_equal(given, ""), given, None), "#T#")
+    return _with_nulls(hash_keys(*string_buffers(text)), text)
+
+
 def message_id(store_host: pa.Array, offset: pa.Array) -> pa.Array:
     """The broker's offset message id (``MessageDecoder.createMessageId``): host:port and physical offset -> string.
 
@@ -90,6 +100,7 @@ FUNCTIONS: Final[dict[str, tuple[Callable[..., pa.Array], str, int]]] = {
     "java_hash": (java_hash, "int", 1),
     "tags_code": (tags_code, "bigint", 1),
     "index_hash": (index_hash, "int", 2),
+    "index_tag_hash": (index_tag_hash, "int", 2),
     "message_id": (message_id, "string", 2),
     "key_fingerprint": (key_fingerprint, "binary", 2),
     "broker_bloom_bits": (broker_bloom_bits, "array<int>", 2),
@@ -157,8 +168,8 @@ def _packed_host(host: str | None) -> bytes:
         return b""
 
 
-def _joined(first: pa.Array, second: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(first.cast(pa.string()), second.cast(pa.string()), "#")
+def _joined(first: pa.Array, second: pa.Array, between: str = "#") -> pa.Array:
+    return pc.binary_join_element_wise(first.cast(pa.string()), second.cast(pa.string()), between)
 
 
 def _validity(array: pa.Array) -> pa.Buffer | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from rocketmq_reindex.jobs.inspecting.kinds import kind_of
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.tools.batch_log import MADE, batch
 from tests.tools.encode import COMMIT, EPOCH, PREPARED, ROLLBACK, Message
-from tests.unit.jobs.querying.test_query import SIZES, keyed, make
+from tests.unit.jobs.querying.test_query import SIZES, build, keyed, make
 
 Said = Any
 
@@ -40,7 +41,12 @@ def codes(summary: dict[str, Any]) -> list[str]:
 def test_a_segment(tmp_path: Path, say: Said) -> None:
     kinds = [0, PREPARED, COMMIT, ROLLBACK, 1, 0]
     messages = [
-        Message(topic=f"T{k % 2}", sysflag=kind, store_timestamp=EPOCH + k, properties={"KEYS": "k"} if k else {})
+        Message(
+            topic=f"T{k % 2}",
+            sysflag=kind,
+            store_timestamp=EPOCH + k,
+            properties=({}, {"KEYS": "k", "TAGS": "a"}, {"KEYS": "k"})[min(k, 2)],
+        )
         for k, kind in enumerate(kinds)
     ]
     puts = make(tmp_path, messages)
@@ -49,7 +55,8 @@ def test_a_segment(tmp_path: Path, say: Said) -> None:
     end = puts[-1].offset + puts[-1].size
     expected = {
         "kind": "segment", "bytes": 4096, "firstOffset": 0, "records": 6, "recordBytes": end, "damage": [], "damagedBytes": 0,
-        "kinds": {"plain": 3, "prepared": 1, "commit": 1, "rollback": 1, "compressed": 1}, "indexItems": 4, "topicCount": 2,
+        "kinds": {"plain": 3, "prepared": 1, "commit": 1, "rollback": 1, "compressed": 1}, "indexItems": 4, "tagItems": 1,
+        "topicCount": 2,
         "firstStoreTime": "2023-11-14T22:13:20.000Z", "lastStoreTime": "2023-11-14T22:13:20.005Z",
         "endsWith": f"zeros from offset {end} on",
     }  # fmt: skip
@@ -119,6 +126,30 @@ def test_an_index_file(tmp_path: Path, say: Said) -> None:
     struct.pack_into(">i", content, 40 + 28 + 20 * 39 + 16, 39)
     first.write_bytes(content)
     assert "index-link-range" in codes(say(first, "--hash-slots", "7", "--index-items", "40")[0])
+
+
+def test_what_the_items_of_an_index_file_stand_for(tmp_path: Path, say: Said) -> None:
+    """With the log beside it; alone, or of 5.3, there is nothing to be said of tags."""
+    tagged = [
+        Message(topic="A", properties={"UNIQ_KEY": f"u{k}", "KEYS": "T#x y"[4 * (k % 2) :], "TAGS": "x"}) for k in range(5)
+    ]
+    puts = make(tmp_path, [*tagged, Message(topic="A", properties={"KEYS": "z"})])
+    (path,) = (tmp_path / "index").iterdir()
+    summary, rows = say(path, "--records")
+    whole = puts[-1].offset + puts[-1].size
+    assert (summary["tagItemsFrom"], summary["tagItemsTo"]) == (0, whole)
+    assert [(row["of"], row["text"]) for row in rows[:4]] == [("unique key", "u0"), ("key", "T#x"), ("key", "y"), ("tag", "x")]
+    assert [(row["of"], row["text"]) for row in rows[4:7]] == [("unique key", "u1"), ("key", "y"), ("tag", "x")]
+    assert (rows[-1]["of"], rows[-1]["text"]) == ("key", "z")
+    (tmp_path / "commitlog").rename(tmp_path / "elsewhere")
+    summary, rows = say(path, "--records")
+    assert (summary["tagItemsFrom"], summary["tagItemsTo"], rows[0]["of"], rows[0]["text"]) == (None, None, None, None)
+    (tmp_path / "elsewhere").rename(tmp_path / "commitlog")
+    shutil.rmtree(tmp_path / "index")
+    shutil.rmtree(tmp_path / "consumequeue")
+    build(tmp_path, broker_version="5.3")
+    (path,) = (tmp_path / "index").iterdir()
+    assert say(path)[0]["tagItemsFrom"] is None
 
 
 def test_a_checkpoint(tmp_path: Path, say: Said) -> None:

@@ -128,6 +128,7 @@ def verified(**more: Any) -> dict[str, Any]:
         "version": "0.1.0", "command": "verify", "store": "/no/such/store",
         "seconds": {"session": 5.0, "scan": 2.5, "verify": 4.0},
         "records": 100, "units": 100, "units_there": 97, "items": 150, "items_there": 150,
+        "tag_items": 41, "tag_items_there": 37,
         "settings": {"hash_slots": 50, "index_items": 60, "cq_file_size": 400},
         "findings": [finding], "notes": ["index: sizes taken from the files"], "mend": "rmq-reindex build store --out DIR",
         "damage": [{"segment": "0" * 20, "offset": 500, "length": 40, "reason": "bad magic code"}], "error": None,
@@ -147,6 +148,8 @@ def test_the_page_of_a_verify(tmp_path: Path) -> None:
     text = make_page(str(tmp_path / "verify.json"))
     check_page(text)
     assert "1 kind of differences" in text
+    for name, number in (("index items", 150), ("tag items", 37), ("tag items missing", 4)):
+        assert re.search(f">{name}<.{{1,20}}<dd[^>]*>{number}<", text), name
     assert {"queue-unit-missing", "3", "record without a unit"} <= set(cells(text))
     assert "queue offset 5 &lt;b&gt;" in text
     assert "<dt>units</dt><dd>97</dd>" in text

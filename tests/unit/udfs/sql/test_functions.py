@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocketmq_reindex.storage_format.bloom import BloomShape, bloom_shape
+from rocketmq_reindex.storage_format.text.java_string import tag_hash
 from rocketmq_reindex.udfs.sql import functions
 from tests import ROOT
 from tests.reference import java
@@ -34,6 +35,16 @@ def test_hashes_and_tags_codes_are_rocketmqs() -> None:
     texts = [known["text"] for known in KNOWN["texts"]]
     assert functions.java_hash(strings(texts)).to_pylist() == [known["hash"] for known in KNOWN["texts"]]
     assert functions.tags_code(strings(texts)).to_pylist() == [known["tags_code"] for known in KNOWN["texts"]]
+
+
+def test_hashes_of_tag_items_are_rocketmqs() -> None:
+    """RocketMQ 5.5.0 indexed records of TopicA with these TAGS."""
+    texts = [known["text"] for known in KNOWN["texts"]]
+    hashed = functions.index_tag_hash(strings(["TopicA"] * len(texts)), strings(texts)).to_pylist()
+    assert [[] if one is None else [one] for one in hashed] == [known["tag_items"] for known in KNOWN["texts"]]
+    assert [tag_hash("TopicA", text) for text in texts if text] == [
+        known for text in KNOWN["texts"] for known in text["tag_items"]
+    ]
 
 
 def test_message_ids_are_rocketmqs() -> None:
@@ -73,6 +84,8 @@ def test_any_text(first: list[str | None], second: list[str | None]) -> None:
     assert hashed == [None if t is None else java.hash_code(_java(t)) for t in topic]
     keys = functions.index_hash(strings(topic), strings(key)).to_pylist()
     assert keys == [None if t is None or k is None else key_hash(_java(f"{t}#{k}")) for t, k in zip(topic, key, strict=True)]
+    tags = functions.index_tag_hash(strings(topic), strings(key)).to_pylist()
+    assert tags == [None if t is None or not k else key_hash(_java(f"{t}#T#{k}")) for t, k in zip(topic, key, strict=True)]
     fingerprints = functions.key_fingerprint(strings(topic), strings(key)).to_pylist()
     joined = [None if t is None or k is None else f"{t}#{k}".encode() for t, k in zip(topic, key, strict=True)]
     assert fingerprints == [None if text is None else mmh3.mmh3_x64_128_digest(text) for text in joined]

@@ -1,5 +1,6 @@
 package oracle;
 
+import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -22,7 +23,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 /** What the real store answers: queryMessage for keys; getMessage and getOffsetInQueueByTime for every offset of queues. */
 final class Ask {
     private static final String USAGE = "usage: Ask FILE, with lines of words separated by blanks:\n"
-        + "  store DIR SEGMENT CQ BATCHCQ SLOTS ITEMS [TOPICS.json]\n  key TOPIC KEY\n  queue TOPIC ID\nnames are hex of UTF-8";
+        + "  store DIR SEGMENT CQ BATCHCQ SLOTS ITEMS [TOPICS.json]\n  key TOPIC KEY\n  tag TOPIC TAG (5.4.0 on)\n  queue TOPIC ID\nnames are hex of UTF-8";
     private static final int PHYSICAL_OFFSET = 28;
     /** Messages of a key; the store makes room for so many at each question. */
     private static final int MOST = 10_000;
@@ -38,6 +39,7 @@ final class Ask {
                 switch (words[0]) {
                     case "store" -> store = open(words);
                     case "key" -> key(store, text(words[1]), text(words[2]));
+                    case "tag" -> tag(store, text(words[1]), text(words[2]));
                     case "queue" -> queue(store, text(words[1]), Integer.parseInt(words[2]));
                     default -> throw new Args.UsageException("unknown question " + words[0]);
                 }
@@ -79,7 +81,17 @@ final class Ask {
 
     /** [offset in the log, ...] */
     private static void key(DefaultMessageStore store, String topic, String key) {
-        QueryMessageResult result = store.queryMessage(topic, key, MOST, 0, Long.MAX_VALUE);
+        offsets(store.queryMessage(topic, key, MOST, 0, Long.MAX_VALUE));
+    }
+
+    /** [offset in the log, ...], as a broker asks for the index type of tags; 5.3 has no such question. */
+    private static void tag(DefaultMessageStore store, String topic, String tag) throws ReflectiveOperationException {
+        Method ask = DefaultMessageStore.class.getMethod("queryMessage", String.class, String.class, int.class, long.class, long.class,
+            String.class, String.class);
+        offsets((QueryMessageResult) ask.invoke(store, topic, tag, MOST, 0L, Long.MAX_VALUE, "T", null));
+    }
+
+    private static void offsets(QueryMessageResult result) {
         StringBuilder line = new StringBuilder();
         for (ByteBuffer message : result.getMessageBufferList()) {
             line.append(line.isEmpty() ? "" : ", ").append(message.getLong(PHYSICAL_OFFSET));
