@@ -9,7 +9,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-RELEASES: Final = ("4.9.8", "5.3.3", "5.3.4", "5.4.0", "5.5.0", "5.5.1")
+from rocketmq_reindex.storage_format.start.rules import RULES
+
+RELEASES: Final = tuple(RULES)
 """The releases whose start is known here, oldest first."""
 DEFAULT_COUNT_LIMIT: Final = 4 << 30
 
@@ -100,20 +102,14 @@ class StartSettings:
     force_verify_prop_crc: bool = False
     """``forceVerifyPropCRC`` (5.x)"""
     check_offset: bool = False
-    """``checkCommitLogOffsetOnRecover`` (5.3 on)"""
+    """``checkCommitLogOffsetOnRecover`` (5.5.0 on)"""
     accelerated: bool = False
     """``enableAcceleratedRecovery`` (5.5.0 on)"""
-    duplication: bool = False
-    """``duplicationEnable``"""
     message_index: bool = True
     """``messageIndexEnable``"""
     message_index_safe: bool = False
     """``messageIndexSafe``"""
-    lmq: bool = False
-    """``enableLmq``"""
     multi_dispatch: bool = False
-    """``enableMultiDispatch``"""
+    """``enableMultiDispatch``, and ``enableLmq`` with it"""
     recheck_reput: bool = False
     """``recheckReputOffsetFromCq`` (5.x)"""
-    sync_flush: bool = False
-    """``flushDiskType=SYNC_FLUSH``"""
