@@ -118,7 +118,7 @@ def read_rows(
         rows.size[n] = rec[f.TOTAL]
         rows.queue[n] = w.enter_queue(queues, state, np.int64(names.canonical[name]), rec[f.QUEUE_ID])
         rows.offset[n] = rec[BATCH_BASE] if flags & BATCH else rec[f.QUEUE_OFFSET]
-        rows.messages[n] = rec[BATCH_COUNT]
+        rows.messages[n] = rec[BATCH_COUNT] if flags & BATCH else 1
         rows.items[n] = 0 if transaction == r.TRANSACTION_ROLLBACK else _items_of(data, spans, reading.tag_items)
         tagged = reading.tag_items and spans[2 * p.TAGS] >= 0
         rows.flags[n] = (
