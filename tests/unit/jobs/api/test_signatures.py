@@ -19,11 +19,14 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.fetching.options import THREADS
 from rocketmq_reindex.jobs.fetching.options import build_parser as fetch_parser
 from rocketmq_reindex.jobs.inspecting.options import build_parser as inspect_parser
+from rocketmq_reindex.jobs.preflighting.options import build_parser as preflight_parser
 from rocketmq_reindex.jobs.querying.options import BODY_MAX
 from rocketmq_reindex.jobs.querying.options import build_parser as query_parser
 from rocketmq_reindex.jobs.reporting.options import OUT
 from rocketmq_reindex.jobs.reporting.options import build_parser as report_parser
 from rocketmq_reindex.jobs.verifying.options import verify_parser
+from rocketmq_reindex.storage_format.start.store import DEFAULT_COUNT_LIMIT
+from rocketmq_reindex.storage_format.versions import NEWEST
 
 
 class Command(NamedTuple):
@@ -42,6 +45,7 @@ COMMANDS = {
     "inspect": Command(rr.inspect, inspect_parser(), "file"),
     "report": Command(rr.report, report_parser(), "source"),
     "fetch": Command(rr.fetch, fetch_parser(), "build"),
+    "preflight": Command(rr.preflight, preflight_parser(), "store"),
 }
 NAMES = {"inspect": {"files": "file"}}
 """arguments that the function calls otherwise: it takes one file"""
@@ -56,6 +60,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
     "inspect": {},
     "report": {"out": OUT},
     "fetch": {"threads": THREADS},
+    "preflight": {"broker_version": NEWEST, "count_limit": DEFAULT_COUNT_LIMIT},
 }
 
 

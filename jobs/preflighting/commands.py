@@ -1,0 +1,61 @@
+"""Commands that avoid a loss, ready to paste into a shell."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable
+
+from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
+from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes
+from rocketmq_reindex.jobs.store.settings import StoreSettings, default_of
+from rocketmq_reindex.storage_format.versions import NEWEST, VERSIONS
+
+
+def shell(words: Iterable[str]) -> str:
+    """Words as one line of a shell; what is not printable is written with escapes ($'...', as bash and zsh read it)."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    plain = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b"\\'" else f"\\x{byte:02x}" for byte in os.fsencode(word))
+    return f"$'{''.join(plain)}'"
+
+
+class Commands:
+    """The builds and fetches of one store, with the options that its sizes need."""
+
+    def __init__(self, settings: PreflightSettings, sizes: StoreSizes, batch: bool, lmq: bool) -> None:
+        self._settings, self._sizes, self._batch, self._lmq = settings, sizes, batch, lmq
+
+    def rebuilt(self, only: str = "", until: int = -1) -> str:
+        """A build of all parts, or of those that are named, and the fetch that puts it into the store.
+
+        With ``until`` it goes up to this offset of the log, where the broker cuts it, and passes over damage.
+        """
+        store, out = self._settings.store, f"{self._settings.store}.rebuilt"
+        words = ["rmq-reindex", "build", store, "--out", out]
+        words += [word for root in self._settings.commitlogs for word in ("--commitlog", root)]
+        words += ["--only", only] if only else []
+        words += self._options()
+        words += ["--on-damage", "salvage", "--until-offset", str(until)] if until >= 0 else []
+        return f"{shell(words)} && {shell(['rmq-reindex', 'fetch', out, '--to', store])}"
+
+    def _options(self) -> list[str]:
+        line = next((line for line in VERSIONS if self._settings.release.startswith(f"{line}.")), NEWEST)
+        found = ["--broker-version", line] if line != NEWEST else []
+        sizes = {
+            "cq_file_size": self._sizes.files.queue,
+            "batch_cq_file_size": self._sizes.files.batch,
+            "hash_slots": self._sizes.hash_slots,
+            "index_items": self._sizes.index_items,
+        }
+        for name, value in sizes.items():
+            if value != default_of(StoreSettings, name):
+                found += [f"--{name.replace('_', '-')}", str(value)]
+        if self._settings.broker.delay_levels:
+            found += ["--delay-levels", self._settings.broker.delay_levels]
+        found += ["--lmq"] if self._lmq else []
+        return found + (["--topics-config", os.path.join(self._settings.store, "config/topics.json")] if self._batch else [])

@@ -1,0 +1,148 @@
+"""What a start would lose or hide, by kind, and what avoids it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rocketmq_reindex.jobs.preflighting.commands import Commands
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.start.delayed import DelayedOutcome
+from rocketmq_reindex.storage_format.start.prediction import IndexOutcome, LogOutcome, Prediction
+from rocketmq_reindex.storage_format.start.timers import TimerOutcome
+
+KINDS: Final = {
+    "log-cut": "good records behind the place where the log is cut: the start removes them from the disk",
+    "records-hidden": "records that stay in the log and have no unit: no consumer gets them",
+    "queue-short": "queues whose max offset is below what the log holds: the next message gets an offset that is taken",
+    "index-items-lost": "items of IndexFiles that the start deletes, and does not make again: no query by key finds them",
+    "index-items-missing": "keys of the log without an item: no query by key finds them",
+    "delayed-skipped": "delayed messages that were not delivered yet, and never will be",
+    "timer-lost": "timer messages in the wheel, whose links in timerlog are gone",
+}
+"""Kinds of loss: with one of them the exit status is 4."""
+WARNINGS: Final = {
+    "log-tail-cut": "bytes behind the last good record, which the start cuts off: no record is lost",
+    "delayed-again": "delayed messages that are, or may be, delivered a second time",
+    "timer-again": "timer messages that are taken into the wheel again: those whose time has come are delivered again",
+}
+"""Kinds that cost no message."""
+RECOVER_MAX: Final = "commitLogRecoverMaxNum"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One kind of loss, or of warning."""
+
+    kind: str
+    count: int
+    """how many; -1 where it was not counted"""
+    text: str
+    advice: tuple[str, ...] = ()
+    """what to do, each in a sentence"""
+    commands: tuple[str, ...] = ()
+    """commands that do it, to be pasted into a shell"""
+
+
+def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: int) -> list[Loss]:
+    """What is lost or hidden. ``keeps_index``: the broker keeps an index (``messageIndexEnable``)."""
+    log, dispatch, index = found.log, found.dispatch, found.index
+    if not found.loads or log is None or dispatch is None or index is None:
+        return []
+    cut = log.cut_bytes > 0 and log.cut_records != 0
+    until = log.max_offset if cut else -1
+    rebuild = commands.rebuilt(until=until)
+    lost = [_cut(log)] if cut else []
+    hidden = dispatch.hidden_records
+    if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
+        lost.append(_hidden(found, rebuild, segments))
+    short = [queue for queue in found.queues if queue.log_max > max(queue.max_offset, 0) and queue.hidden <= 0]
+    if short:
+        worst = max(short, key=lambda queue: queue.log_max - queue.max_offset)
+        text = (
+            f"{counted(len(short), 'queue')}, such as {escape(worst.topic)}/{worst.queue}: its max offset becomes "
+            f"{worst.max_offset:,}, the log holds offsets up to {worst.log_max - 1:,}"
+        )
+        lost.append(
+            Loss("queue-short", len(short), text, () if cut else ("rebuild before the start",), () if cut else (rebuild,))
+        )
+    return lost + _index(index, keeps_index, commands, until)
+
+
+def _cut(log: LogOutcome) -> Loss:
+    deleted = f", {counted(len(log.deleted_segments), 'segment')} deleted" if log.deleted_segments else ""
+    records = counted(log.cut_records, "good record") if log.cut_records > 0 else "records that were not counted"
+    text = (
+        f"at offset {log.max_offset:,} ({log.cut_reason}): {counted(log.cut_bytes, 'byte')} with {records} are cut off{deleted}"
+    )
+    advice = [
+        "no build avoids it: take the damaged segment from a replica or a backup",
+        "or copy the log before the start: query --scan and build --on-damage salvage read what lies behind the damage",
+    ]
+    if "crc" in log.cut_reason.lower():
+        advice.append("or start once with checkCRCOnRecover=false: the record is then served as it is")
+    return Loss("log-cut", log.cut_records, text, tuple(advice))
+
+
+def _hidden(found: Prediction, rebuild: str, segments: int) -> Loss:
+    log, dispatch = found.log, found.dispatch
+    assert log is not None
+    assert dispatch is not None
+    many = counted(dispatch.hidden_records, "record") if dispatch.hidden_records >= 0 else "records that were not counted"
+    where = f" at offsets {dispatch.hidden_from:,} to {dispatch.hidden_to:,}" if dispatch.hidden_from >= 0 else ""
+    advice = ["rebuild before the start"]
+    text = f"{many} of the log{where} get no unit"
+    if log.limited:
+        text += f": the recovery looks at no more segments ({RECOVER_MAX})"
+        advice.append(f"or start once with {RECOVER_MAX}={segments} in broker.conf, which reads all {segments} segments")
+    return Loss("records-hidden", dispatch.hidden_records, text, tuple(advice), (rebuild,))
+
+
+def _index(index: IndexOutcome, keeps_index: bool, commands: Commands, until: int) -> list[Loss]:
+    if not keeps_index:
+        return []
+    lost, advice = list[Loss](), ("rebuild before the start",)
+    rebuild = (commands.rebuilt(until=until),)
+    if index.items_lost > 0:
+        text = f"{counted(index.items_lost, 'item')} of {counted(len(index.deleted), 'IndexFile')} that the start deletes"
+        lost.append(Loss("index-items-lost", index.items_lost, text, advice, rebuild))
+    if index.items_missing > max(index.items_lost, 0):
+        more = (
+            advice
+            if index.files or index.deleted
+            else (*advice, "or say messageIndexEnable=false in --broker-conf, if so it is")
+        )
+        text = f"{counted(index.items_missing, 'key')} of records in the log have no item after the start"
+        lost.append(Loss("index-items-missing", index.items_missing, text, more, rebuild))
+    return lost
+
+
+def delivered(levels: tuple[DelayedOutcome, ...], timers: TimerOutcome | None) -> tuple[list[Loss], list[Loss]]:
+    """Losses and warnings of delayed and timer messages."""
+    lost, warned = list[Loss](), list[Loss]()
+    skipped, again = sum(level.skipped for level in levels), sum(level.again for level in levels)
+    if skipped:
+        text = f"{counted(skipped, 'message')} below the min offset of their queue"
+        lost.append(Loss("delayed-skipped", skipped, text, ("rebuild before the start, so that their queue begins with them",)))
+    if again:
+        unknown = [level.level for level in levels if level.kept < 0 and level.again]
+        text = f"at most {counted(again, 'delayed message')}" if not unknown else f"{counted(again, 'delayed message')}"
+        text += f", config/delayOffset.json has no offset of {counted(len(unknown), 'level')}" if unknown else ""
+        advice = "rebuild before the start" if not unknown else "restore config/delayOffset.json from a backup"
+        warned.append(Loss("delayed-again", again, text, (advice,)))
+    if timers is not None and timers.again:
+        text = f"{counted(timers.again, 'message')} from queue offset {timers.goes_on:,} on"
+        warned.append(Loss("timer-again", timers.again, text, ("restore timerwheel, timerlog and timercheck together",)))
+    if timers is not None and timers.wheel_lost:
+        advice = "restore timerlog from a backup, or remove timerwheel and timercheck, too: all messages are then taken again"
+        lost.append(Loss("timer-lost", -1, "timerlog is missing, and timerwheel points into it", (advice,)))
+    return lost, warned
+
+
+def tail_cut(log: LogOutcome | None) -> list[Loss]:
+    """The warning of a cut that costs no record."""
+    if log is None or not log.cut_bytes or log.cut_records:
+        return []
+    text = f"{counted(log.cut_bytes, 'byte')} behind offset {log.max_offset:,} ({log.cut_reason})"
+    return [Loss("log-tail-cut", 0, text)]

@@ -1,0 +1,130 @@
+"""A preflight as text for people: the verdict first."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted, form
+
+QUEUES_SHOWN: Final = 20
+NOTES_SHOWN: Final = 10
+
+
+def lines_of(summary: PreflightSummary) -> list[str]:
+    """The lines of an answer; none for a run that failed."""
+    if summary.error:
+        return []
+    found = [
+        _verdict(summary),
+        f"start    RocketMQ {summary.release}, {'abnormal (a file abort)' if summary.abort else 'clean'}",
+    ]
+    if summary.loads and summary.log and summary.dispatch and summary.index:
+        found += _log(summary.log) + _dispatch(summary.dispatch) + _queues(summary.queues) + _index(summary.index)
+        found += _delayed(summary.delayed) + _timers(summary.timers)
+    for loss in summary.losses:
+        found += ["", *_loss(loss)]
+    for warning in summary.warnings:
+        found += ["", *_loss(warning)]
+    notes = [f"note     {note}" for note in summary.notes[:NOTES_SHOWN]]
+    if len(summary.notes) > NOTES_SHOWN:
+        notes.append(f"note     {len(summary.notes) - NOTES_SHOWN} more, with --json")
+    return found + ([""] if notes else []) + notes
+
+
+def _verdict(summary: PreflightSummary) -> str:
+    kinds = ", ".join(f"{loss['kind']} {loss['count']:,}" if loss["count"] >= 0 else loss["kind"] for loss in summary.losses)
+    if not summary.loads:
+        return f"refused  the broker does not start: {kinds}"
+    if summary.losses:
+        return f"loses    {kinds}"
+    return "starts   and loses nothing"
+
+
+def _log(log: dict[str, Any]) -> list[str]:
+    where = f"recovery begins in {escape(log['start_segment'])}" if log["start_segment"] else "empty"
+    limit = ", the oldest segment that it looks at" if log["limited"] else ""
+    found = [f"log      offsets {log['min_offset']:,} to {log['max_offset']:,}, {where}{limit}"]
+    if log["cut_bytes"] or log["deleted_segments"]:
+        records = _number(log["cut_records"], "good record")
+        cut = f"cut at {log['max_offset']:,} ({log['cut_reason']}): {counted(log['cut_bytes'], 'byte')}, {records}"
+        many = len(log["deleted_segments"])
+        found.append(f"         {cut}" + (f", {counted(many, 'segment')} deleted" if many else ""))
+    return found
+
+
+def _dispatch(dispatch: dict[str, Any]) -> list[str]:
+    if dispatch["from_offset"] < 0 or not dispatch["records"]:
+        found = ["dispatch nothing: every record has been dispatched"]
+    else:
+        what = ", ".join(counted(dispatch[f"{noun}s"], noun) for noun in ("record", "unit", "item"))
+        found = [f"dispatch from offset {dispatch['from_offset']:,}: {what}"]
+    if dispatch["hidden_from"] >= 0:
+        stretch = f"offsets {dispatch['hidden_from']:,} to {dispatch['hidden_to']:,}"
+        found.append(f"         not {stretch}: {_number(dispatch['hidden_records'], 'record')} without a unit")
+    return found
+
+
+def _queues(queues: list[dict[str, Any]]) -> list[str]:
+    bad = [queue for queue in queues if queue["hidden"] > 0 or queue["log_max"] > max(queue["max_offset"], 0)]
+    bad.sort(key=lambda queue: (-queue["hidden"], queue["topic"], queue["queue"]))
+    total = counted(len(queues), "queue")
+    if not bad:
+        return [f"queues   {total}: consumers get all that the log holds"]
+    found = [
+        f"queues   {len(bad):,} of {total} {form(len(bad), 'hides', 'hide')} or {form(len(bad), 'loses', 'lose')} messages"
+    ]
+    for queue in bad[:QUEUES_SHOWN]:
+        name = f"{escape(queue['topic'], 60)}/{queue['queue']}"
+        hidden = f", {queue['hidden']:,} hidden" if queue["hidden"] > 0 else ""
+        seen = f"consumers see {queue['min_offset']:,} to {queue['max_offset']:,}"
+        log = f"the log holds {queue['log_min']:,} to {queue['log_max']:,}" if queue["log_max"] >= 0 else "the log was not read"
+        found.append(f"    {name:<24} {seen}, {log}{hidden}")
+    if len(bad) > QUEUES_SHOWN:
+        found.append(f"    {len(bad) - QUEUES_SHOWN:,} more, with --json")
+    return found
+
+
+def _index(index: dict[str, Any]) -> list[str]:
+    if not index["files"] and not index["deleted"]:
+        return ["index    no IndexFile"]
+    text = f"index    {counted(index['files'], 'IndexFile')} after the start"
+    if index["deleted"]:
+        text += f", {len(index['deleted']):,} deleted before"
+    lost = f"{counted(index['items_lost'], 'item')} not made again" if index["items_lost"] > 0 else ""
+    missing = f"{_number(index['items_missing'], 'key')} without an item" if index["items_missing"] else ""
+    return [": ".join(filter(None, (text, ", ".join(filter(None, (lost, missing))))))]
+
+
+def _delayed(levels: list[dict[str, Any]]) -> list[str]:
+    if not levels:
+        return []
+    waiting, due = sum(level["waiting"] for level in levels), [level["due"] for level in levels]
+    told = f", {sum(due):,} of them due at the log's newest time" if min(due) >= 0 else ""
+    found = [f"delayed  {counted(waiting, 'message')} in {counted(len(levels), 'level')} will be delivered{told}"]
+    for level in (level for level in levels if level["again"] or level["skipped"]):
+        kept = f"kept offset {level['kept']:,}" if level["kept"] >= 0 else "no kept offset"
+        again = f", {level['again']:,} delivered again" if level["again"] else ""
+        skipped = f", {level['skipped']:,} never delivered" if level["skipped"] else ""
+        found.append(
+            f"    level {level['level']:<3} {kept}, goes on at {level['begins_least']:,} of {level['end']:,}{again}{skipped}"
+        )
+    return found
+
+
+def _timers(timers: dict[str, Any] | None) -> list[str]:
+    if timers is None:
+        return []
+    again = f", {timers['again']:,} taken again" if timers["again"] else ""
+    return [f"timer    goes on at queue offset {timers['goes_on']:,} of {timers['end']:,}{again}"]
+
+
+def _loss(loss: dict[str, Any]) -> list[str]:
+    found = [f"{loss['kind']}", f"    {loss['text']}"]
+    found += [f"    {'do  ' if not number else '    '} {advice}" for number, advice in enumerate(loss["advice"])]
+    return found + [f"    run  {command}" for command in loss["commands"]]
+
+
+def _number(count: int, noun: str) -> str:
+    return counted(count, noun) if count >= 0 else f"{noun}s that were not counted"

@@ -1,0 +1,38 @@
+"""What a preflight says, as --json prints it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rocketmq_reindex import __version__
+
+
+@dataclass
+class PreflightSummary:
+    """The answer; true at every moment, also when the run fails."""
+
+    version: str = __version__
+    store: str = ""
+    release: str = ""
+    """the release whose start is worked out"""
+    abort: bool = False
+    """the start is one after an unclean stop"""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """settings of the broker: of the files, and ``recover_max_segments``"""
+    loads: bool = False
+    refusals: list[dict[str, Any]] = field(default_factory=list)
+    log: dict[str, Any] | None = None
+    dispatch: dict[str, Any] | None = None
+    queues: list[dict[str, Any]] = field(default_factory=list)
+    index: dict[str, Any] | None = None
+    delayed: list[dict[str, Any]] = field(default_factory=list)
+    timers: dict[str, Any] | None = None
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    """kinds of loss, or reasons not to start: each with ``kind``, ``count``, ``text``, ``advice``, ``commands``"""
+    warnings: list[dict[str, Any]] = field(default_factory=list)
+    """the same of what costs no message"""
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    exit: int = 1
+    error: str | None = None

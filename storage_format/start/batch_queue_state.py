@@ -1,0 +1,149 @@
+"""A batch ConsumeQueue while a broker starts (``BatchConsumeQueue`` of 5.x). Such queues are few."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.start import unit_kernels as k
+from rocketmq_reindex.storage_format.start.queue_state import Int64s, ascending
+from rocketmq_reindex.storage_format.start.store import StoreFile
+
+_UNIT: Final = np.dtype([
+    ("phy", ">i8"), ("size", ">i4"), ("tags", ">i8"), ("time", ">i8"), ("base", ">i8"), ("count", ">i2"), ("compacted", ">i4"),
+    ("reserved", ">i4"),
+])  # fmt: skip
+
+
+class BatchQueueState:
+    """One batch queue. ``max_physic`` is where its last record begins, unlike that of other queues."""
+
+    def __init__(self, files: Sequence[StoreFile], file_size: int) -> None:
+        self._room = file_size // k.BATCH_UNIT
+        self._size = file_size
+        self._given = list(files)
+        self._starts = [file.start for file in files]
+        self._units = [_units(file.data) for file in files]
+        self._wrote = [self._room] * len(files)
+        self._first_created = False
+        self._changed = [False] * len(files)
+        self.max_physic = -1
+        self.min_offset, self.max_offset = -1, 0
+        self.units_added = 0
+        self._kept_of_given = sum(self._wrote)
+
+    def recover(self) -> None:
+        """``recover``: the last three files are valid up to the first unit without a record."""
+        if not self._starts:
+            return
+        index = max(0, len(self._starts) - 3)
+        while True:
+            count = _valid(self._units[index])
+            if count:
+                self.max_physic = int(self._units[index]["phy"][count - 1])
+            if count != self._room or index + 1 == len(self._starts):
+                break
+            index += 1
+        keep = index + 1
+        del self._starts[keep:], self._units[keep:], self._wrote[keep:], self._changed[keep:]
+        self._wrote[-1] = count
+        self._kept_of_given = sum(self._wrote)
+        self._revise()
+
+    def _revise_min(self) -> None:
+        if not self._starts:
+            self.max_offset, self.min_offset = 0, -1
+        else:
+            self.min_offset = int(self._units[0]["base"][0]) if self._wrote[0] else -1
+
+    def _revise(self) -> None:
+        self._revise_min()
+        self.max_offset = 0
+        for index in range(len(self._starts) - 1, max(-1, len(self._starts) - 3), -1):
+            if self._wrote[index]:
+                last = self._units[index][self._wrote[index] - 1]
+                self.max_offset = int(last["base"]) + int(last["count"])
+                return
+
+    def append(self, phy_offset: Int64s, size: npt.NDArray[np.int32], base: Int64s, count: npt.NDArray[np.int16]) -> None:
+        """Dispatch records (``putBatchMessagePositionInfo``), in their order."""
+        for at, (phy, messages) in enumerate(zip(phy_offset.tolist(), count.tolist(), strict=True)):
+            if phy <= self.max_physic:
+                continue
+            if not self._starts or self._wrote[-1] == self._room:
+                self._first_created = not self._starts
+                self._starts.append(self._starts[-1] + self._size if self._starts else 0)
+                self._units.append(np.zeros(self._room, _UNIT))
+                self._wrote.append(0)
+                self._changed.append(True)
+            if not self._changed[-1]:
+                self._units[-1], self._changed[-1] = self._units[-1].copy(), True
+            unit = self._units[-1][self._wrote[-1] : self._wrote[-1] + 1]
+            unit["phy"], unit["size"], unit["base"], unit["count"] = phy, size[at], base[at], messages
+            self._wrote[-1] += 1
+            self.units_added += 1
+            self.max_physic, self.max_offset = phy, int(base[at]) + messages
+            if self._first_created and self.min_offset == -1:
+                self._revise_min()
+
+    def cut(self, phy_offset: int) -> None:
+        """``truncateDirtyLogicFiles``."""
+        before = sum(self._wrote)
+        self.max_physic = phy_offset - 1
+        while self._starts:
+            units = self._units[-1]
+            if int(units["phy"][0]) >= phy_offset:
+                del self._starts[-1], self._units[-1], self._wrote[-1], self._changed[-1]
+                continue
+            good = _is_valid(units) & (units["phy"] < phy_offset)
+            good[0] = True
+            self._wrote[-1] = len(good) if good.all() else int(np.argmin(good))
+            self.max_physic = int(units["phy"][self._wrote[-1] - 1])
+            break
+        after = sum(self._wrote)
+        self.units_added = max(0, self.units_added - max(0, before - after))
+        self._kept_of_given = min(self._kept_of_given, after)
+        self._revise()
+
+    def correct_min(self, lowest: int) -> None:
+        """``correctMinOffset``."""
+        self._revise_min()
+        if self._starts and self._wrote[0]:
+            units = self._units[0][: self._wrote[0]]
+            low = units["phy"] < lowest
+            count = len(low) if low.all() else int(np.argmin(low))
+            if count:
+                self.min_offset = int(units["base"][count - 1]) + int(units["count"][count - 1])
+
+    def destroy(self) -> None:
+        """``destroy``: all files go."""
+        self._starts, self._units, self._wrote, self._changed = [], [], [], []
+        self.max_physic, self.min_offset, self.max_offset, self._kept_of_given = -1, -1, 0, 0
+
+    @property
+    def units_cut(self) -> int:
+        """Units of the given files that are not kept."""
+        return sum(int(np.count_nonzero(_is_valid(_units(file.data)))) for file in self._given) - self._kept_of_given
+
+    def pointed_to(self) -> Int64s:
+        """The physical offsets that its units point to, ascending."""
+        return ascending([
+            units["phy"][:wrote].astype(np.int64) for units, wrote in zip(self._units, self._wrote, strict=True)
+        ])  # fmt: skip
+
+
+def _units(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.void]:
+    return data[: len(data) - len(data) % k.BATCH_UNIT].view(_UNIT)
+
+
+def _is_valid(units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = (units["phy"] >= 0) & (units["size"] > 0) & (units["base"] >= 0) & (units["count"] > 0)
+    return found
+
+
+def _valid(units: npt.NDArray[np.void]) -> int:
+    good = _is_valid(units)
+    return len(good) if good.all() else int(np.argmin(good))

@@ -1,0 +1,254 @@
+"""Which files a start loads, and why a store does not load: by names, kinds and sizes alone (``DefaultMessageStore.load``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rocketmq_reindex.storage_format.file_names import is_number
+from rocketmq_reindex.storage_format.integers import INT32_MAX, INT32_MIN
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.start.prediction import Refusal
+from rocketmq_reindex.storage_format.topics import BATCH_QUEUE, SIMPLE_QUEUE
+
+FILE, FOLDER, OTHER = "file", "folder", "other"
+WHEEL_SIZE: Final = 7 * 24 * 3600 * 2 * 32
+"""bytes of ``timerwheel`` (``TimerWheel.wheelLength``): slots for twice seven days"""
+KINDS: Final = {
+    "log-file-size": "a file in the commitlog is not as large as a segment",
+    "log-file-name": "a file in the commitlog has a name that is no offset",
+    "queue-file-size": "a ConsumeQueue file is not as large as the setting says",
+    "queue-file-name": "a file of a queue has a name that is no offset",
+    "queue-type": "the folder of a queue and the topic's attribute queue.type disagree",
+    "index-folder": "a folder lies where an IndexFile belongs",
+    "checkpoint-not-a-file": "the checkpoint is no regular file",
+    "lock-not-a-file": "the lock is no regular file",
+    "lock-held": "a process holds the store's lock",
+    "timer-log-file-size": "a file in timerlog is not as large as the setting says",
+    "timer-log-file-name": "a file in timerlog has a name that is no offset",
+    "timer-wheel-size": "timerwheel does not have the one size that a broker takes",
+    "timer-wheel-not-a-file": "timerwheel is no regular file",
+    "timer-check-not-a-file": "timercheck is no regular file",
+    "not-a-folder": "a file lies where a folder of the store belongs",
+    "delay-levels": "messageDelayLevel cannot be read",
+}
+"""What each refusal that is found here means."""
+_NUMBER: Final = re.compile(r"[+-]?\d{1,255}")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One entry of a folder. ``path`` is how messages name it; ``size`` as ``File.length`` gives it: 0 for what is no file."""
+
+    name: str
+    path: str
+    kind: str
+    """FILE, FOLDER or OTHER; a link without an end is OTHER"""
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class ListedQueue:
+    """What lies under a topic's folder, by its ``name``; ``files`` is None where it is no folder."""
+
+    topic: str
+    name: str
+    path: str
+    files: Sequence[Listed] | None
+    batch: bool = False
+    """it lies in ``batchconsumequeue``"""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The folders of a store, as ``File.listFiles`` gives them; entries are in any order."""
+
+    segments: Sequence[Listed] = ()
+    queues: Sequence[ListedQueue] = ()
+    indexes: Sequence[Listed] = ()
+    checkpoint: Listed | None = None
+    lock: Listed | None = None
+    lock_holder: int | None = None
+    """the process that holds the lock, 0 for one that is not known, None for nobody"""
+    timer_log: Sequence[Listed] = ()
+    timer_wheel: Listed | None = None
+    timer_check: Listed | None = None
+    folders: Sequence[Listed] = ()
+    """the store's own folders: commitlog, consumequeue and so on, as far as they are there"""
+    queue_types: Mapping[str, str] = field(default_factory=dict)
+    """``queue.type`` by topic, of ``config/topics.json``, for topics that have it"""
+
+
+@dataclass(frozen=True)
+class FileSizes:
+    """The settings for the sizes of files, in bytes."""
+
+    segment: int
+    queue: int
+    batch: int
+    timer_log: int = 100 << 20
+
+
+@dataclass(frozen=True)
+class LoadedQueue:
+    """The files of a queue that are loaded, in the order of their names."""
+
+    topic: str
+    queue: int
+    files: tuple[Listed, ...]
+    batch: bool
+
+
+@dataclass(frozen=True)
+class Loading:
+    """What a start loads. Where ``refusals`` is not empty the store does not load, and the rest is of no use."""
+
+    refusals: tuple[Refusal, ...]
+    segments: tuple[Listed, ...]
+    queues: tuple[LoadedQueue, ...]
+    indexes: tuple[Listed, ...]
+    timer_log: tuple[Listed, ...]
+    removed: tuple[str, ...]
+    """paths of last files without a byte, which the start removes (``MappedFileQueue.doLoad``, 5.x)"""
+    passed_over: tuple[str, ...]
+    """paths that the start does not look at"""
+    odd: tuple[str, ...]
+    """paths of files that are loaded though no broker gives a file such a name"""
+
+
+def load(listing: Listing, sizes: FileSizes, release: str) -> Loading:
+    """Which files are loaded, and each reason why the store does not load.
+
+    A broker stops at the first of them, and names it in its log. Mirrors ``DefaultMessageStore.load`` (4.9.8 to 5.5.1).
+    """
+    work = _Work(release.startswith("4."))
+    work.check_places(listing)
+    segments = work.mapped(listing.segments, sizes.segment, "log")
+    queues = work.queues(listing, sizes)
+    indexes = work.index(listing.indexes)
+    timer_log = () if work.old else work.timers(listing, sizes.timer_log)
+    return Loading(
+        tuple(work.refusals), segments, queues, indexes, timer_log,
+        tuple(work.removed), tuple(work.passed_over), tuple(work.odd),
+    )  # fmt: skip
+
+
+class _Work:
+    """What is found on the way."""
+
+    def __init__(self, old: bool) -> None:
+        self.old = old
+        self.refusals: list[Refusal] = []
+        self.removed: list[str] = []
+        self.passed_over: list[str] = []
+        self.odd: list[str] = []
+
+    def _refuse(self, kind: str, path: str, detail: str) -> None:
+        self.refusals.append(Refusal(kind, path, detail))
+
+    def check_places(self, listing: Listing) -> None:
+        """What is opened by a name of its own (``StoreCheckpoint``, ``DefaultMessageStore.lockFile``)."""
+        for folder in listing.folders:
+            if folder.kind != FOLDER:
+                self._refuse("not-a-folder", folder.path, "is no folder")
+        for entry, kind in ((listing.checkpoint, "checkpoint-not-a-file"), (listing.lock, "lock-not-a-file")):
+            if entry is not None and entry.kind != FILE:
+                self._refuse(kind, entry.path, f"is {'a folder' if entry.kind == FOLDER else 'no regular file'}")
+        if listing.lock is not None and listing.lock_holder is not None:
+            who = f"process {listing.lock_holder}" if listing.lock_holder else "a process that is not known here"
+            self._refuse("lock-held", listing.lock.path, f"{who} holds it: a broker runs on this store")
+
+    def mapped(self, entries: Iterable[Listed], size: int, part: str) -> tuple[Listed, ...]:
+        """The files that are mapped (``MappedFileQueue.doLoad``). ``part`` begins the kinds of refusals."""
+        ordered, loaded = sorted(entries, key=_java_order), list[Listed]()
+        for number, entry in enumerate(ordered, 1):
+            if entry.kind == FOLDER and not self.old:
+                self.passed_over.append(entry.path)
+            elif entry.size == 0 and number == len(ordered) and not self.old:
+                self.removed.append(entry.path)
+            elif entry.size != size or entry.kind != FILE:
+                what = (
+                    f"has {counted(entry.size, 'byte')} where {size:,} belong" if entry.kind == FILE else "is no regular file"
+                )
+                self._refuse(f"{part}-file-size", entry.path, what)
+            elif not is_number(entry.name):
+                self._refuse(f"{part}-file-name", entry.path, "has a name that is no offset")
+            else:
+                if not re.fullmatch(r"[0-9]{20}", entry.name) or int(entry.name) % size:
+                    self.odd.append(entry.path)
+                loaded.append(entry)
+        return tuple(loaded)
+
+    def queues(self, listing: Listing, sizes: FileSizes) -> tuple[LoadedQueue, ...]:
+        """The queues that are loaded (``ConsumeQueueStore.load``; 4.9: ``DefaultMessageStore.loadConsumeQueue``)."""
+        by_folder = {(queue.batch, queue.topic, queue.name): queue for queue in listing.queues}
+        found: dict[tuple[bool, str, int], LoadedQueue] = {}
+        disagree = set[tuple[bool, str]]()
+        for queue in listing.queues:
+            number = parse_int(queue.name)
+            if number is None or (queue.batch and self.old):
+                self.passed_over.append(queue.path)
+                continue
+            if not self.old:
+                self._check_type(queue, listing.queue_types.get(queue.topic, SIMPLE_QUEUE), disagree)
+            key = (queue.batch, queue.topic, number)
+            if key not in found:
+                # The name becomes a number, and the number the name of the folder that is read.
+                folder = by_folder.get((queue.batch, queue.topic, str(number)))
+                entries = folder.files if folder and folder.files is not None else ()
+                size = sizes.batch if queue.batch else sizes.queue
+                found[key] = LoadedQueue(queue.topic, number, self.mapped(entries, size, "queue"), queue.batch)
+        return tuple(found.values())
+
+    def _check_type(self, queue: ListedQueue, told: str, disagree: set[tuple[bool, str]]) -> None:
+        """``ConsumeQueueStore.queueTypeShouldBe``."""
+        lies = BATCH_QUEUE if queue.batch else SIMPLE_QUEUE
+        if told == lies or (queue.batch, queue.topic) in disagree:
+            return
+        disagree.add((queue.batch, queue.topic))
+        path = queue.path.rpartition("/")[0]
+        self._refuse("queue-type", path, f"holds queues of {lies}, and config/topics.json says {escape(told, 60)}")
+
+    def timers(self, listing: Listing, size: int) -> tuple[Listed, ...]:
+        """The files of ``timerlog``; what is opened beside it (``TimerWheel``, ``TimerCheckpoint``; 5.x)."""
+        for entry, kind in ((listing.timer_wheel, "timer-wheel"), (listing.timer_check, "timer-check")):
+            if entry is not None and entry.kind != FILE:
+                self._refuse(
+                    f"{kind}-not-a-file", entry.path, f"is {'a folder' if entry.kind == FOLDER else 'no regular file'}"
+                )
+        wheel = listing.timer_wheel
+        if wheel is not None and wheel.kind == FILE and wheel.size not in (0, WHEEL_SIZE):
+            self._refuse("timer-wheel-size", wheel.path, f"has {counted(wheel.size, 'byte')} where {WHEEL_SIZE:,} belong")
+        return self.mapped(listing.timer_log, size, "timer-log")
+
+    def index(self, entries: Iterable[Listed]) -> tuple[Listed, ...]:
+        """The IndexFiles that are loaded (``IndexService.load``)."""
+        loaded = list[Listed]()
+        for entry in sorted(entries, key=_java_order):
+            if not is_number(entry.name):
+                self.passed_over.append(entry.path)
+            elif entry.kind == FILE:
+                loaded.append(entry)
+            elif self.old:
+                # 4.9 loads no file behind it, and starts all the same.
+                self.passed_over.append(entry.path)
+                break
+            else:
+                self._refuse("index-folder", entry.path, f"is {'a folder' if entry.kind == FOLDER else 'no regular file'}")
+        return tuple(loaded)
+
+
+def parse_int(text: str) -> int | None:
+    """The number that ``Integer.parseInt`` makes of a name, with a sign and digits of any script; None where it makes none."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    found = int(text)
+    return found if INT32_MIN <= found <= INT32_MAX else None
+
+
+def _java_order(entry: Listed) -> bytes:
+    """As ``String.compareTo`` orders names: by UTF-16 code units."""
+    return entry.name.encode("utf-16-be", "surrogatepass")

@@ -1,0 +1,129 @@
+"""Read stretches of segments into rows, with the names and queues that they have in common."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, STORE_TIME
+from rocketmq_reindex.storage_format.start.broker_record import FIELDS, PHY_OFFSET, READ, Reading, broker_record
+from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, Rows, new_rows, read_rows
+from rocketmq_reindex.storage_format.walk import state as w
+from rocketmq_reindex.storage_format.walk.lmq import new_lmqs
+from rocketmq_reindex.storage_format.walk.name_table import NameTable
+
+_ROWS: Final = 1 << 17
+_LIGHT: Final = 1 << 16
+_SLOTS: Final = 1 << 12
+
+
+def concatenated(parts: list[Rows]) -> Rows:
+    """All rows of ``parts``, one after another."""
+    if not parts:
+        return new_rows(0)
+    columns: Any = (np.concatenate([getattr(part, column) for part in parts]) for column in Rows._fields)
+    return Rows(*columns)
+
+
+def chosen(rows: Rows, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Rows:
+    """The rows of a mask or of an array of numbers."""
+    columns: Any = (column[which] for column in rows)
+    return Rows(*columns)
+
+
+class LogReader:
+    """Reads records and numbers their queues; ``queue_name`` gives topic and queue id of a number."""
+
+    def __init__(self, broker_version: str, batch_topics: tuple[str, ...]) -> None:
+        self._names = NameTable(broker_version, (), (), batch_topics)
+        self._queues = w.new_queues(_SLOTS)
+        self._state = w.new_state()
+        self._rows = new_rows(_ROWS)
+        self._light = _new_light(_LIGHT)
+        self._rec, self._spans = np.zeros(FIELDS, np.int64), np.zeros(SPANS_SIZE, np.int64)
+        self._parts: list[Rows] = []
+
+    def read(self, data: npt.NDArray[np.uint8], start: int, end: int, base: int, reading: Reading) -> tuple[int, int]:
+        """Read records of ``data[start:end]`` until one is refused; returns why, and where in ``data``."""
+        at, state = start, self._state
+        while True:
+            code, at = read_rows(
+                data, at, end, base, reading, self._names.arrays, self._queues, self._rows, self._light, state, self._rec,
+                self._spans,
+            )  # fmt: skip
+            if code == r.NEW_NAME:
+                self._names.add(data[state[w.NAME_START] : state[w.NAME_END]].tobytes())
+            elif code == r.NEW_LMQS:
+                self._add_lmqs(data)
+            elif code == r.QUEUES_FULL:
+                self._queues = w.grown_queues(self._queues, state)
+            elif code == r.UNITS_FULL:
+                self._flush()
+            else:
+                return int(code), int(at)
+
+    def first_record(self, data: npt.NDArray[np.uint8], reading: Reading) -> tuple[int, int] | None:
+        """Store time and PHYSICALOFFSET of the record that a segment begins with; (0, 0) for a filler, None for no record."""
+        code = broker_record(data, 0, len(data), reading, self._rec, self._spans)
+        if code == r.FILLER:
+            return 0, 0
+        return (int(self._rec[STORE_TIME]), int(self._rec[PHY_OFFSET])) if code == r.GOOD else None
+
+    @property
+    def refused_read(self) -> int:
+        """How many bytes of the last record Java had read when it refused it (BAD_SUM)."""
+        return int(self._rec[READ])
+
+    def refused_size(self, data: npt.NDArray[np.uint8], at: int) -> int:
+        """TOTALSIZE of the record at ``data[at]``."""
+        return int.from_bytes(data[at : at + 4].tobytes(), "big", signed=True)
+
+    def take(self) -> Rows:
+        """The rows since the last call, ordered by ``at``."""
+        self._flush()
+        rows = concatenated(self._parts)
+        self._parts = []
+        if len(rows.flags) and (rows.flags & LIGHT).any():
+            rows = chosen(rows, np.argsort(rows.at, kind="stable"))
+        return rows
+
+    def queue_name(self, queue: int) -> tuple[str, int]:
+        """Topic and queue id of a number in ``Rows.queue``."""
+        return self._names.texts[int(self._queues.name[queue])], int(self._queues.queue_id[queue])
+
+    @property
+    def queue_count(self) -> int:
+        """How many queues were met."""
+        return int(self._state[w.QUEUES])
+
+    def _add_lmqs(self, data: npt.NDArray[np.uint8]) -> None:
+        start, end = int(self._state[w.NAME_START]), int(self._state[w.NAME_END])
+        found = np.empty(2 * (end - start + 1), np.int64)
+        count = int(new_lmqs(data, start, end, self._names.arrays, found))
+        for raw in dict.fromkeys(data[low:high].tobytes() for low, high in found[: 2 * count].reshape(-1, 2).tolist()):
+            self._names.add(raw)
+
+    def _flush(self) -> None:
+        state = self._state
+        count, light = int(state[w.RECORDS]), int(state[w.UNITS])
+        if count:
+            self._parts.append(Rows(*(column[:count].copy() for column in self._rows)))
+        if light:
+            units = self._light
+            rows = new_rows(light)
+            # A light queue's row says where its record lies; a record that is not where it says is rare enough.
+            rows.at[:], rows.phy_offset[:] = units.phy_offset[:light], units.phy_offset[:light]
+            rows.offset[:], rows.size[:], rows.queue[:] = units.offset[:light], units.size[:light], units.queue[:light]
+            rows.items[:], rows.messages[:], rows.flags[:] = 0, 1, LIGHT | HAS_UNIT
+            rows.tag_hash[:] = 0
+            self._parts.append(rows)
+        state[w.RECORDS] = state[w.UNITS] = 0
+
+
+def _new_light(count: int) -> w.UnitArrays:
+    kinds = (np.int32, np.int64, np.int64, np.int32, np.int64)
+    columns: Any = (np.empty(count, kind) for kind in kinds)
+    return w.UnitArrays(*columns)

@@ -1,0 +1,147 @@
+"""What the start of a broker does to a store: ``DefaultMessageStore.load`` and ``start``, until all is dispatched."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.record.layout import CRC_NONE
+from rocketmq_reindex.storage_format.start.batch_queue_state import BatchQueueState
+from rocketmq_reindex.storage_format.start.counting import by_queue
+from rocketmq_reindex.storage_format.start.index_state import IndexState
+from rocketmq_reindex.storage_format.start.log_reader import LogReader, chosen
+from rocketmq_reindex.storage_format.start.outcome import Started, outcome
+from rocketmq_reindex.storage_format.start.prediction import Prediction, Refusal
+from rocketmq_reindex.storage_format.start.queue_state import LoadFailure, QueueState
+from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, Rows, new_rows
+from rocketmq_reindex.storage_format.start.recovery import End, SegmentChoice, Start, read_log, read_times, reading_of
+from rocketmq_reindex.storage_format.start.reput import KeptLog, reput
+from rocketmq_reindex.storage_format.start.rules import RULES
+from rocketmq_reindex.storage_format.start.store import DEFAULT_COUNT_LIMIT, QueueFolder, StartSettings, Store
+
+
+def predict(store: Store, settings: StartSettings, count_limit: int = DEFAULT_COUNT_LIMIT) -> Prediction:
+    """What a start of ``settings.release`` does to ``store``, up to where no record waits for dispatch.
+
+    The caller has made sure that the files load: their sizes and names, a lock, folders that disagree. What only the recovery
+    itself finds, and what then keeps the broker from starting, is in ``refusals``, with ``loads`` false.
+
+    ``count_limit`` is how many bytes of the commitlog may be walked only to count what the broker itself does not read;
+    where more would have to be, counts are -1.
+
+    Raises ValueError for a release that is not one of RELEASES. Mirrors ``DefaultMessageStore.load`` (4.9.8 to 5.5.1).
+    """
+    if settings.release not in RULES:
+        raise ValueError(f"no release {settings.release!a}: it is one of {', '.join(RULES)}")
+    run = _Run(store, settings)
+    try:
+        started = run.start()
+    except LoadFailure as e:
+        return Prediction(settings.release, False, (Refusal(e.kind, e.path, e.detail),))
+    return outcome(store, settings, started, count_limit)
+
+
+class _Run:
+    """One start: the queues, the IndexFiles and the log while it goes on."""
+
+    def __init__(self, store: Store, settings: StartSettings) -> None:
+        self._store, self._settings, self._rules = store, settings, RULES[settings.release]
+        self._times = read_times(store.checkpoint)
+        self._reader = LogReader("5.3" if self._rules.v2_records else "4.9", tuple(sorted(store.batch_topics)))
+        self._queues: dict[tuple[str, int], QueueState | BatchQueueState] = {
+            (folder.topic, folder.queue): self._state_of(folder) for folder in store.queues
+        }
+        self._by_number: list[QueueState | BatchQueueState] = []
+        self._index = IndexState(store.indexes, settings, self._times.index)
+        self._dispatched: list[tuple[int, int]] = []
+
+    def _state_of(self, folder: QueueFolder) -> QueueState | BatchQueueState:
+        if folder.batch:
+            return BatchQueueState(folder.files, self._settings.batch_cq_file_size)
+        return QueueState(folder.files, self._settings.cq_file_size)
+
+    def start(self) -> Started:
+        """``load`` and ``start``. Raises LoadFailure where one of them fails, or never ends."""
+        settings, rules = self._settings, self._rules
+        for queue in self._queues.values():
+            queue.recover()
+        before = self._max_physic()
+        rows, log = new_rows(0), KeptLog((), (), settings.segment_size)
+        start, end = Start(0, 0, False), End(0, 0, 0)
+        if self._store.segments:
+            choice = SegmentChoice(self._store.segments, settings, rules, self._times, self._reader)
+            start = choice.start(before)
+            end = read_log(self._store.segments, start, settings, rules, self._reader)
+            rows = self._reader.take()
+            if settings.abnormal:
+                self._dispatch(rows)
+            elif rules.dispatches_while_recovering:
+                # CommitLog.recoverNormally compares what the record says, and leaves out the one that begins there.
+                self._dispatch(chosen(rows, rows.phy_offset > before))
+            if (self._max_physic() if rules.cuts_by_new_units else before) >= end.offset:
+                for queue in self._queues.values():
+                    queue.cut(end.offset)
+            log = self._kept(end.offset)
+        else:
+            for queue in self._queues.values():
+                queue.destroy()
+        self._correct_min(log)
+        if not rules.dispatches_while_recovering or settings.recheck_reput:
+            first = max(0, log.min_offset, self._max_physic())
+            reput(log, first, reading_of(settings, rules)._replace(crc=CRC_NONE), self._reader)
+            self._dispatch(self._reader.take())
+            self._correct_min(log)
+        return Started(
+            start=start,
+            end=end,
+            rows=rows,
+            log=log,
+            queues=self._queues,
+            index=self._index,
+            reader=self._reader,
+            dispatched=self._dispatched,
+            covered=before,
+        )
+
+    def _max_physic(self) -> int:
+        """``getMaxPhyOffsetInConsumeQueue``."""
+        return max((queue.max_physic for queue in self._queues.values()), default=-1)
+
+    def _kept(self, offset: int) -> KeptLog:
+        """``MappedFileQueue.truncateDirtyFiles``."""
+        size = self._settings.segment_size
+        kept = [segment for segment in self._store.segments if segment.start <= offset]
+        ends = [size if segment.start + size <= offset else offset % size for segment in kept]
+        return KeptLog(kept, ends, size)
+
+    def _correct_min(self, log: KeptLog) -> None:
+        for (topic, number), queue in self._queues.items():
+            if isinstance(queue, BatchQueueState):
+                queue.correct_min(log.min_offset)
+            else:
+                queue.correct_min(log.min_offset, self._rules, f"consumequeue/{escape(topic)}/{number}")
+
+    def _dispatch(self, rows: Rows) -> None:
+        if not len(rows.at):
+            return
+        records = (rows.flags & LIGHT) == 0
+        self._dispatched.append((int(rows.at[0]), int(np.count_nonzero(records))))
+        self._index.build(rows)
+        for number, which in by_queue(rows, (rows.flags & HAS_UNIT) > 0):
+            self._append(self._queue(number), rows, which)
+
+    def _queue(self, number: int) -> QueueState | BatchQueueState:
+        for new in range(len(self._by_number), number + 1):
+            topic, queue = self._reader.queue_name(new)
+            batch = self._rules.v2_records and topic in self._store.batch_topics
+            made = self._queues.get((topic, queue))
+            self._by_number.append(made if made is not None else self._state_of(QueueFolder(topic, queue, (), batch)))
+        topic, queue = self._reader.queue_name(number)
+        return self._queues.setdefault((topic, queue), self._by_number[number])
+
+    def _append(self, queue: QueueState | BatchQueueState, rows: Rows, which: npt.NDArray[np.int64]) -> None:
+        if isinstance(queue, QueueState):
+            queue.append(rows.phy_offset[which], rows.size[which], rows.offset[which])
+        else:
+            queue.append(rows.phy_offset[which], rows.size[which], rows.offset[which], rows.messages[which])

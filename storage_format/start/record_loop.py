@@ -1,0 +1,146 @@
+"""The loop over a segment's records as the recovery reads them: a row for each record, and for each light queue it names."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.integers import UINT32_MAX
+from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.names import BATCH, DISPATCHES
+from rocketmq_reindex.storage_format.record import frame as f
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record import properties as p
+from rocketmq_reindex.storage_format.start.broker_record import BATCH_BASE, BATCH_COUNT, PHY_OFFSET, Reading, broker_record
+from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
+from rocketmq_reindex.storage_format.walk import state as w
+from rocketmq_reindex.storage_format.walk.lmq import check_lmq, dispatch_lmq
+from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
+
+HAS_UNIT: Final = 1
+ROLLBACK: Final = 2
+LIGHT: Final = 4
+"""the row is a light queue's, not a record's"""
+TAGGED: Final = 8
+"""one of its items is for its tags"""
+
+
+class Rows(NamedTuple):
+    """Rows in the log's order.
+
+    ``at`` is where the record lies, ``phy_offset`` where it says; ``queue`` a number of QueueArrays, ``offset`` QUEUEOFFSET (of
+    a batch queue INNER_BASE), ``messages`` how many a batch has, ``items`` the index items that it gives, ``tag_hash`` the key
+    hash of that of its tags, 0 for none.
+    """
+
+    at: npt.NDArray[np.int64]
+    phy_offset: npt.NDArray[np.int64]
+    offset: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int32]
+    queue: npt.NDArray[np.int32]
+    items: npt.NDArray[np.uint16]
+    messages: npt.NDArray[np.int16]
+    flags: npt.NDArray[np.uint8]
+    tag_hash: npt.NDArray[np.int32]
+
+
+def new_rows(count: int) -> Rows:
+    """Room for ``count`` rows."""
+    kinds = (np.int64, np.int64, np.int64, np.int32, np.int32, np.uint16, np.int16, np.uint8, np.int32)
+    columns: Any = (np.empty(count, kind) for kind in kinds)
+    return Rows(*columns)
+
+
+@inlined
+def _items_of(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64], tag_items: bool) -> int:
+    """How many items ``IndexService.buildIndex`` puts."""
+    count = 1 if spans[2 * p.UNIQ_KEY] >= 0 else 0
+    count += 1 if tag_items and spans[2 * p.TAGS] >= 0 else 0
+    at = spans[2 * p.KEYS]
+    if at >= 0:
+        before = np.uint8(0x20)
+        while at < spans[2 * p.KEYS + 1]:
+            if before == 0x20 and data[at] != 0x20:
+                count += 1
+            before = data[at]
+            at += 1
+    return count
+
+
+@inlined
+def _tag_hash(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64], seed: int) -> int:
+    """The key hash of ``topic#T#TAGS``; ``seed`` is the hash of ``topic#``."""
+    prefixed = ((seed * 31 + 0x54) * 31 + 0x23) & UINT32_MAX
+    return index_hash(java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], prefixed))
+
+
+@jit
+def read_rows(
+    data: npt.NDArray[np.uint8],
+    start: int,
+    end: int,
+    base: int,
+    reading: Reading,
+    names: NameArrays,
+    queues: w.QueueArrays,
+    rows: Rows,
+    light: w.UnitArrays,
+    state: npt.NDArray[np.int64],
+    rec: npt.NDArray[np.int64],
+    spans: npt.NDArray[np.int64],
+) -> tuple[int, int]:
+    """Read records of a segment's ``data[start:end]`` until one is refused; returns why it stopped, and where in ``data``.
+
+    ``base`` is the segment's offset; ``state[w.RECORDS]`` counts rows, ``state[w.UNITS]`` those of ``light``. At NEW_NAME,
+    NEW_LMQS, UNITS_FULL and QUEUES_FULL the caller removes the cause, and calls again from there.
+    """
+    at = start
+    while True:
+        found = broker_record(data, at, end, reading, rec, spans)
+        if found != r.GOOD:
+            return found, at
+        if reading.sound and rec[PHY_OFFSET] != base + at:
+            return r.BAD_POSITION, at
+        if reading.sound and (rec[f.QUEUE_ID] < 0 or rec[f.QUEUE_OFFSET] < 0 or rec[f.QUEUE_OFFSET] > r.QUEUE_OFFSET_MAX):
+            return r.BAD_QUEUE, at
+        name = find_name(names, data, rec[f.TOPIC_START], rec[f.TOPIC_END])
+        if name < 0:
+            state[w.NAME_START] = rec[f.TOPIC_START]
+            state[w.NAME_END] = rec[f.TOPIC_END]
+            return r.NEW_NAME, at
+        transaction = rec[f.SYS_FLAG] & r.FLAG_TRANSACTION_MASK
+        has_unit = transaction == r.TRANSACTION_NONE or transaction == r.TRANSACTION_COMMIT
+        flags = names.flags[name]
+        lmq = np.int64(r.NOT_FOUND)
+        if has_unit and reading.lmq and flags & DISPATCHES:
+            lmq = check_lmq(data, spans, names, state)
+            if lmq == r.NEW_LMQS:
+                return lmq, at
+        most = 2 + (rec[f.PROPS_END] - rec[f.PROPS_START]) // 2
+        if state[w.RECORDS] == len(rows.at) or state[w.UNITS] + most > len(light.phy_offset):
+            return r.UNITS_FULL, at
+        if 2 * (state[w.QUEUES] + most) > len(queues.slots):
+            return r.QUEUES_FULL, at
+        n = state[w.RECORDS]
+        if flags & BATCH and (rec[BATCH_BASE] < 0 or rec[BATCH_COUNT] < 0):
+            has_unit = False
+        rows.at[n] = base + at
+        rows.phy_offset[n] = rec[PHY_OFFSET]
+        rows.size[n] = rec[f.TOTAL]
+        rows.queue[n] = w.enter_queue(queues, state, np.int64(names.canonical[name]), rec[f.QUEUE_ID])
+        rows.offset[n] = rec[BATCH_BASE] if flags & BATCH else rec[f.QUEUE_OFFSET]
+        rows.messages[n] = rec[BATCH_COUNT] if flags & BATCH else 1
+        rows.items[n] = 0 if transaction == r.TRANSACTION_ROLLBACK else _items_of(data, spans, reading.tag_items)
+        tagged = reading.tag_items and spans[2 * p.TAGS] >= 0
+        rows.flags[n] = (
+            (HAS_UNIT if has_unit else 0)
+            | (ROLLBACK if transaction == r.TRANSACTION_ROLLBACK else 0)
+            | (TAGGED if tagged else 0)
+        )
+        rows.tag_hash[n] = _tag_hash(data, spans, names.hash[name]) if tagged else 0
+        state[w.RECORDS] = n + 1
+        if lmq == r.GOOD:
+            dispatch_lmq(data, spans, names, queues, light, state, rec[f.QUEUE_ID], rec[PHY_OFFSET], rec[f.TOTAL], 0, False)
+        at += rec[f.TOTAL]

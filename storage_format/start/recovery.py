@@ -1,0 +1,165 @@
+"""Where a recovery begins in the commitlog, and up to where it accepts it (``CommitLog.recoverNormally`` and such)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.record import frame as f
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.start.broker_record import BAD_SUM, CRC_PROPERTY, Reading
+from rocketmq_reindex.storage_format.start.log_reader import LogReader
+from rocketmq_reindex.storage_format.start.queue_state import LoadFailure
+from rocketmq_reindex.storage_format.start.rules import StartRules
+from rocketmq_reindex.storage_format.start.store import StartSettings, StoreFile
+
+REASONS: Final = {**r.REASONS, BAD_SUM: r.REASONS[r.BAD_LENGTHS], r.NO_ROOM: r.REASONS[r.NO_ROOM]}
+_MARGIN: Final = 3000
+
+
+@dataclass(frozen=True)
+class CheckpointTimes:
+    """What a recovery asks the checkpoint for: milliseconds since 1970, and absolute offsets; 0 where there is none."""
+
+    physic: int
+    logics: int
+    index: int
+    logics_offset: int
+
+    @property
+    def lowest(self) -> int:
+        """``StoreCheckpoint.getMinTimestamp``."""
+        return max(0, min(self.physic, self.logics) - _MARGIN)
+
+
+def read_times(data: bytes | None) -> CheckpointTimes:
+    """The longs of a checkpoint file; one that is too short is mapped with zeros behind it."""
+    longs = np.frombuffer((data or b"")[:48].ljust(48, b"\0"), ">i8").tolist()
+    return CheckpointTimes(longs[0], longs[1], longs[2], longs[5])
+
+
+@dataclass(frozen=True)
+class Start:
+    """The segment in which the recovery begins, by number, and the byte of it."""
+
+    index: int
+    at: int
+    limited: bool
+
+
+@dataclass(frozen=True)
+class End:
+    """Where the recovery ended: ``offset`` in segment number ``index``, for a reason: a code, FILLER at the last filler."""
+
+    index: int
+    offset: int
+    code: int
+
+
+def reading_of(settings: StartSettings, rules: StartRules) -> Reading:
+    """How the recovery reads records."""
+    crc = CRC_PROPERTY if settings.force_verify_prop_crc and rules.v2_records else r.CRC_BODY
+    return Reading(
+        crc=crc if settings.check_crc else r.CRC_NONE,
+        old=not rules.v2_records,
+        negative_sizes=rules.negative_sizes,
+        sound=False,
+        lowest=INT64_MIN,
+        highest=INT64_MAX,
+        tag_items=rules.tag_items,
+        lmq=settings.lmq and settings.multi_dispatch,
+    )
+
+
+def counting_of(settings: StartSettings, rules: StartRules) -> Reading:
+    """How records are read that are only counted: good is what ``verify`` and builds call good."""
+    reading = reading_of(settings, rules)
+    return reading._replace(crc=r.CRC_ALL if settings.check_crc else r.CRC_NONE, sound=True)
+
+
+class SegmentChoice:
+    """Chooses the segment in which to begin."""
+
+    def __init__(
+        self,
+        segments: Sequence[StoreFile],
+        settings: StartSettings,
+        rules: StartRules,
+        times: CheckpointTimes,
+        reader: LogReader,
+    ) -> None:
+        self._segments, self._settings, self._rules, self._times, self._reader = segments, settings, rules, times, reader
+
+    def start(self, max_physic: int) -> Start:
+        """Where it begins; ``max_physic`` is the highest max physic offset of the queues. Raises LoadFailure."""
+        settings, rules, times = self._settings, self._rules, self._times
+        if settings.abnormal and rules.logics_offset and settings.accelerated and times.physic > 0 and times.logics_offset <= 0:
+            raise LoadFailure("checkpoint-logics-offset", "without logicsPhysicalOffset nothing is accelerated", "checkpoint")
+        if not settings.abnormal and not rules.dispatches_while_recovering:
+            return Start(max(0, len(self._segments) - 3), 0, False)
+        most = len(self._segments) + 1
+        if rules.limits_segments:
+            most = settings.recover_max_segments if settings.recover_max_segments > 0 else 10
+        index, limited = len(self._segments) - 1, False
+        while index > 0:
+            most -= 1
+            if self._matches(self._segments[index], max_physic):
+                break
+            if most <= 0:
+                limited = True
+                break
+            index -= 1
+        at = 0
+        if settings.abnormal and rules.logics_offset and settings.accelerated:
+            at = max(0, times.logics_offset - self._segments[index].start)
+            if at > self._segments[index].size:
+                raise LoadFailure("checkpoint-logics-offset", f"{times.logics_offset} is behind the log's end", "checkpoint")
+        return Start(index, at, limited)
+
+    def _matches(self, segment: StoreFile, max_physic: int) -> bool:
+        """``isMappedFileMatchedRecover``."""
+        settings, rules, times = self._settings, self._rules, self._times
+        if not settings.abnormal and not rules.first_record_parses:
+            return segment.start <= max_physic
+        if rules.first_record_parses:
+            rec = self._reader.first_record(segment.data, reading_of(settings, rules))
+            if rec is None:
+                return False
+            time, phy_offset = rec
+        else:
+            magic = f.int32_at(segment.data, r.AT_MAGIC)
+            if magic != r.MAGIC_V1 and (magic != r.MAGIC_V2 or not rules.v2_records):
+                return False
+            v6 = f.int32_at(segment.data, r.AT_SYS_FLAG) & r.FLAG_BORN_HOST_V6
+            time = f.int64_at(segment.data, r.AT_STORE_TIMESTAMP + (r.IPV6_EXTRA if v6 else 0))
+            phy_offset = 0
+        if time == 0:
+            return False
+        safe = settings.message_index and settings.message_index_safe
+        if not rules.first_record_parses:
+            return time <= (min(times.lowest, times.index) if safe else times.lowest)
+        if safe and time > times.index:
+            return False
+        if not settings.abnormal:
+            return phy_offset <= max_physic
+        if not rules.logics_offset:
+            return time <= times.lowest
+        return time <= times.logics if times.logics_offset <= 0 else phy_offset <= times.logics_offset
+
+
+def read_log(segments: Sequence[StoreFile], start: Start, settings: StartSettings, rules: StartRules, reader: LogReader) -> End:
+    """Read records into ``reader`` from ``start`` on, up to where the log is accepted."""
+    reading = reading_of(settings, rules)
+    index, at = start.index, start.at
+    while True:
+        segment = segments[index]
+        if settings.abnormal and settings.check_offset and rules.logics_offset:
+            reading = reading._replace(lowest=segment.start, highest=segment.start + segment.size)
+        code, stop = reader.read(segment.data, at, segment.size, segment.start, reading)
+        if code != r.FILLER or index + 1 == len(segments):
+            return End(index, segment.start + stop, code)
+        index, at = index + 1, 0
