@@ -36,7 +36,6 @@ class QueueState:
         self._state = np.zeros(k.STATE_SIZE, np.int64)
         self._state[k.MAX_PHYSIC] = self._state[k.LAST_START] = -1
         self._tail_phy, self._tail_size = np.empty(0, np.int64), np.empty(0, np.int32)
-        self._loose = 0
 
     @property
     def max_physic(self) -> int:
@@ -75,7 +74,7 @@ class QueueState:
         end = self._starts[index] + count * k.UNIT
         kept = [at for at, start in enumerate(self._starts) if start <= end]
         self._starts, self._data = [self._starts[at] for at in kept], [self._data[at] for at in kept]
-        self._set_last(end - self._starts[-1] if end < self._starts[-1] + self._size else self._size)
+        self._set_last(end % self._size if end < self._starts[-1] + self._size else self._size)
 
     def _set_last(self, wrote: int) -> None:
         self._state[k.LAST_START] = self._starts[-1] if self._starts else -1
@@ -200,13 +199,12 @@ class QueueState:
             end = min(len(data), self._end_of(index))
             if self._state[k.TAIL]:
                 end = min(end, int(self._state[k.TAIL_FROM]) - start)
-            first = min(max(0, lowest - start), max(0, end))
-            if end > first:
-                units = data[first : end - (end - first) % k.UNIT]
-                cells = units.reshape(-1, k.UNIT)
-                sizes = np.ascontiguousarray(cells[:, 8:12]).view(">i4").ravel()
-                found = np.ascontiguousarray(cells[:, :8]).view(">i8").ravel().astype(np.int64)
-                parts.append(found[sizes != k.BLANK_SIZE])
+            cells = data[: max(0, end - end % k.UNIT)].reshape(-1, k.UNIT)
+            sizes = np.ascontiguousarray(cells[:, 8:12]).view(">i4").ravel()
+            # A unit is looked for at its offset modulo the file's size, wherever the file's name says that it begins.
+            places = start + (np.arange(len(cells), dtype=np.int64) * k.UNIT - start) % self._size
+            found = np.ascontiguousarray(cells[:, :8]).view(">i8").ravel().astype(np.int64)
+            parts.append(found[(sizes != k.BLANK_SIZE) & (places >= lowest) & (places < self.max_logic)])
         tail = int(self._state[k.TAIL])
         if tail:
             skipped = min(tail, max(0, lowest - int(self._state[k.TAIL_FROM])) // k.UNIT)

@@ -1,0 +1,196 @@
+package oracle;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Properties;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.concurrent.Callable;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.common.MixAll;
+import org.apache.rocketmq.store.CommitLogDispatcher;
+import org.apache.rocketmq.store.DispatchRequest;
+import org.apache.rocketmq.store.GetMessageResult;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+
+/** Starts stores as they stand, under any settings, and tells what came of it: of the log, of what was dispatched, of each queue. */
+final class Start {
+    private static final int PHYSICAL_OFFSET = 28;
+    /** A store that dispatches nothing for so long will not get further. */
+    private static final long STALL = TimeUnit.SECONDS.toNanos(4);
+    /** Offsets of one queue that are asked for. */
+    private static final long MOST_ASKED = 100_000;
+
+    /** Stands last in the list of dispatchers, in front of IndexPatience alone. */
+    private static final class Recorder implements CommitLogDispatcher {
+        private volatile long lowest = -1;
+        private volatile long highest = -1;
+        private volatile long records;
+
+        @Override
+        public synchronized void dispatch(DispatchRequest request) {
+            long offset = request.getCommitLogOffset();
+            lowest = lowest < 0 ? offset : Math.min(lowest, offset);
+            highest = Math.max(highest, offset);
+            records = records + 1;
+        }
+
+        String json() {
+            return String.format(Locale.ROOT, "{\"lowest\": %d, \"highest\": %d, \"records\": %d}", lowest, highest, records);
+        }
+    }
+
+    /** A store that was started, and the group of its threads. */
+    private record Started(OracleStore store, ThreadGroup group, Path root) {
+    }
+
+    private final Map<String, Started> stores = new HashMap<>();
+    private int groups;
+
+    private Start() {
+    }
+
+    public static void main(String[] argv) {
+        Main.run("usage: Start   (steps on stdin: start NAME DIR [SETTING=VALUE ...], leave NAME, close NAME)", () -> {
+            Start start = new Start();
+            CrashSteps.run(Map.of(
+                "start", words -> start.start(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
+                "leave", words -> start.leave(words.get(0)),
+                "close", words -> start.close(words.get(0))), 3600);
+        });
+    }
+
+    /** Settings are those of MessageStoreConfig, as broker.conf names them. */
+    private String start(String name, Path root, List<String> settings) throws Exception {
+        Properties properties = new Properties();
+        for (String setting : settings) {
+            int equals = setting.indexOf('=');
+            properties.setProperty(setting.substring(0, equals), setting.substring(equals + 1));
+        }
+        MessageStoreConfig config = Settings.of(root);
+        MixAll.properties2Object(properties, config);
+        ThreadGroup group = new ThreadGroup("start-" + groups++);
+        Recorder recorder = new Recorder();
+        OracleStore store;
+        try {
+            store = inGroup(group, () -> begin(config, root, recorder));
+        } catch (Exception e) {
+            Throwable cause = e.getCause() == null ? e : e.getCause();
+            cause.printStackTrace();
+            return "{\"loads\": false, \"reason\": \"" + hex(cause.toString()) + "\"}";
+        }
+        stores.put(name, new Started(store, group, root));
+        long behind = dispatched(store, recorder);
+        return String.format(Locale.ROOT, "{\"loads\": true, \"min\": %d, \"max\": %d, \"behind\": %d, \"dispatched\": %s, \"queues\": [%s]}",
+            store.getMinPhyOffset(), store.getMaxPhyOffset(), behind, recorder.json(), queues(store));
+    }
+
+    private static OracleStore begin(MessageStoreConfig config, Path root, Recorder recorder) throws Exception {
+        OracleStore store = new OracleStore(config, null);
+        store.getDispatcherList().addLast(recorder);
+        IndexPatience.of(store, root);
+        if (!store.load()) {
+            throw new Main.Failure("load() is false");
+        }
+        store.start();
+        return store;
+    }
+
+    /** A store's threads are of the group of the thread that starts it: IndexPatience looks for them there. */
+    private static <T> T inGroup(ThreadGroup group, Callable<T> task) throws Exception {
+        FutureTask<T> future = new FutureTask<>(task);
+        new Thread(group, future).start();
+        return future.get();
+    }
+
+    /** How many bytes are left that the store does not dispatch; 0 if all goes well. */
+    private static long dispatched(OracleStore store, Recorder recorder) throws InterruptedException {
+        long moved = System.nanoTime();
+        for (long before = Long.MAX_VALUE; ; ) {
+            long behind = store.dispatchBehindBytes();
+            if (behind <= 0) {
+                return 0;
+            }
+            long seen = behind + recorder.records;
+            moved = seen == before ? moved : System.nanoTime();
+            before = seen;
+            if (System.nanoTime() - moved > STALL) {
+                return behind;
+            }
+            Thread.sleep(2);
+        }
+    }
+
+    /** Of each queue [topic as hex of UTF-8, id, min offset, max offset, [where the message at each offset between lies, or -1]]. */
+    private static String queues(OracleStore store) throws Exception {
+        StringBuilder all = new StringBuilder();
+        Map<String, ? extends Map<Integer, ?>> table = new TreeMap<>(store.getConsumeQueueTable());
+        for (Map.Entry<String, ? extends Map<Integer, ?>> topic : table.entrySet()) {
+            for (int queue : new TreeSet<>(topic.getValue().keySet())) {
+                all.append(all.isEmpty() ? "" : ", ").append(queue(store, topic.getKey(), queue));
+            }
+        }
+        return all.toString();
+    }
+
+    private static String queue(OracleStore store, String topic, int queue) throws Exception {
+        long min = store.getMinOffsetInQueue(topic, queue);
+        long max = store.getMaxOffsetInQueue(topic, queue);
+        StringBuilder places = new StringBuilder();
+        for (long at = min; at < Math.min(max, min + MOST_ASKED); at++) {
+            places.append(at == min ? "" : ",").append(place(store, topic, queue, at));
+        }
+        return String.format(Locale.ROOT, "[\"%s\", %d, %d, %d, [%s]]", hex(topic), queue, min, max, places);
+    }
+
+    private static String hex(String text) {
+        return HexFormat.of().formatHex(text.getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static long place(OracleStore store, String topic, int queue, long at) {
+        GetMessageResult result = store.getMessage("group", topic, queue, at, 1, null);
+        try {
+            for (ByteBuffer message : result.getMessageBufferList()) {
+                return message.remaining() >= PHYSICAL_OFFSET + Long.BYTES ? message.getLong(PHYSICAL_OFFSET) : -1;
+            }
+            return -1;
+        } finally {
+            result.release();
+        }
+    }
+
+    /** Ends a store in the background: its folder is wanted no more. */
+    private String leave(String name) {
+        end(stores.remove(name));
+        return "left";
+    }
+
+    /** Shuts a store down as a broker does. */
+    private String close(String name) throws Exception {
+        Started started = stores.remove(name);
+        end(started).get();
+        if (Files.exists(started.root().resolve("abort"))) {
+            throw new Main.Failure("the store did not shut down cleanly");
+        }
+        return "closed";
+    }
+
+    private static FutureTask<Void> end(Started started) {
+        FutureTask<Void> task = new FutureTask<>(() -> {
+            // What the store waits for when it ends, some seconds, nobody needs here.
+            Thread.currentThread().interrupt();
+            started.store().shutdown();
+            return null;
+        });
+        new Thread(started.group(), task).start();
+        return task;
+    }
+}

@@ -1,0 +1,48 @@
+"""Sound stores to be spoilt: random logs, whose queues, index and checkpoint the real store made itself."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.preflight.real import RealStores
+from tests.preflight.settings import Conf, Sizes, random_sizes
+from tests.tools.make_log import FEATURES, random_log
+
+# A light queue without its prefix stops the dispatch of 5.x for ever; 4.9 makes folders of one with a slash.
+LEFT_OUT = {"lmq"}
+
+
+@dataclass(frozen=True)
+class Base:
+    """A closed store and its sizes."""
+
+    path: Path
+    sizes: Sizes
+
+
+def make_base(real: RealStores, path: Path, seed: int) -> Base:
+    """A store of 2 to 14 segments. One seed, one log; the names of its IndexFiles are of the clock."""
+    rng = random.Random(seed)
+    sizes = random_sizes(rng)
+    segments = rng.randrange(2, 15) if sizes.segment < 1 << 16 else rng.randrange(2, 7)
+    body = rng.choice((60, 300, 700))
+    features = {feature for feature in sorted(FEATURES - LEFT_OUT) if rng.random() < 0.35}
+    if real.release.startswith("4."):
+        features -= {"v2"}
+    first = sizes.segment * rng.choice((0, 0, 0, 1, 7, 1000))
+    random_log(
+        path / "commitlog", seed, records=int((segments - 0.5) * sizes.segment / (200 + body * 0.6)), segment_size=sizes.segment,
+        first_offset=first, features=features, topics=rng.randrange(1, 5), queues=rng.randrange(1, 4), biggest_body=body,
+    )  # fmt: skip
+    complete(real, path, sizes)
+    return Base(path, sizes)
+
+
+def complete(real: RealStores, path: Path, sizes: Sizes) -> None:
+    """Let the real store dispatch the whole log of ``path``, and close it."""
+    told = real.start(path, Conf(sizes, {"commitLogRecoverMaxNum": "1000000"}))
+    if not told.loads or told.behind:
+        raise RuntimeError(f"{real.release} does not make a store of {path}: {told}")
+    real.close(path)

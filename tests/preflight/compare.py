@@ -1,0 +1,211 @@
+"""Each statement of a preflight beside what the real store said, served and left on the disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.preflight.disk import Disk, Item, Unit, items_of
+from tests.preflight.real import RealQueue, RealStart
+from tests.reference.records import Record
+
+BLANK = 2**31 - 1
+"""the size in units that ConsumeQueue.fillPreBlank writes"""
+NO_QUEUE = RealQueue(0, 0, ())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One start of a real store. ``log`` are the good records of the log before it, and ``end`` is behind its last byte."""
+
+    release: str
+    abnormal: bool
+    told: RealStart
+    before: Disk
+    after: Disk
+    log: list[Record]
+    end: int
+    filler: bool
+    """the log is accepted up to a filler at the end of its last segment"""
+    index_enabled: bool
+
+    def kept(self) -> list[Record]:
+        """The records of the log that the start kept."""
+        return [record for record in self.log if self.told.min_offset <= record.offset < self.told.max_offset]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A statement that is not what came."""
+
+    statement: str
+    real: object
+    said: object
+
+    def __str__(self) -> str:
+        return f"{self.statement}: the real store has {self.real!r}, preflight says {self.said!r}"
+
+
+class Comparison:
+    """Statements of one preflight, counted by name; ``differences`` are those that do not hold."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.differences: list[Difference] = []
+
+    def hold(self, statement: str, real: object, said: object, where: str = "") -> None:
+        """One statement; ``where`` is a queue, which does not count as another kind of statement."""
+        self.counts[statement] += 1
+        if real != said:
+            self.differences.append(Difference(f"{statement}{where and f' of {where}'}", real, said))
+
+
+def compare(said: Mapping[str, Any], real: Outcome) -> Comparison:
+    """``said`` is what ``rmq-reindex preflight --json`` prints."""
+    found = Comparison()
+    found.hold("release", real.release, said["release"])
+    found.hold("abort", real.abnormal, said["abort"])
+    found.hold("loads", real.told.loads and not real.told.behind, said["loads"])
+    if not (real.told.loads and not real.told.behind and said["loads"]):
+        return found
+    _log(found, said["log"], real)
+    _dispatch(found, said["dispatch"], real)
+    _queues(found, said["queues"], real)
+    _index(found, said["index"], real)
+    return found
+
+
+def _log(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None:
+    told = real.told
+    found.hold("log.abnormal", real.abnormal, said["abnormal"])
+    found.hold("log.min_offset", told.min_offset, said["min_offset"])
+    found.hold("log.max_offset", told.max_offset, said["max_offset"])
+    found.hold("log.deleted_segments", [n for n in real.before.segments if n not in real.after.segments], list(said["deleted_segments"]))
+    cut = 0 if real.filler else max(0, real.end - told.max_offset)
+    if not real.before.segments:
+        return
+    found.hold("log.cut_bytes", cut, said["cut_bytes"])
+    found.hold("log.end", told.max_offset + cut, said["end"])
+    found.hold("log.cut_reason", bool(cut), bool(said["cut_reason"]))
+    if said["cut_records"] >= 0:
+        behind = sum(record.offset >= told.max_offset for record in real.log) if cut else 0
+        found.hold("log.cut_records", behind, said["cut_records"])
+    if told.records:
+        # The recovery itself cannot be watched: nothing in front of its start is dispatched.
+        found.hold("log.start_offset", True, said["start_offset"] <= told.lowest)
+
+
+def _dispatch(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None:
+    told = real.told
+    found.hold("dispatch.from_offset", told.lowest, said["from_offset"])
+    found.hold("dispatch.records", told.records, said["records"])
+    found.hold("dispatch.items", sum(_added(real).values()), said["items"])
+    if said["hidden_records"] < 0:
+        return
+    hidden = sorted(record.offset for queue in _all_queues(real) for record in _hidden(real, queue))
+    found.hold("dispatch.hidden_records", len(hidden), said["hidden_records"])
+    found.hold("dispatch.hidden_from", hidden[0] if hidden else -1, said["hidden_from"])
+    ends = {record.offset: record.offset + record.size for record in real.log}
+    found.hold("dispatch.hidden_to", ends[hidden[-1]] if hidden else -1, said["hidden_to"])
+
+
+def _added(real: Outcome) -> Counter[Item]:
+    """The items that the start made."""
+    kept = Counter(item for name, items in real.before.items.items() if name in real.after.items for item in items)
+    return real.after.all_items() - kept
+
+
+def _all_queues(real: Outcome) -> list[tuple[str, int]]:
+    assert real.told.queues is not None
+    in_log = {(record.topic, record.queue_id) for record in real.kept() if record.gets_unit}
+    return sorted({*real.told.queues, *real.before.units, *in_log})
+
+
+def _after(real: Outcome, queue: tuple[str, int]) -> dict[int, Unit]:
+    """The units that the store has: what lies behind a queue's end is cut."""
+    assert real.told.queues is not None
+    end = real.told.queues.get(queue, NO_QUEUE).max_offset
+    return {at: unit for at, unit in real.after.units.get(queue, {}).items() if at < end}
+
+
+def _valid(units: dict[int, Unit]) -> dict[int, Unit]:
+    return {at: unit for at, unit in units.items() if unit[0] >= 0 and unit[1] > 0 and unit[1] != BLANK}
+
+
+def _hidden(real: Outcome, queue: tuple[str, int]) -> list[Record]:
+    """The records of a queue that are kept in the log and that no unit from its min offset on points to."""
+    assert real.told.queues is not None
+    low = real.told.queues.get(queue, NO_QUEUE).min_offset
+    there = {unit[0] for at, unit in _after(real, queue).items() if at >= low}
+    return [
+        record
+        for record in real.kept()
+        if (record.topic, record.queue_id) == queue and record.gets_unit and record.offset not in there
+    ]
+
+
+def _queues(found: Comparison, said: list[Mapping[str, Any]], real: Outcome) -> None:
+    assert real.told.queues is not None
+    by_name = {(one["topic"], one["queue"]): one for one in said}
+    for queue in _all_queues(real):
+        one, told = by_name.pop(queue, None), real.told.queues.get(queue, NO_QUEUE)
+        if one is None:
+            if (told.min_offset, told.max_offset) != (0, 0):
+                found.hold("queues", "a queue", None, _name(queue))
+            continue
+        _queue(found, one, told, real, queue)
+    for queue, one in by_name.items():
+        found.hold("queues", None, (one["min_offset"], one["max_offset"]), _name(queue))
+
+
+def _name(queue: tuple[str, int]) -> str:
+    return f"{ascii(queue[0])[:60]}/{queue[1]}"
+
+
+def _queue(found: Comparison, said: Mapping[str, Any], told: RealQueue, real: Outcome, queue: tuple[str, int]) -> None:
+    name = _name(queue)
+    found.hold("queue.min_offset", told.min_offset, said["min_offset"], name)
+    found.hold("queue.max_offset", told.max_offset, said["max_offset"], name)
+    before, after = _valid(real.before.units.get(queue, {})), _valid(_after(real, queue))
+    # A unit that is cut and written again is the same on the disk: so the sum of both, and units from where the new ones begin.
+    found.hold("queue.units_added-units_cut", len(after) - len(before), said["units_added"] - said["units_cut"], name)
+    new = [at for at, unit in after.items() if before.get(at) != unit]
+    gone = [at for at, unit in before.items() if after.get(at) != unit]
+    found.hold("queue.units_added", True, said["units_added"] >= len(new), name)
+    found.hold("queue.units_cut", True, said["units_cut"] >= len(gone), name)
+    if said["hidden"] < 0:
+        return
+    hidden = _hidden(real, queue)
+    found.hold("queue.hidden", len(hidden), said["hidden"], name)
+    records = [record for record in real.kept() if (record.topic, record.queue_id) == queue and record.gets_unit]
+    numbers = [record.queue_offset for record in records]
+    found.hold("queue.log_min", min(numbers, default=-1), said["log_min"], name)
+    found.hold("queue.log_max", max(numbers, default=-2) + 1, said["log_max"], name)
+    served = set(told.served)
+    wanted = sum(record.offset in served for record in records)
+    found.hold("queue.served", wanted, len(records) - said["hidden"], name)
+
+
+def _index(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None:
+    before, after = real.before, real.after
+    deleted = [name for name in before.items if name not in after.items]
+    found.hold("index.files", len(after.items), said["files"])
+    found.hold("index.deleted", deleted, list(said["deleted"]))
+    there = after.all_items()
+    low, high = real.told.min_offset, real.told.max_offset
+    gone = Counter(item for name in deleted for item in before.items[name] if low <= item[1] < high)
+    found.hold("index.items_lost", sum((gone - _added(real)).values()), said["items_lost"])
+    if said["items_missing"] >= 0 and real.index_enabled:
+        found.hold("index.items_missing", _missing(real, there), said["items_missing"])
+
+
+def _missing(real: Outcome, there: Counter[Item]) -> int:
+    """Items of kept records that no IndexFile has; a record of which only the TAGS item is missing lost none: it is older."""
+    total = 0
+    for record in real.kept():
+        missing = Counter(items_of(record, real.release)) - there
+        if Counter(items_of(record, "5.3")) - there:
+            total += sum(missing.values())
+    return total

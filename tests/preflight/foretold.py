@@ -1,0 +1,26 @@
+"""What ``rmq-reindex preflight`` says of a store."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from rocketmq_reindex.jobs.preflighting.options import preflight_settings
+from rocketmq_reindex.jobs.preflighting.run import Preflight
+from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary
+from rocketmq_reindex.storage_format.errors import InputError
+from tests.preflight.settings import Conf
+
+
+def foretell(store: Path, release: str, conf: Conf, scratch: Path) -> dict[str, Any] | str:
+    """The answer as ``--json`` prints it, or why there is none."""
+    path = scratch / f"{store.name}.conf"
+    path.write_text("".join(f"{name}={value}\n" for name, value in conf.properties().items()))
+    settings = preflight_settings({"store": str(store), "broker_version": release, "broker_conf": str(path)})
+    summary = PreflightSummary()
+    try:
+        Preflight(settings, summary).run()
+    except InputError as error:
+        return str(error)
+    return dataclasses.asdict(summary)

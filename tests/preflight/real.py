@@ -1,0 +1,95 @@
+"""Stores that the real RocketMQ starts, many by one JVM (Start.java)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from tests.preflight.settings import Conf
+from tests.serving.programs import Program
+
+LIFETIME = 150
+"""Starts in one JVM: a store that does not load leaves some of its parts behind."""
+
+
+@dataclass(frozen=True)
+class RealQueue:
+    """``served``: where the message at each offset from ``min_offset`` to ``max_offset`` lies; -1 where there is none."""
+
+    min_offset: int
+    max_offset: int
+    served: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RealStart:
+    """What a real store said when all was dispatched; ``behind`` bytes it never dispatches.
+
+    ``lowest`` and ``highest`` of the offsets of all the records it dispatched, in recovery and after it; -1 for none.
+    """
+
+    loads: bool
+    reason: str = ""
+    min_offset: int = -1
+    max_offset: int = -1
+    behind: int = 0
+    lowest: int = -1
+    highest: int = -1
+    records: int = 0
+    queues: dict[tuple[str, int], RealQueue] | None = None
+
+
+class RealStores:
+    """A JVM with the store of one release, begun anew after some starts. Use as a context manager."""
+
+    def __init__(self, release: str, scratch: Path) -> None:
+        self.release = release
+        self._scratch = scratch
+        self._starts = 0
+        self._program: Program | None = None
+
+    def __enter__(self) -> RealStores:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if self._program:
+            self._program.kill()
+            self._program = None
+
+    def start(self, path: Path, conf: Conf) -> RealStart:
+        """Start the store in ``path``. It stays open until ``leave`` or ``close``."""
+        if self._starts % LIFETIME == 0:
+            self._end()
+        if self._program is None:
+            self._scratch.mkdir(parents=True, exist_ok=True)
+            self._program = Program(self.release, "Start", self._scratch)
+        self._starts += 1
+        return _read(json.loads(self._program.step("start", path, path, *conf.words(), patience=120)))
+
+    def leave(self, path: Path) -> None:
+        """End a store whose folder is wanted no more."""
+        assert self._program
+        self._program.step("leave", path)
+
+    def close(self, path: Path) -> None:
+        """Shut a store down cleanly."""
+        assert self._program
+        self._program.step("close", path)
+
+
+def _read(told: dict[str, object]) -> RealStart:
+    if not told["loads"]:
+        return RealStart(False, bytes.fromhex(str(told["reason"])).decode())
+    dispatched, queues = told["dispatched"], told["queues"]
+    assert isinstance(dispatched, dict)
+    assert isinstance(queues, list)
+    return RealStart(
+        True, "", int(str(told["min"])), int(str(told["max"])), int(str(told["behind"])),
+        dispatched["lowest"], dispatched["highest"], dispatched["records"],
+        {(bytes.fromhex(topic).decode(), queue): RealQueue(low, high, tuple(served)) for topic, queue, low, high, served in queues},
+    )  # fmt: skip

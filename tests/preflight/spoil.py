@@ -1,0 +1,44 @@
+"""What befalls a store before it is started: one to three misfortunes, drawn by a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.preflight import spoil_log, spoil_queues, spoil_rest
+from tests.preflight.settings import Conf, Sizes, random_flags
+from tests.preflight.spoiling import Spoiler, Stores
+
+
+@dataclass(frozen=True)
+class Spoilt:
+    """A spoilt store: what befell it, and the settings it is started with."""
+
+    path: Path
+    conf: Conf
+    deeds: tuple[str, ...]
+    abnormal: bool
+
+
+Deed = Callable[[Spoiler], str | None]
+KINDS: Sequence[tuple[float, Sequence[Deed]]] = (
+    (3.0, spoil_queues.LOST), (3.0, spoil_queues.DAMAGED), (3.0, spoil_log.DAMAGED), (2.0, spoil_log.SEGMENTS),
+    (2.0, spoil_rest.CHECKPOINT), (2.0, spoil_rest.INDEX), (0.7, spoil_rest.FILES),
+)  # fmt: skip
+LAST = (spoil_log.wrong_name, *spoil_rest.FILES)
+"""The others know no files with such names."""
+
+
+def spoil(path: Path, sizes: Sizes, seed: int) -> Spoilt:
+    """Spoil the store in ``path``; one seed, the same deeds."""
+    rng = random.Random(seed)
+    spoiler = Spoiler(Stores(path, sizes), rng)
+    kinds = rng.choices([deeds for _, deeds in KINDS], [weight for weight, _ in KINDS], k=rng.choice((1, 1, 1, 2, 2, 3)))
+    drawn = [rng.choice(deeds) for deeds in kinds]
+    told = [deed(spoiler) for deed in sorted(drawn, key=lambda deed: deed in LAST)]
+    abnormal = rng.random() < 0.5
+    if abnormal:
+        (path / "abort").write_bytes(b"")
+    return Spoilt(path, Conf(sizes, random_flags(rng)), tuple(words for words in told if words), abnormal)
