@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.preflight.disk import Disk, Item, Unit, items_of
+from tests.preflight.disk import Disk, Unit
+from tests.preflight.log_walk import Item, LogRecord
 from tests.preflight.real import RealQueue, RealStart
-from tests.reference.records import Record
 
 BLANK = 2**31 - 1
 """the size in units that ConsumeQueue.fillPreBlank writes"""
@@ -25,13 +25,15 @@ class Outcome:
     told: RealStart
     before: Disk
     after: Disk
-    log: list[Record]
+    log: list[LogRecord]
     end: int
     filler: bool
     """the log is accepted up to a filler at the end of its last segment"""
     index_enabled: bool
+    reputs: bool
+    """it dispatches once more, from where the queues end: 4.9, and with recheckReputOffsetFromCq"""
 
-    def kept(self) -> list[Record]:
+    def kept(self) -> list[LogRecord]:
         """The records of the log that the start kept."""
         return [record for record in self.log if self.told.min_offset <= record.offset < self.told.max_offset]
 
@@ -92,7 +94,7 @@ def _log(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None:
     if said["cut_records"] >= 0:
         behind = sum(record.offset >= told.max_offset for record in real.log) if cut else 0
         found.hold("log.cut_records", behind, said["cut_records"])
-    if told.records:
+    if told.records and not real.reputs:
         # The recovery itself cannot be watched: nothing in front of its start is dispatched.
         found.hold("log.start_offset", True, said["start_offset"] <= told.lowest)
 
@@ -119,7 +121,7 @@ def _added(real: Outcome) -> Counter[Item]:
 
 def _all_queues(real: Outcome) -> list[tuple[str, int]]:
     assert real.told.queues is not None
-    in_log = {(record.topic, record.queue_id) for record in real.kept() if record.gets_unit}
+    in_log = {(record.topic, record.queue) for record in real.kept() if record.gets_unit}
     return sorted({*real.told.queues, *real.before.units, *in_log})
 
 
@@ -134,15 +136,15 @@ def _valid(units: dict[int, Unit]) -> dict[int, Unit]:
     return {at: unit for at, unit in units.items() if unit[0] >= 0 and unit[1] > 0 and unit[1] != BLANK}
 
 
-def _hidden(real: Outcome, queue: tuple[str, int]) -> list[Record]:
+def _hidden(real: Outcome, queue: tuple[str, int]) -> list[LogRecord]:
     """The records of a queue that are kept in the log and that no unit from its min offset on points to."""
     assert real.told.queues is not None
     low = real.told.queues.get(queue, NO_QUEUE).min_offset
-    there = {unit[0] for at, unit in _after(real, queue).items() if at >= low}
+    there = {unit[0] for at, unit in _after(real, queue).items() if at >= low and unit[1] != BLANK}
     return [
         record
         for record in real.kept()
-        if (record.topic, record.queue_id) == queue and record.gets_unit and record.offset not in there
+        if (record.topic, record.queue) == queue and record.gets_unit and record.offset not in there
     ]
 
 
@@ -179,7 +181,7 @@ def _queue(found: Comparison, said: Mapping[str, Any], told: RealQueue, real: Ou
         return
     hidden = _hidden(real, queue)
     found.hold("queue.hidden", len(hidden), said["hidden"], name)
-    records = [record for record in real.kept() if (record.topic, record.queue_id) == queue and record.gets_unit]
+    records = [record for record in real.kept() if (record.topic, record.queue) == queue and record.gets_unit]
     numbers = [record.queue_offset for record in records]
     found.hold("queue.log_min", min(numbers, default=-1), said["log_min"], name)
     found.hold("queue.log_max", max(numbers, default=-2) + 1, said["log_max"], name)
@@ -195,8 +197,9 @@ def _index(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None:
     found.hold("index.deleted", deleted, list(said["deleted"]))
     there = after.all_items()
     low, high = real.told.min_offset, real.told.max_offset
-    gone = Counter(item for name in deleted for item in before.items[name] if low <= item[1] < high)
-    found.hold("index.items_lost", sum((gone - _added(real)).values()), said["items_lost"])
+    added = _added(real)
+    gone = [item for name in deleted for item in before.items[name] if low <= item[1] < high]
+    found.hold("index.items_lost", sum(item not in added for item in gone), said["items_lost"])
     if said["items_missing"] >= 0 and real.index_enabled:
         found.hold("index.items_missing", _missing(real, there), said["items_missing"])
 
@@ -205,7 +208,7 @@ def _missing(real: Outcome, there: Counter[Item]) -> int:
     """Items of kept records that no IndexFile has; a record of which only the TAGS item is missing lost none: it is older."""
     total = 0
     for record in real.kept():
-        missing = Counter(items_of(record, real.release)) - there
-        if Counter(items_of(record, "5.3")) - there:
+        missing = Counter(record.items(real.release >= "5.4")) - there
+        if Counter(record.items(False)) - there:
             total += sum(missing.values())
     return total
