@@ -70,9 +70,3 @@ def are_among(wanted: Int64s, sorted_numbers: Int64s) -> npt.NDArray[np.bool_]:
     at = np.minimum(np.searchsorted(sorted_numbers, wanted), len(sorted_numbers) - 1)
     found: npt.NDArray[np.bool_] = sorted_numbers[at] == wanted
     return found
-
-
-def times_among(wanted: Int64s, sorted_numbers: Int64s) -> Int64s:
-    """How often each of ``wanted`` stands in ``sorted_numbers``."""
-    found: Int64s = np.searchsorted(sorted_numbers, wanted, "right") - np.searchsorted(sorted_numbers, wanted, "left")
-    return found

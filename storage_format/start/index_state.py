@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +10,10 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.start.queue_state import Int64s, ascending
-from rocketmq_reindex.storage_format.start.record_loop import LIGHT, ROLLBACK, Rows
+from rocketmq_reindex.storage_format.start.record_loop import LIGHT, ROLLBACK, TAGGED, Rows
 from rocketmq_reindex.storage_format.start.store import IndexFileData, StartSettings
 
 _COUNT, _END, _FILES = range(3)
-_NO_ITEMS: Final = ROLLBACK | LIGHT
 
 
 @jit
@@ -48,6 +46,36 @@ def _build(
     return total
 
 
+@jit
+def _missing(
+    at: npt.NDArray[np.int64],
+    items: npt.NDArray[np.uint16],
+    flags: npt.NDArray[np.uint8],
+    tag_hash: npt.NDArray[np.int32],
+    places: npt.NDArray[np.int64],
+    hashes: npt.NDArray[np.int64],
+) -> int:
+    """``IndexState.missing``: ``places``, ascending, and ``hashes`` are those of the items that there are."""
+    total, k = 0, 0
+    for row in range(len(at)):
+        if items[row] == 0:
+            continue
+        if k > 0 and places[k - 1] >= at[row]:
+            k = 0
+        while k < len(places) and places[k] < at[row]:
+            k += 1
+        there, tags_there = 0, 0
+        while k < len(places) and places[k] == at[row]:
+            there += 1
+            if flags[row] & TAGGED and hashes[k] == tag_hash[row]:
+                tags_there = 1
+            k += 1
+        keys = items[row] - (1 if flags[row] & TAGGED else 0)
+        if there - tags_there < keys:
+            total += max(0, items[row] - there)
+    return total
+
+
 class IndexState:
     """The IndexFiles of a start; ``limit`` is the checkpoint's indexMsgTimestamp, which an abnormal start asks."""
 
@@ -56,7 +84,8 @@ class IndexState:
         self._state = np.zeros(3, np.int64)
         self._kept: list[IndexFileData] = []
         self._gone: list[IndexFileData] = []
-        self._added: list[Int64s] = []
+        self._places: list[Int64s] = [np.zeros(0, np.int64)]
+        self._hashes: list[Int64s] = [np.zeros(0, np.int64)]
         self.items_added = 0
         for file in files:
             # A name that is no number is passed over (NumberFormatException).
@@ -85,25 +114,40 @@ class IndexState:
             return
         added = np.zeros(len(rows.at), np.bool_)
         self.items_added += int(_build(rows.phy_offset, rows.items, rows.flags, self._settings.index_items, self._state, added))
-        self._added.append(np.repeat(rows.phy_offset[added], rows.items[added]))
+        counts = rows.items[added]
+        self._places.append(np.repeat(rows.phy_offset[added], counts))
+        # Which of a record's items is that of its tags is all that is asked of the others.
+        hashes = np.full(int(counts.sum()), -1, np.int64)
+        tagged = (rows.flags[added] & TAGGED) > 0
+        hashes[np.cumsum(counts)[tagged] - 1] = rows.tag_hash[added][tagged]
+        self._hashes.append(hashes)
 
     def items_lost(self, lowest: int, highest: int) -> int:
         """Items in the deleted files of records in [lowest, highest) that got none again."""
-        lost = ascending([self._items(file) for file in self._gone])
+        lost = ascending([self._column(file, "phy_offset", ">i8") for file in self._gone])
         lost = lost[(lost >= lowest) & (lost < highest)]
-        return int(np.count_nonzero(~np.isin(lost, ascending(self._added))))
+        return int(np.count_nonzero(~np.isin(lost, ascending(self._places))))
 
-    def places(self) -> Int64s:
-        """The phyOffsets of all items that are there after the start, ascending."""
-        return ascending([self._items(file) for file in self._kept] + self._added)
+    def missing(self, rows: Rows) -> int:
+        """How many items of ``rows``, the records of the kept log, are in no file after the start.
 
-    def _items(self, file: IndexFileData) -> Int64s:
+        Where all keys of a record are there and its tags are not, a broker before 5.4 indexed it: then nothing is missing.
+        """
+        if not self._settings.message_index:
+            return 0
+        places = np.concatenate([self._column(file, "phy_offset", ">i8") for file in self._kept] + self._places)
+        hashes = np.concatenate([self._column(file, "key_hash", ">i4") for file in self._kept] + self._hashes)
+        order = np.argsort(places, kind="stable") if (places[1:] < places[:-1]).any() else slice(None)
+        return int(_missing(rows.at, rows.items, rows.flags, rows.tag_hash, places[order], hashes[order]))
+
+    def _column(self, file: IndexFileData, column: str, kind: str) -> Int64s:
+        """A field of each of a file's items."""
         start = HEADER_SIZE + SLOT_SIZE * self._settings.hash_slots
         count = max(0, min(_header(file).index_count, self._settings.index_items) - 1)
         data = file.data[start + ITEM_SIZE : start + ITEM_SIZE * (count + 1)]
         cells = data[: len(data) - len(data) % ITEM_SIZE].reshape(-1, ITEM_SIZE)
-        at = ITEM_LAYOUT.at["phy_offset"]
-        return np.ascontiguousarray(cells[:, at : at + 8]).view(">i8").ravel().astype(np.int64)
+        at, size = ITEM_LAYOUT.at[column], np.dtype(kind).itemsize
+        return np.ascontiguousarray(cells[:, at : at + size]).view(kind).ravel().astype(np.int64)
 
 
 def _header(file: IndexFileData) -> IndexHeader:

@@ -118,6 +118,7 @@ class LogReader:
             rows.at[:], rows.phy_offset[:] = units.phy_offset[:light], units.phy_offset[:light]
             rows.offset[:], rows.size[:], rows.queue[:] = units.offset[:light], units.size[:light], units.queue[:light]
             rows.items[:], rows.messages[:], rows.flags[:] = 0, 1, LIGHT | HAS_UNIT
+            rows.tag_hash[:] = 0
             self._parts.append(rows)
         state[w.RECORDS] = state[w.UNITS] = 0
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.start.batch_queue_state import BatchQueueState
-from rocketmq_reindex.storage_format.start.counting import are_among, by_queue, last_byte, read_sound, times_among
+from rocketmq_reindex.storage_format.start.counting import are_among, by_queue, last_byte, read_sound
 from rocketmq_reindex.storage_format.start.index_state import IndexState
 from rocketmq_reindex.storage_format.start.log_reader import LogReader, concatenated
 from rocketmq_reindex.storage_format.start.prediction import (
@@ -20,7 +20,7 @@ from rocketmq_reindex.storage_format.start.prediction import (
     QueueOutcome,
 )
 from rocketmq_reindex.storage_format.start.queue_state import QueueState
-from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, TAGGED, Rows
+from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, Rows
 from rocketmq_reindex.storage_format.start.recovery import REASONS, End, Start, reading_of
 from rocketmq_reindex.storage_format.start.reput import KeptLog
 from rocketmq_reindex.storage_format.start.rules import RULES
@@ -165,24 +165,10 @@ def _index(rows: Rows, settings: StartSettings, started: Started, counted: bool)
     index, log = started.index, started.log
     missing = 0 if counted else -1
     if counted and settings.message_index:
-        missing = _missing(rows, index)
+        missing = index.missing(rows)
     return IndexOutcome(
         files=index.files,
         deleted=index.deleted,
         items_lost=index.items_lost(log.min_offset, log.max_offset),
         items_missing=missing,
     )
-
-
-def _missing(rows: Rows, index: IndexState) -> int:
-    """How many items of the log's records are in no file."""
-    which = np.flatnonzero(rows.items)
-    wanted = rows.items[which].astype(np.int64)
-    there = times_among(rows.at[which], index.places())
-    lacking = np.maximum(0, wanted - there)
-    # What a broker before 5.4 indexed has all its keys, and lacks tags alone: nothing of that was lost.
-    tagged = (rows.flags[which] & TAGGED) > 0
-    complete = np.flatnonzero(tagged & (lacking == 0))
-    older = tagged & (lacking == 1) & (there > 0)
-    older[complete[0] if len(complete) else len(older) :] = False
-    return int(lacking[~older].sum())

@@ -7,12 +7,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.names import BATCH, DISPATCHES
 from rocketmq_reindex.storage_format.record import frame as f
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record import properties as p
 from rocketmq_reindex.storage_format.start.broker_record import BATCH_BASE, BATCH_COUNT, PHY_OFFSET, Reading, broker_record
+from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.lmq import check_lmq, dispatch_lmq
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
@@ -29,7 +31,8 @@ class Rows(NamedTuple):
     """Rows in the log's order.
 
     ``at`` is where the record lies, ``phy_offset`` where it says; ``queue`` a number of QueueArrays, ``offset`` QUEUEOFFSET (of
-    a batch queue INNER_BASE), ``messages`` how many a batch has, ``items`` the index items that it gives.
+    a batch queue INNER_BASE), ``messages`` how many a batch has, ``items`` the index items that it gives, ``tag_hash`` the key
+    hash of that of its tags, 0 for none.
     """
 
     at: npt.NDArray[np.int64]
@@ -40,11 +43,12 @@ class Rows(NamedTuple):
     items: npt.NDArray[np.uint16]
     messages: npt.NDArray[np.int16]
     flags: npt.NDArray[np.uint8]
+    tag_hash: npt.NDArray[np.int32]
 
 
 def new_rows(count: int) -> Rows:
     """Room for ``count`` rows."""
-    kinds = (np.int64, np.int64, np.int64, np.int32, np.int32, np.uint16, np.int16, np.uint8)
+    kinds = (np.int64, np.int64, np.int64, np.int32, np.int32, np.uint16, np.int16, np.uint8, np.int32)
     columns: Any = (np.empty(count, kind) for kind in kinds)
     return Rows(*columns)
 
@@ -63,6 +67,13 @@ def _items_of(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64], tag_ite
             before = data[at]
             at += 1
     return count
+
+
+@inlined
+def _tag_hash(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64], seed: int) -> int:
+    """The key hash of ``topic#T#TAGS``; ``seed`` is the hash of ``topic#``."""
+    prefixed = ((seed * 31 + 0x54) * 31 + 0x23) & UINT32_MAX
+    return index_hash(java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], prefixed))
 
 
 @jit
@@ -126,6 +137,7 @@ def read_rows(
             | (ROLLBACK if transaction == r.TRANSACTION_ROLLBACK else 0)
             | (TAGGED if tagged else 0)
         )
+        rows.tag_hash[n] = _tag_hash(data, spans, names.hash[name]) if tagged else 0
         state[w.RECORDS] = n + 1
         if lmq == r.GOOD:
             dispatch_lmq(data, spans, names, queues, light, state, rec[f.QUEUE_ID], rec[PHY_OFFSET], rec[f.TOTAL], 0, False)

@@ -109,7 +109,9 @@ class StartSettings:
     """``messageIndexEnable``"""
     message_index_safe: bool = False
     """``messageIndexSafe``"""
+    lmq: bool = False
+    """``enableLmq``"""
     multi_dispatch: bool = False
-    """``enableMultiDispatch``, and ``enableLmq`` with it"""
+    """``enableMultiDispatch``: with both, records get units in the light queues that they name"""
     recheck_reput: bool = False
     """``recheckReputOffsetFromCq`` (5.x)"""
