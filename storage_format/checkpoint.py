@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 from rocketmq_reindex.storage_format.findings import Finding
 from rocketmq_reindex.storage_format.layouts import INT64, Field, Layout
+from rocketmq_reindex.storage_format.versions import VersionRules
 
 SIZE: Final = 4096
 CHECKPOINT_LAYOUT: Final = Layout(
@@ -15,8 +16,11 @@ CHECKPOINT_LAYOUT: Final = Layout(
     Field("indexMsgTimestamp", "index", INT64),
     Field("masterFlushedOffset", "master_flushed", INT64),  # from 5.0 on
     Field("confirmPhyOffset", "confirm_offset", INT64),  # from 5.0 on
+    Field("logicsPhysicalOffset", "logics_offset", INT64),  # from 5.5 on
 )
-"""``StoreCheckpoint`` of 5.3; 4.9 writes the first three, and zeros for the others"""
+"""``StoreCheckpoint`` of 5.5; an older version writes the first of them (``versions.VersionRules``), zeros follow where it
+made the file"""
+_BEFORE_OFFSET: Final = CHECKPOINT_LAYOUT.columns.index("logics_offset")
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ class Checkpoint:
     """The fields of a checkpoint: store times in milliseconds since 1970, and absolute offsets of the commitlog.
 
     ``physic`` is that of the last record flushed, ``logics`` that of the last unit flushed, ``index`` the endTimestamp of the
-    last IndexFile that was full when it was flushed.
+    last IndexFile that was full when it was flushed. ``confirm_offset`` is where the last good record begins, ``logics_offset``
+    the last one with a unit.
     """
 
     physic: int = 0
@@ -32,10 +37,24 @@ class Checkpoint:
     index: int = 0
     master_flushed: int = 0
     confirm_offset: int = 0
+    logics_offset: int = 0
 
     def to_bytes(self) -> bytes:
         """The whole file: SIZE bytes."""
         return CHECKPOINT_LAYOUT.pack(*astuple(self)).ljust(SIZE, b"\0")
+
+    def of_version(self, rules: VersionRules) -> Checkpoint:
+        """This checkpoint with the fields alone that a broker of a version sets."""
+        kept = Checkpoint(*astuple(self)[: rules.checkpoint_fields])
+        return kept.loadable() if rules.checkpoint_fields > _BEFORE_OFFSET else kept
+
+    def loadable(self) -> Checkpoint:
+        """This checkpoint with physic 0 where ``logics_offset`` is 0, for 5.5.
+
+        With enableAcceleratedRecovery it does not load after a crash where only physic is set, of which it asks nothing else
+        (``ConsumeQueueStore.getDispatchFromPhyOffset``).
+        """
+        return self if self.logics_offset > 0 else replace(self, physic=0)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Checkpoint:

@@ -2,31 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VersionRules:
-    """What a broker of one version writes that another writes in another way."""
+    """What a broker of one version writes or reads in another way than another. A new version is one more line of RULES."""
 
     version: str
     """as ``--broker-version`` names it"""
-    tag_items: bool
-    """a record with TAGS gets an index item ``topic#T#TAGS`` (``IndexService.buildIndex``, 5.4.0 on)"""
-    checkpoint_fields: int
-    """how many longs of the checkpoint it sets: the sixth is logicsPhysicalOffset (``StoreCheckpoint``, 5.5.0 on)"""
+    tag_items: bool = True
+    """a record with TAGS gets an index item ``topic#T#TAGS`` behind those of its keys (``IndexService``, 5.4.0 on)"""
+    checkpoint_fields: int = 6
+    """how many longs of the checkpoint it sets: 4.9 has no masterFlushedOffset and no confirmPhyOffset, 5.5.0 added
+    logicsPhysicalOffset (``StoreCheckpoint``)"""
+    thorough_flush: bool = True
+    """logicsMsgTimestamp moves only as all ConsumeQueues are flushed, once a minute, and only to a time above 0: it may lie far
+    behind the last record (``ConsumeQueueStore.FlushConsumeQueueService``, 5.5.0 on)"""
+    record_v2: bool = True
+    """it reads records of the second version, whose topic may be longer (``MessageVersion``, 5.0 on)"""
+    batch_queues: bool = True
+    """it has batch ConsumeQueues, and takes INNER_NUM and INNER_BASE of a record (``BatchConsumeQueue``, 5.0 on)"""
+    lmq_by_topic: bool = True
+    """records of retry topics, system topics and the schedule topic go to no LMQ (``MultiDispatchUtils``, 5.0 on)"""
+    lmq_counts_each: bool = True
+    """an LMQ's offset counts each time that a record names it, though it gets one unit (``LmqDispatch.updateLmqOffsets``, 5.0
+    on)"""
+    empty_index_count: int = 1
+    """indexCount in the header of an IndexFile without items: 4.9 leaves it 0 until the first item (``IndexHeader``)"""
+    recovered_segments: int = 1
+    """how many segments it reads again when it starts after a clean stop (``CommitLog.recoverNormally``). Of a whole store: the
+    search goes back to the newest segment that begins at or below the newest unit"""
+    drops_empty_files: bool = True
+    """as it starts it removes a last file of 0 bytes, and passes over folders among files; 4.9 does not start
+    (``MappedFileQueue.doLoad``)"""
+    opens_empty_queue_file: bool = True
+    """it starts on a queue whose last file holds no unit, and leaves such files; 5.3 and 5.4 read before the file's start
+    (``ConsumeQueue.correctMinOffset``)"""
 
 
+_5_3: Final = VersionRules(
+    version="5.3", checkpoint_fields=5, thorough_flush=False, tag_items=False, opens_empty_queue_file=False
+)  # fmt: skip
 RULES: Final = {
     rules.version: rules
     for rules in (
-        VersionRules("5.5", tag_items=True, checkpoint_fields=6),
-        VersionRules("5.4", tag_items=True, checkpoint_fields=5),
-        VersionRules("5.3", tag_items=False, checkpoint_fields=5),
-        VersionRules("4.9", tag_items=False, checkpoint_fields=3),
+        VersionRules(version="5.5"),
+        replace(_5_3, version="5.4", tag_items=True),
+        _5_3,
+        replace(
+            _5_3, version="4.9", checkpoint_fields=3, record_v2=False, batch_queues=False, lmq_by_topic=False,
+            lmq_counts_each=False, empty_index_count=0, recovered_segments=3, drops_empty_files=False,
+            opens_empty_queue_file=True,
+        ),
     )
-}
+}  # fmt: skip
 VERSIONS: Final = tuple(RULES)
 """newest first"""
 NEWEST: Final = VERSIONS[0]

@@ -107,7 +107,8 @@ class BuildResult(Result):
 class VerifyResult(Result):
     """What a verify found. ``exit_status`` is 0 where the store is what its commitlog says, and 4 where it differs.
 
-    ``units`` and ``items`` are those that the log gives, ``units_there`` and ``items_there`` those that the store has. Each of
+    ``units``, ``items`` (of keys) and ``tag_items`` are those that the log gives, ``units_there``, ``items_there`` and
+    ``tag_items_there`` those that the store has. Each of
     ``findings`` is one kind of difference: ``kind``, ``part``, ``text``, ``count``, ``mend`` and the first ``examples``.
     """
 
@@ -131,6 +132,8 @@ class VerifyResult(Result):
     units_there: int
     items: int
     items_there: int
+    tag_items: int
+    tag_items_there: int
     queues: int
     queues_differing: int
     files: dict[str, int]
@@ -145,6 +148,14 @@ class VerifyResult(Result):
     """damaged places of the log"""
     lost_keys: list[dict[str, Any]]
     """stretches of the log whose keys are not in the index"""
+    lost_tags: list[dict[str, Any]]
+    """stretches of the log whose TAGS are not in the index, where others are"""
+    broker_version: str
+    """the version by which the store was checked"""
+    fits: list[str]
+    """the versions that may have written the store, newest first; none where a version was named"""
+    signs: list[str]
+    """what in the store says so"""
     queue_list: list[dict[str, Any]]
     index_list: list[dict[str, Any]]
     checkpoint: dict[str, int] | None

@@ -122,8 +122,8 @@ class _Decisions:
         )  # fmt: skip
         found: list[OrderResult] = []
         if any(summary.units for summary in self.accepted):
-            # 5.3 opens such files as well, and then does not load: ConsumeQueue.correctMinOffset reads before their start.
-            opens = settings.broker_version == "4.9"
+            # 5.3 and 5.4 make such files as well, and then do not load.
+            opens = settings.rules.opens_empty_queue_file
             found += self._run(schemas.RUNS, dataclasses.replace(plain, opens=opens))
         if any(summary.batch_units for summary in self.accepted):
             found += self._run(schemas.BATCH_RUNS, dataclasses.replace(plain, batch=True))

@@ -13,10 +13,9 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.scan.segment_chain import MISNAMED
+from rocketmq_reindex.storage_format.versions import VersionRules
 
 NAMES_LISTED = 20
-LAST_SEGMENTS = {"5.3": 1, "4.9": 3}
-"""how many segments a broker reads again when it starts after a clean stop"""
 _NO_CUT: Final = (r.REASONS[r.BAD_TOPIC], r.REASONS[r.BAD_QUEUE], r.REASONS[r.BAD_POSITION], MISNAMED)
 """how the reasons begin that a broker does not check (``CommitLog.checkMessageAndReturnSize``, 5.3): it reads on after them"""
 
@@ -34,7 +33,7 @@ def of_settings(settings: BuildSettings, summary: Summary) -> None:
 def unmarked_batches(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> None:
     """Warn of inner batches of topics that nobody called batch topics. It comes first, since their offsets then jump."""
     count = sum(s.inner_batches for s in accepted)
-    if count and "consumequeue" in settings.only and settings.broker_version != "4.9":
+    if count and "consumequeue" in settings.only and settings.rules.batch_queues:
         summary.warnings.append(
             f"inner batches in {counted(count, 'record')}: their topics have batch ConsumeQueues (queue.type=BatchCQ), but get "
             "plain units, on which no broker with such topics starts: give --topics-config"
@@ -47,7 +46,7 @@ def broker_cuts(settings: BuildSettings, segments: list[Segment], holes: list[Ho
     ``IndexService.buildIndex`` passes over records below the end of the last IndexFile: what was built from beyond the cut
     then keeps new keys out.
     """
-    cut = first_cut(settings.broker_version, segments, holes)
+    cut = first_cut(settings.rules, segments, holes)
     if cut >= 0 and settings.on_damage == "salvage":
         summary.warnings.append(
             f"damage at offset {cut}: a broker that starts cuts its log there, and takes no new keys into this index "
@@ -56,9 +55,9 @@ def broker_cuts(settings: BuildSettings, segments: list[Segment], holes: list[Ho
         )
 
 
-def first_cut(broker_version: str, segments: Sequence[Segment], holes: Iterable[Hole]) -> int:
+def first_cut(rules: VersionRules, segments: Sequence[Segment], holes: Iterable[Hole]) -> int:
     """Return the offset where a broker that starts cuts a log with this damage; -1 where it does not."""
-    looked_at = segments[-LAST_SEGMENTS[broker_version] :]
+    looked_at = segments[-rules.recovered_segments :]
     damaged = (hole.offset for hole in holes if not hole.reason.startswith(_NO_CUT))
     return min((offset for offset in damaged if looked_at and offset >= looked_at[0].start), default=-1)
 

@@ -23,6 +23,7 @@ from rocketmq_reindex.jobs.watching.options import add_watch_options, watch_envi
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.topics import batch_topics
+from rocketmq_reindex.storage_format.versions import VERSIONS
 from rocketmq_reindex.udfs import files
 
 
@@ -39,7 +40,8 @@ def default(name: str, settings: type[StoreSettings] = BuildSettings) -> str:
 
 
 def add_store_options(parser: argparse.ArgumentParser, sizes: Callable[[str], str] = default) -> None:
-    """Add the options that build and verify share. ``sizes`` returns what ``--help`` shows as the default of a size."""
+    """Add the options that build and verify share. ``sizes`` returns what ``--help`` shows as the default of a size, and
+    of the version."""
     add = parser.add_argument
     add(
         "--commitlog",
@@ -70,8 +72,8 @@ def add_store_options(parser: argparse.ArgumentParser, sizes: Callable[[str], st
         metavar="LEVELS",
         help=f"messageDelayLevel of the broker ({default('delay_levels')})",
     )
-    version = default("broker_version")
-    add("--broker-version", choices=("5.3", "4.9"), help=f"RocketMQ version of the store, where the bytes differ ({version})")
+    version = sizes("broker_version")
+    add("--broker-version", choices=VERSIONS, help=f"RocketMQ version of the store, where the bytes differ ({version})")
     add(
         "--topics-config",
         metavar="FILE",

@@ -68,10 +68,10 @@ def scan_settings(settings: BuildSettings) -> ScanSettings:
 def make_checkpoint(
     settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan]
 ) -> Checkpoint:
-    """Return the checkpoint of what was built (``StoreCheckpoint``, 5.3)."""
+    """Return the checkpoint of what was built (``StoreCheckpoint``, 4.9 to 5.5)."""
     dispatched = [s for s in accepted if s.records]
     with_units = [s for s in accepted if s.unit_records]
-    confirm = dispatched[-1].last_dispatched if dispatched and settings.broker_version != "4.9" else 0
+    last = dispatched[-1].last_dispatched if dispatched else 0
     ends = []
     for number, plan in enumerate(plans):
         followed = number + 1 < len(plans)
@@ -79,10 +79,16 @@ def make_checkpoint(
             ends.append(int(staged_items(ends_of(plan.stretches)[1])[0]["time"]))
     if settings.checkpoint == "safe":
         newest = dispatched[-1].last_time if dispatched else 0
-        return Checkpoint(newest, newest, max([0, *ends]), 0, confirm)
-    if log.segments and not dispatched and not settings.partial and settings.broker_version != "4.9":
+        # After a crash 5.5 begins in the segment that holds logicsPhysicalOffset, with enableAcceleratedRecovery at that very
+        # byte (CommitLog.recoverAbnormally): so a record begins there. Each one before it has its units and items already;
+        # what a partial build left out behind it is dispatched. A broker says the last record with a unit, 0 where none has:
+        # then 5.5 does not load with that setting. The last record of all does as well: none behind that gets a unit.
+        return Checkpoint(newest, newest, max([0, *ends]), 0, last, last).of_version(settings.rules)
+    if log.segments and not dispatched and not settings.partial:
         # CommitLog.recoverNormally leaves what it started from: the end of the last segment.
-        confirm = log.segments[-1].segment_end
-    logics = with_units[-1].last_unit_time if with_units else 0
+        last = log.segments[-1].segment_end
+    logics, logics_offset = (with_units[-1].last_unit_time, with_units[-1].last_unit) if with_units else (0, 0)
+    if settings.rules.thorough_flush:
+        logics = max(0, logics)
     index = [end for end in ends if end > 0]
-    return Checkpoint(0, logics, index[-1] if index else 0, 0, confirm)
+    return Checkpoint(0, logics, index[-1] if index else 0, 0, last, logics_offset).of_version(settings.rules)

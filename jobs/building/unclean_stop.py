@@ -32,12 +32,14 @@ def unbuilt(parts: Collection[str]) -> list[str]:
 
 def bounded(checkpoint: Checkpoint, old: Checkpoint, parts: Collection[str]) -> Checkpoint:
     """Return a new checkpoint that promises no more than the ``old`` one for the parts that stay."""
-    return dataclasses.replace(
+    less = dataclasses.replace(
         checkpoint,
         physic=min(checkpoint.physic, old.physic),
         logics=min(checkpoint.logics, old.logics),
         index=checkpoint.index if "index" in parts else min(checkpoint.index, old.index),
+        logics_offset=min(checkpoint.logics_offset, old.logics_offset),
     )
+    return less.loadable() if checkpoint.logics_offset else less
 
 
 def vouched(settings: BuildSettings, checkpoint: Checkpoint, warnings: list[str]) -> Checkpoint:

@@ -15,7 +15,11 @@ def checkpoint(path: str) -> Inspected:
     data = files.read_bytes(path)
     found, findings = read_checkpoint(data)
     times = {"physicMsgTimestamp": found.physic, "logicsMsgTimestamp": found.logics, "indexMsgTimestamp": found.index}
-    offsets = {"masterFlushedOffset": found.master_flushed, "confirmPhyOffset": found.confirm_offset}
+    offsets = {
+        "masterFlushedOffset": found.master_flushed,
+        "confirmPhyOffset": found.confirm_offset,
+        "logicsPhysicalOffset": found.logics_offset,
+    }
     summary: dict[str, Any] = {"bytes": len(data)}
     for name, value in times.items():
         summary[name] = value

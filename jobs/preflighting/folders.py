@@ -19,7 +19,7 @@ CONFIG_MAX: Final = 64 << 20
 """bytes of a file in config/ that are read at most"""
 ENTRIES_MAX: Final = 5_000_000
 """files and folders that are listed at most: beyond that it is no store, or nothing is said in seconds"""
-_PARTS: Final = ("commitlog", "consumequeue", "index", "config")
+_PARTS: Final = ("consumequeue", "batchconsumequeue", "index", "config")
 
 
 class StoreFolders:
@@ -37,6 +37,7 @@ class StoreFolders:
         """List all. Raises OSError for a folder that cannot be listed, InputError for too many entries."""
         if files.entry_of(self._store).kind != files.FOLDER:
             raise InputError(f"{escape(self._store)}: is not a folder: name the broker's store")
+        self._check_folders()
         lock = self._place(LOCK)
         return Listing(
             segments=[entry for root in self._roots for entry in self._entries(root, self._named(root))],
@@ -48,7 +49,7 @@ class StoreFolders:
             timer_log=list(self._entries(os.path.join(self._store, "timerlog"), "timerlog")) if self._timers else [],
             timer_wheel=self._place("timerwheel") if self._timers else None,
             timer_check=self._place("timercheck") if self._timers else None,
-            folders=list(self._own_folders()),
+            abort=self._place("abort"),
             queue_types=self._queue_types(),
         )
 
@@ -106,14 +107,11 @@ class StoreFolders:
                 within = list(self._entries(under, queue.path)) if queue.kind == FOLDER else None
                 yield ListedQueue(topic.name, queue.name, queue.path, within, batch)
 
-    def _own_folders(self) -> Iterator[Listed]:
-        for root in self._roots:
-            if os.path.lexists(root):
-                yield self._listed(root, self._named(root))
-        for part in _PARTS[1:]:
-            entry = self._place(part)
-            if entry is not None:
-                yield entry
+    def _check_folders(self) -> None:
+        """Raises InputError for a folder of the store that is none: a broker starts, and fails later."""
+        for place in (*self._roots, *(os.path.join(self._store, part) for part in _PARTS)):
+            if os.path.lexists(place) and files.entry_of(place).kind != files.FOLDER:
+                raise InputError(f"{escape(place)}: is no folder: what a broker then does is not foretold: move it away")
 
     def _queue_types(self) -> dict[str, str]:
         """``queue.type`` of the topics that have it (``QueueTypeUtils.getCQType``)."""

@@ -13,6 +13,7 @@ from rocketmq_reindex.storage_format.start.prediction import IndexOutcome, LogOu
 from rocketmq_reindex.storage_format.start.timers import TimerOutcome
 
 KINDS: Final = {
+    "log-missing": "the commitlog has no segment: the start deletes all ConsumeQueues",
     "log-cut": "good records behind the place where the log is cut: the start removes them from the disk",
     "records-hidden": "records that stay in the log and have no unit: no consumer gets them",
     "queue-short": "queues whose max offset is below what the log holds: the next message gets an offset that is taken",
@@ -50,6 +51,9 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
     log, dispatch, index = found.log, found.dispatch, found.index
     if not found.loads or log is None or dispatch is None or index is None:
         return []
+    if not segments:
+        advice = "look first whether the disk that holds the commitlog is mounted, and its folder right"
+        return [Loss("log-missing", len(found.queues), "no segment: the start deletes all ConsumeQueues", (advice,))]
     cut = log.cut_bytes > 0 and log.cut_records != 0
     until = log.max_offset if cut else -1
     rebuild = commands.rebuilt(until=until)

@@ -20,7 +20,7 @@ _ADVICE = {
     "checkpoint-not-a-file": "move it away and rebuild",
     "lock-not-a-file": "move it away",
     "lock-held": "stop the broker, or ask for a snapshot of the store",
-    "not-a-folder": "move it away",
+    "abort-not-a-file": "move it away",
     "delay-levels": "set messageDelayLevel right",
 }
 _REBUILT = frozenset({"queue-file-size", "checkpoint-not-a-file"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Final
 
@@ -15,7 +14,7 @@ from rocketmq_reindex.jobs.preflighting.model import StoreFiles, start_settings
 from rocketmq_reindex.jobs.preflighting.refused import refused
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes, sizes_of
-from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary
+from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary, plain
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, parse_delay_levels
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
@@ -48,6 +47,8 @@ class Preflight:
         summary.abort = self._folders.has_abort() if settings.abort is None else settings.abort
         summary.notes += [*settings.broker.notes, *sizes.notes]
         self._check_rocksdb()
+        if not (listing.segments or listing.queues or listing.indexes):
+            raise InputError(f"{summary.store}: has no commitlog, no queue and no IndexFile: name the broker's store")
         loading = load(listing, sizes.files, settings.release)
         start = start_settings(settings, summary.abort, sizes)
         summary.sizes = {
@@ -58,7 +59,7 @@ class Preflight:
         self._note(loading)
         refusals, delays = self._delays(loading.refusals)
         batch = BATCH_QUEUE in listing.queue_types.values()
-        commands = Commands(settings, sizes, batch, start.lmq and start.multi_dispatch)
+        commands = Commands(settings, sizes, batch, start.multi_dispatch)
         if refusals:
             self._refuse(refusals, loading, commands, sizes)
         else:
@@ -120,9 +121,9 @@ class Preflight:
 
     def _refuse(self, refusals: tuple[Refusal, ...], loading: Loading, commands: Commands, sizes: StoreSizes) -> None:
         self._summary.loads = False
-        self._summary.refusals = [dataclasses.asdict(refusal) for refusal in refusals]
+        self._summary.refusals = [plain(refusal) for refusal in refusals]
         found = refused(refusals, loading, commands, self._settings.store, sizes.files.segment)
-        self._summary.losses += [dataclasses.asdict(loss) for loss in found]
+        self._summary.losses += [plain(loss) for loss in found]
 
     def _fill(self, found: Prediction, delivery: Delivery, lost: list[Loss]) -> None:
         summary = self._summary
@@ -134,12 +135,12 @@ class Preflight:
         more, warned = delivered(levels, timers)
         for name in ("log", "dispatch", "index"):
             part = getattr(found, name)
-            setattr(summary, name, None if part is None else dataclasses.asdict(part))
-        summary.queues = [dataclasses.asdict(queue) for queue in found.queues]
-        summary.delayed = [dataclasses.asdict(level) for level in levels]
-        summary.timers = None if timers is None else dataclasses.asdict(timers)
-        summary.losses += [dataclasses.asdict(loss) for loss in (*lost, *more)]
-        summary.warnings = [dataclasses.asdict(loss) for loss in (*tail_cut(found.log), *warned)]
+            setattr(summary, name, None if part is None else plain(part))
+        summary.queues = [plain(queue) for queue in found.queues]
+        summary.delayed = [plain(level) for level in levels]
+        summary.timers = None if timers is None else plain(timers)
+        summary.losses += [plain(loss) for loss in (*lost, *more)]
+        summary.warnings = [plain(loss) for loss in (*tail_cut(found.log), *warned)]
 
     def _check_unchanged(self) -> None:
         """Raises InputError where a file is another than it was at the beginning."""

@@ -23,10 +23,9 @@ def lines_of(summary: PreflightSummary) -> list[str]:
     if summary.loads and summary.log and summary.dispatch and summary.index:
         found += _log(summary.log) + _dispatch(summary.dispatch) + _queues(summary.queues) + _index(summary.index)
         found += _delayed(summary.delayed) + _timers(summary.timers)
-    for loss in summary.losses:
-        found += ["", *_loss(loss)]
-    for warning in summary.warnings:
-        found += ["", *_loss(warning)]
+    shown = set[str]()
+    for loss in (*summary.losses, *summary.warnings):
+        found += ["", *_loss(loss, shown)]
     notes = [f"note     {note}" for note in summary.notes[:NOTES_SHOWN]]
     if len(summary.notes) > NOTES_SHOWN:
         notes.append(f"note     {len(summary.notes) - NOTES_SHOWN} more, with --json")
@@ -120,10 +119,13 @@ def _timers(timers: dict[str, Any] | None) -> list[str]:
     return [f"timer    goes on at queue offset {timers['goes_on']:,} of {timers['end']:,}{again}"]
 
 
-def _loss(loss: dict[str, Any]) -> list[str]:
+def _loss(loss: dict[str, Any], shown: set[str]) -> list[str]:
+    """``shown`` are commands that stand above already."""
     found = [f"{loss['kind']}", f"    {loss['text']}"]
     found += [f"    {'do  ' if not number else '    '} {advice}" for number, advice in enumerate(loss["advice"])]
-    return found + [f"    run  {command}" for command in loss["commands"]]
+    found += [f"    run  {command}" for command in loss["commands"] if command not in shown]
+    shown.update(loss["commands"])
+    return found
 
 
 def _number(count: int, noun: str) -> str:

@@ -46,7 +46,7 @@ def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -
             return given
         found = usual_size(entries, unit)
         if found not in (0, default):
-            notes.append(f"{what}: files of {found} bytes, taken from the files: a broker.conf of another size changes all")
+            notes.append(f"{what}: files of {found} bytes, taken from the files")
         return found or default
 
     def of_queues(batch: bool) -> Iterable[Listed]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,3 +37,8 @@ class PreflightSummary:
     seconds: float = 0.0
     exit: int = 1
     error: str | None = None
+
+
+def plain(found: Any) -> dict[str, Any]:
+    """A dataclass as JSON would give it back: dicts and lists."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(found).items()}

@@ -10,6 +10,7 @@ from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS, DEFAULT_SLOTS
 from rocketmq_reindex.storage_format.integers import INT32_MAX
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.versions import NEWEST, RULES, VERSIONS, VersionRules
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.sql.option_words import CRC_MODES as CRC_MODES
 from rocketmq_reindex.udfs.sql.option_words import DELAY_LEVELS as DELAY_LEVELS
@@ -43,8 +44,8 @@ class StoreSettings:
     """``enableLmq`` and ``enableMultiDispatch``: light message queues are derived as well"""
     delay_levels: str = DELAY_LEVELS
     """``messageDelayLevel``"""
-    broker_version: str = "5.3"
-    """5.3 or 4.9, where the two write different bytes"""
+    broker_version: str = NEWEST
+    """one of ``VERSIONS``, where they write different bytes"""
     batch_topics: tuple[str, ...] = ()
     """topics whose queues are batch ConsumeQueues, from --topics-config"""
     max_fill: int = 100_000
@@ -66,7 +67,7 @@ class StoreSettings:
     store_name: str = ""
     """what the store is called in logs and metrics"""
     named: frozenset[str] = field(default=frozenset(), compare=False)
-    """the sizes (``publishing.layout.SIZES``) that the user named; the others are defaults"""
+    """the sizes (``publishing.layout.SIZES``) that the user named, and ``broker_version``; the others are defaults"""
 
     @property
     def store_folder(self) -> str:
@@ -85,6 +86,11 @@ class StoreSettings:
         """All folders that are only read: whatever is written has to lie apart from them."""
         stores = [files.parent(root) for root in self.roots if files.base(root) == "commitlog"]
         return tuple(place for place in (self.store, *self.roots, *stores, *self.protected) if place)
+
+    @property
+    def rules(self) -> VersionRules:
+        """What distinguishes the version."""
+        return RULES[self.broker_version]
 
     @property
     def delays(self) -> tuple[int, ...]:
@@ -108,9 +114,12 @@ class StoreSettings:
             )
         if self.batch_cq_file_size > INT32_MAX:
             raise UsageError(f"--batch-cq-file-size {self.batch_cq_file_size}: a file has at most 2 GiB")
-        if self.batch_topics and self.broker_version == "4.9":
+        if self.broker_version not in RULES:
+            raise UsageError(f"--broker-version {self.broker_version!a}: take one of {', '.join(VERSIONS)}")
+        if self.batch_topics and not self.rules.batch_queues:
             raise UsageError(
-                "--topics-config: has batch topics (queue.type=BatchCQ), which RocketMQ 4.9 does not know: leave it out"
+                f"--topics-config: has batch topics (queue.type=BatchCQ), which RocketMQ "
+                f"{self.broker_version} does not know: leave it out"
             )
         if not are_possible(self.hash_slots, self.index_items):
             raise UsageError(

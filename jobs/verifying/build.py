@@ -24,5 +24,11 @@ def of_build(settings: VerifySettings) -> VerifySettings:
     found = find_build(settings.store)
     sizes = {name: size for name, size in found.sizes.items() if name not in settings.named}
     names = {files.base(file.at): files.base(file.path) for file in found.wanted if file.path.startswith("index/")}
-    changes = {**sizes, "store": found.folder, "named": frozenset(SIZES), "trimmed": True, "index_names": names}
+    changes = {
+        **sizes,
+        "store": found.folder,
+        "named": settings.named | frozenset(SIZES),
+        "trimmed": True,
+        "index_names": names,
+    }
     return dataclasses.replace(settings, **changes)  # type: ignore[arg-type]  # names of VerifySettings

@@ -45,8 +45,9 @@ def check_checkpoint(
         len(dispatched),
         len(with_units),
         max((s.time_max for s in dispatched), default=0),
+        dispatched[-1].last_dispatched if dispatched else 0,
     )
-    found, differences, usual = compare_checkpoint(data, times, index.ends())
+    found, differences, usual = compare_checkpoint(data, times, index.ends(), settings.rules)
     tally.merge(differences)
     summary.checkpoint = dataclasses.asdict(found)
     if usual:

@@ -23,7 +23,9 @@ from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.verify.index import CheckIndex, IndexFileCheck, ListedIndexFile
 from rocketmq_reindex.udfs.verify.index_items import IndexItems, Span
-from rocketmq_reindex.udfs.verify.items import CompareItems, ItemsResult, Lost
+from rocketmq_reindex.udfs.verify.items import CompareItems, ItemsResult
+from rocketmq_reindex.udfs.verify.lost import Lost
+from rocketmq_reindex.udfs.verify.tags import TagsFound
 
 FOLDER: Final = "index"
 
@@ -37,12 +39,20 @@ class IndexResult:
     """stretches of the log whose keys are not in the index, in order"""
     repeats: int = 0
     """items that are there twice"""
+    keys: int = 0
+    """items that the log has of keys"""
+    tags: TagsFound = field(default_factory=TagsFound)
+    standing: Tally = field(default_factory=Tally)
+    """the tag items that stand, as differences of a store that should have none"""
 
     def take(self, results: list[ItemsResult]) -> None:
         """Add the results of tasks."""
-        for result in results:
+        for result in sorted(results, key=lambda result: result.first):
             self.tally.merge(result.tally)
             self.repeats += result.repeats
+            self.keys += result.expected
+            self.tags.add(result.tags)
+            self.standing.merge(result.standing)
         for stretch in sorted((lost for result in results for lost in result.lost), key=lambda lost: lost.first):
             # A stretch that ends where a task's share of the log ends may go on in the next share.
             if self.lost and self.lost[-1].closes and stretch.opens:
@@ -50,17 +60,53 @@ class IndexResult:
             else:
                 self.lost.append(stretch)
 
-    def add_to(self, tally: Tally, summary: VerifySummary) -> None:
-        """Pass everything on to the tally and the summary of the run."""
-        stretches = [{k: v for k, v in vars(lost).items() if k not in ("opens", "closes")} for lost in self.lost]
+    def add_to(self, tally: Tally, summary: VerifySummary, settings: VerifySettings) -> None:
+        """Pass everything on to the tally and the summary of the run; ``settings`` say by which version."""
+        stretches = _shown(self.lost)
         summary.lost_keys = stretches[:LOST_LISTED]
         if "index-item-missing" in self.tally.counts:
             self.tally.examples["index-item-missing"] = [lost_example(stretch) for stretch in stretches[:EXAMPLES_MAX]]
         tally.merge(self.tally)
-        summary.items_there = summary.items - self.tally.counts.get("index-item-missing", 0)
+        summary.items = self.keys
+        summary.items_there = self.keys - self.tally.counts.get("index-item-missing", 0)
+        if settings.rules.tag_items:
+            self._judge_tags(tally, summary, "broker_version" in settings.named)
+        else:
+            tally.merge(self.standing)
         if self.repeats:
             items = f"{counted(self.repeats, 'item')} {'is' if self.repeats == 1 else 'are'} there twice"
             summary.notes.append(f"{items}: a broker dispatched its last record again at a start")
+
+    def _judge_tags(self, tally: Tally, summary: VerifySummary, named: bool) -> None:
+        """Tell records that lost their tag item from those that a broker before 5.4 indexed.
+
+        From the first tag item to the last each record with TAGS has its own. Before that, and behind it, keys without tag
+        items are those of an older broker; where keys are gone as well, the tag items are gone with them. With a version that
+        was ``named``, a store without any tag item is none of that version.
+        """
+        found, lost = self.tags, list(self.tags.between)
+        for side, place in ((found.before, f" before offset {found.first}"), (found.behind, f" behind offset {found.last}")):
+            if side.lost is None:
+                continue
+            if side.is_older and (found.standing or not named):
+                where = place if found.standing else ""
+                summary.notes.append(
+                    f"no items of TAGS for {counted(side.count, 'record')}{where}, as a broker before 5.4 leaves it: no query "
+                    "by tag finds them in the index, until a build makes it anew"
+                )
+            else:
+                lost = [side.lost, *lost] if side is found.before else [*lost, side.lost]
+        stretches = _shown(lost)
+        missing = sum(stretch.records for stretch in lost)
+        if missing:
+            tally.add("index-tag-missing", missing, "index", lost[0].first, "")
+            tally.examples["index-tag-missing"] = [lost_example(stretch, "tag item") for stretch in stretches[:EXAMPLES_MAX]]
+        summary.lost_tags = stretches[:LOST_LISTED]
+        summary.tag_items, summary.tag_items_there = found.standing + missing, found.standing
+
+
+def _shown(stretches: list[Lost]) -> list[dict[str, int]]:
+    return [{k: v for k, v in vars(lost).items() if k not in ("opens", "closes")} for lost in stretches]
 
 
 @dataclass

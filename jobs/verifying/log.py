@@ -70,7 +70,7 @@ def check_log(
             f"torn tail at offset {torn.offset}, {counted(torn.length, 'byte')}: a crash leaves it, a broker cuts it"
         )
     last = log.segments[-1] if log.segments else None
-    if last and last.data_end == last.start and settings.broker_version != "4.9":
+    if last and last.data_end == last.start and settings.rules.drops_empty_files:
         summary.notes.append(f"commitlog/{last.name} has no bytes: a broker of 5.x removes it")
     elif last and last.data_end < last.segment_end:
         text = f"{last.data_end - last.start} of {last.segment_end - last.start} bytes"

@@ -17,27 +17,19 @@ from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
-from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, KINDS, LOG, QUEUES, Example, Tally
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte
-from rocketmq_reindex.storage_format.index.file import ITEM
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.names import escape, redacted
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.text.java_string import key_hash
 from rocketmq_reindex.udfs import files
 
-_SIXTH_FIELD = CHECKPOINT_LAYOUT.size
-"""of ``StoreCheckpoint``: logicsPhysicalOffset, since 5.5"""
 NO_BUILD = "no build is advised"
 _LOOK_FIRST: Final = "look first whether the disk that holds the segment is mounted, and its name right; if it is lost: "
 MISSING_SEGMENT: Final = "log-segment-missing"
 """the kind of difference"""
-_TAG_MARK = "T"
-"""``MessageConst.INDEX_TAG_TYPE``: since 5.4 a record's TAGS are indexed as ``topic#T#tags``"""
 _CARRIED: Final = (*SIZES, "delay_levels", "broker_version", "segment_size", "crc", "max_fill")
 
 
@@ -146,14 +138,8 @@ def advise(
             mend.leave_out((part,), f"{part} was not compared, so nothing tells what a build would lose: verify it, too")
     if settings.sample < 1 and QUEUES in settings.only:
         mend.leave_out((QUEUES,), "a sample does not tell what a build of consumequeue would lose: verify all of it")
-    signs = newer_broker(settings)
     with contextlib.closing(_Records(settings)) as records:
-        if records.has_tag_items(tally):
-            signs.append("items of TAGS")
         light = records.light_queue(tally)
-    if signs:
-        text = f"a broker of 5.4 or later wrote this store ({', '.join(signs)})"
-        mend.leave_out((INDEX, CHECKPOINT), f"{text}: a build drops the items of TAGS and the checkpoint's sixth field")
     if not settings.sizes_known:
         mend.leave_out((INDEX,), "no file says how many slots and items an IndexFile has: give --hash-slots and --index-items")
     if light:
@@ -175,20 +161,6 @@ def advise(
     return mend
 
 
-def newer_broker(settings: VerifySettings) -> list[str]:
-    """Return what only a broker of 5.4 or later leaves in a store."""
-    store, signs = settings.store, list[str]()
-    if files.entry_of(files.join(store, "rocksdbstore")).kind == files.FOLDER:
-        signs.append("rocksdbstore/")
-    path = files.join(store, "checkpoint")
-    if files.entry_of(path).kind == files.FILE:
-        with files.Reader(path) as reader:
-            at, size = _SIXTH_FIELD, reader.size()
-            if any(reader.read(at, min(8, size - at)) if size > at else b""):
-                signs.append("a sixth field of the checkpoint")
-    return signs
-
-
 class _Records:
     """The records behind the first examples of some differences: a few, which are read one by one."""
 
@@ -199,21 +171,6 @@ class _Records:
     def close(self) -> None:
         if self._log is not None:
             self._log.close()
-
-    def has_tag_items(self, tally: Tally) -> bool:
-        """Return whether an item that no key explains has the hash of its record's TAGS."""
-        found = [*tally.examples.get("index-item-extra", ()), *tally.examples.get("index-item-hash", ())]
-        return any(self._is_tag_item(example) for example in found)
-
-    def _is_tag_item(self, example: Example) -> bool:
-        at = HEADER_SIZE + SLOT_SIZE * self._settings.hash_slots + ITEM_SIZE * example.at
-        with contextlib.suppress(OSError, InputError, ValueError):
-            with files.Reader(files.join(self._settings.store, *example.where.split("/"))) as reader:
-                (item,) = np.frombuffer(reader.read(at, ITEM_SIZE), ITEM)
-            message = self._message(int(item["phy_offset"]))
-            if message and message.tags:
-                return int(item["key_hash"]) == key_hash(message.topic, f"{_TAG_MARK}#{message.tags}")
-        return False
 
     def light_queue(self, tally: Tally) -> str:
         """Return the name of a queue whose units are of records that name it as a light queue; "" for none."""

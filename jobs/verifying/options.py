@@ -53,5 +53,5 @@ def verify_settings(given: dict[str, Any]) -> VerifySettings:
     own: dict[str, Any] = {name: given.pop(name) for name in _OWN if name in given}
     topics_config = given.get("topics_config", "")
     values = merged(given)
-    named = frozenset(SIZES) & values.keys()
+    named = frozenset((*SIZES, "broker_version")) & values.keys()
     return VerifySettings(**values, **own, named=named, topics_config=topics_config).check()

@@ -46,7 +46,7 @@ class QueueResult:
                 QUEUES_LISTED, self.queues, key=lambda q: (q.differences > 0, q.units, q.topic, q.queue)
             )
 
-    def add_to(self, tally: Tally, summary: VerifySummary) -> None:
+    def add_to(self, tally: Tally, summary: VerifySummary, _settings: VerifySettings) -> None:
         """Pass everything on to the tally and the summary of the run."""
         tally.merge(self.tally)
         summary.units += self.counts.pop("units", 0)
@@ -55,7 +55,7 @@ class QueueResult:
         summary.idle_queues += self.counts.pop(IDLE, 0)
         if empty := self.counts.pop(EMPTY_ENDS, 0):
             summary.notes.append(
-                f"files without a unit at the end of queues: {empty}, as RocketMQ 4.9 itself leaves them: it starts on them, "
+                f"files without a unit at the end of queues: {empty}, as such a broker itself leaves them: it starts on them, "
                 "but may count one message too many in such a queue"
             )
         summary.queues_differing += self.counts.pop("differing", 0)
@@ -103,7 +103,9 @@ class Queues:
         names = [entry.name for entry in entries_of(folder)]
         plan = plans.write_plan(scan.staging, f"topics-{kind}", names)
         tasks = max(1, task_count(len(names), scan.engine.cores))
-        lister = ListQueues(folder, plan, tasks, file_size, scan.task.keys, batch, settings.trimmed, _is_old(settings))
+        lister = ListQueues(
+            folder, plan, tasks, file_size, scan.task.keys, batch, settings.trimmed, not settings.rules.drops_empty_files
+        )
         others, passed_over = list[str](), 0
         for found in ListingResult.read(scan.engine.scan(lister, tasks)):
             tally.merge(found.tally)
@@ -121,7 +123,15 @@ class Queues:
         folder = files.join(settings.store, kind)
         known = self.rolled_back, self.stale
         return QueueTask(
-            folder, file_size, self.segments, log, holes, self.unread, settings.max_fill, _is_old(settings), *known
+            folder,
+            file_size,
+            self.segments,
+            log,
+            holes,
+            self.unread,
+            settings.max_fill,
+            settings.rules.opens_empty_queue_file,
+            *known,
         )
 
     def compare(self, accepted: list[RangeSummary], holes: tuple[int, ...]) -> QueueResult:
@@ -142,7 +152,3 @@ class Queues:
             task = self._task(BATCH_FOLDER, settings.batch_cq_file_size, holes)
             result.take(QueuesResult.read(scan.engine.reduce(schemas.BATCHES, left_out, None, VerifyBatches(task, path))))
         return result
-
-
-def _is_old(settings: VerifySettings) -> bool:
-    return settings.broker_version == "4.9"

@@ -16,9 +16,10 @@ from rocketmq_reindex.jobs.building.planning import BUCKET_BYTES, even_range_siz
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.spark.engine import Engine
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
+from rocketmq_reindex.jobs.verifying import versions
 from rocketmq_reindex.jobs.verifying.build import of_build
 from rocketmq_reindex.jobs.verifying.checkpoint import check_checkpoint
-from rocketmq_reindex.jobs.verifying.index import Index
+from rocketmq_reindex.jobs.verifying.index import Index, IndexResult
 from rocketmq_reindex.jobs.verifying.log import between, check_log, sampled, unmounted
 from rocketmq_reindex.jobs.verifying.mend import LogFindings, advise
 from rocketmq_reindex.jobs.verifying.queues import Queues
@@ -28,6 +29,7 @@ from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.verifying.work import work_folder
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, LOG, QUEUES, Tally
+from rocketmq_reindex.storage_format.fitting import Sign, fit
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import redacted
 from rocketmq_reindex.storage_format.plurals import counted
@@ -50,6 +52,7 @@ class Verify:
         self.summary = VerifySummary(store=redacted(settings.store), sample=settings.sample)
         self.tally = Tally()
         self.log_findings = LogFindings()
+        self.signs: list[Sign] = []
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """Compare the store with its log; nothing is written to it.
@@ -58,7 +61,11 @@ class Verify:
         """
         (log,) = logs or self.settings.logs()
         self.summary.notes += broker_notes(self.settings)
-        self.settings, notes = take_sizes(of_build(self.settings))
+        self.settings = of_build(self.settings)
+        if "broker_version" not in self.settings.named:
+            self.signs += versions.of_files(self.settings)
+        self._fit()
+        self.settings, notes = take_sizes(self.settings)
         self.summary.notes += notes
         with self.engines() as engine, work_folder(self.settings.work) as staging:
             up = self.summary.seconds["session"] = self.reporter.elapsed()
@@ -70,6 +77,14 @@ class Verify:
         orders, idle_queues = self.summary.orders, self.summary.idle_queues
         mend = advise(self.settings, self.tally, self.log_findings, orders, idle_queues, self.summary.store)
         self.summary.take(self.tally, mend)
+
+    def _fit(self) -> None:
+        """Go on with the version that fits best, if none was named."""
+        if "broker_version" not in self.settings.named:
+            found = fit(self.signs)
+            self.settings = dataclasses.replace(self.settings, broker_version=found.best)
+            self.summary.fits, self.summary.signs = list(found.versions), [sign.text for sign in self.signs]
+        self.summary.broker_version = self.settings.broker_version
 
     @contextlib.contextmanager
     def _timed(self, stage: str, beside: bool = False) -> Iterator[None]:
@@ -121,17 +136,23 @@ class Verify:
         holes = tuple(hole.offset for hole in damaged)
         self.log_findings.damaged = bool(holes)
         self.log_findings.undecided = unmounted(settings, log, accepted, self.summary) or stale_tails.undecided(chain)
-        self.log_findings.cut = first_cut(self.settings.broker_version, log.segments, damaged)
+        self.log_findings.cut = first_cut(self.settings.rules, log.segments, damaged)
         with self._timed("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
             both: list[Future[Any]] = []
             if QUEUES in settings.only:
                 both.append(pool.submit(self._part, "consumequeue", lambda: queues.compare(accepted, holes)))
             if INDEX in settings.only:
                 both.append(pool.submit(self._part, "index", lambda: index.compare(accepted, log.segments, unread)))
-            for compared in both:
-                compared.result().add_to(self.tally, self.summary)
+            results = [compared.result() for compared in both]
+        for result in results:
+            if isinstance(result, IndexResult):
+                self.signs += versions.of_tags(result.tags)
+        self._fit()
+        self._note_settings()
+        for result in results:
+            result.add_to(self.tally, self.summary, self.settings)
         if CHECKPOINT in settings.only:
-            check_checkpoint(settings, log, accepted, index, self.tally, self.summary)
+            check_checkpoint(self.settings, log, accepted, index, self.tally, self.summary)
 
     def _part(self, name: str, compare: Callable[[], Any]) -> Any:
         with self._timed(name, beside=True), self.reporter.step(f"compare {name}") as step:
@@ -143,24 +164,28 @@ class Verify:
     def _scan_settings(self) -> ScanSettings:
         only = self.settings.only
         wanted = store_scan(self.settings)
-        return dataclasses.replace(wanted, want_units=QUEUES in only, want_items=INDEX in only, want_digests=False)
+        return dataclasses.replace(
+            wanted, want_units=QUEUES in only, want_items=INDEX in only, mark_tags=True, want_digests=False
+        )
 
     def _note_plan(self, log: Commitlog, chosen: list[Segment]) -> None:
         summary = self.summary
         summary.segments, summary.segments_read = len(log.segments), len(chosen)
         summary.sizes = {"commitlog": log.size, "consumequeue": 0, "index": 0}
-        summary.settings = self.settings.mending_build().for_manifest() | {"only": list(self.settings.only)}
+        self._note_settings()
         if len(chosen) < len(log.segments):
             summary.notes.append(
                 f"a sample: {len(chosen)} of {counted(len(log.segments), 'segment')} were read, "
                 "only what points there was compared; batch queues were not"
             )
 
+    def _note_settings(self) -> None:
+        self.summary.settings = self.settings.mending_build().for_manifest() | {"only": list(self.settings.only)}
+
     def _count(self, chosen: list[Segment], accepted: list[RangeSummary]) -> None:
         summary = self.summary
         summary.bytes = sum(segment.data_end - segment.start for segment in chosen)
         summary.records = sum(s.records for s in accepted)
-        summary.items = sum(s.items for s in accepted)
         self.log_findings.inner_batches = sum(s.inner_batches for s in accepted)
         if self.log_findings.inner_batches and not self.settings.batch_topics:
             summary.notes.append("the log has inner batches: give --topics-config, or their queues are compared as plain ones")

@@ -40,7 +40,7 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
     elif (slots, items) != (settings.hash_slots, settings.index_items):
         notes.append(f"index: {slots} slots and {items} items a file, taken from the files")
     topics = files.join(settings.store, "config", "topics.json")
-    if not settings.batch_topics and settings.broker_version != "4.9" and files.entry_of(topics).kind == files.FILE:
+    if not settings.batch_topics and settings.rules.batch_queues and files.entry_of(topics).kind == files.FILE:
         try:
             changes["batch_topics"] = read_batch_topics(topics)
         except UsageError:

@@ -49,8 +49,11 @@ class VerifySummary:
     units_there: int = 0
     """slots of them that hold a unit, right or wrong"""
     items: int = 0
-    """that the log gives"""
+    """of keys, that the log gives"""
     items_there: int = 0
+    tag_items: int = 0
+    """of TAGS, that the log gives a broker of 5.4 or later"""
+    tag_items_there: int = 0
     queues: int = 0
     queues_differing: int = 0
     files: dict[str, int] = field(default_factory=lambda: {"consumequeue": 0, "index": 0})
@@ -63,6 +66,14 @@ class VerifySummary:
     damage: list[dict[str, Any]] = field(default_factory=list)
     lost_keys: list[dict[str, Any]] = field(default_factory=list)
     """stretches of the log whose keys are not in the index"""
+    lost_tags: list[dict[str, Any]] = field(default_factory=list)
+    """stretches of the log whose TAGS are not in the index, where others are"""
+    broker_version: str = ""
+    """the version by which the store was checked"""
+    fits: list[str] = field(default_factory=list)
+    """the versions that may have written the store, newest first"""
+    signs: list[str] = field(default_factory=list)
+    """by what in the store"""
     queue_list: list[dict[str, Any]] = field(default_factory=list)
     index_list: list[dict[str, Any]] = field(default_factory=list)
     checkpoint: dict[str, int] | None = None
@@ -158,11 +169,22 @@ class VerifySummary:
             ]
         units += f" ({self.units_there:,} there)" if self.units_there != self.units else ""
         items += f" ({self.items_there:,} there)" if self.items_there != self.items else ""
+        if self.tag_items:
+            there = f" ({self.tag_items_there:,} there)" if self.tag_items_there != self.tag_items else ""
+            items += f" of keys and {self.tag_items:,} of TAGS{there}"
         return [
             f"read     {counted(self.bytes, 'byte')}, {counted(self.records, 'record')}{part}",
             f"compared {units} in {queues}, {items} in {index}",
+            *self._version(),
             f"{took}, session {up}",
         ]
+
+    def _version(self) -> list[str]:
+        """Returns a line on the versions that fit the store, if they were looked for."""
+        if not self.fits:
+            return []
+        by = ", ".join(self.signs) or "nothing in the store tells"
+        return [f"version  {' or '.join(self.fits)} wrote this store ({by})"]
 
 
 def _of_queue(entry: dict[str, Any]) -> str:
@@ -181,10 +203,10 @@ def moment(milliseconds: int) -> str:
         return f"{milliseconds} ms"
 
 
-def lost_example(stretch: dict[str, int]) -> Example:
-    """Return a stretch of the log whose keys are not in the index as an example of a difference."""
+def lost_example(stretch: dict[str, int], what: str = "key") -> Example:
+    """Return a stretch of the log whose keys, or other items, are not in the index as an example of a difference."""
     text = (
-        f"{counted(stretch['keys'], 'key')} of {counted(stretch['records'], 'record')}, "
+        f"{counted(stretch['keys'], what)} of {counted(stretch['records'], 'record')}, "
         f"stored {moment(stretch['time_min'])} to {moment(stretch['time_max'])}, "
         f"offsets {stretch['first']} to {stretch['last']}"
     )

@@ -9,6 +9,7 @@ from typing import Final
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT, SIZE, Checkpoint, read_checkpoint
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.findings import Finding
+from rocketmq_reindex.storage_format.versions import VersionRules
 
 WHERE: Final = "checkpoint"
 FIELDS: Final = CHECKPOINT_LAYOUT.names
@@ -48,22 +49,30 @@ class StoreTimes:
     records: int
     unit_records: int
     latest_time: int = 0
+    last_record: int = 0
+    """absolute offset of the last record"""
 
 
-def compare_checkpoint(data: bytes, store: StoreTimes, index: list[IndexEnd]) -> tuple[Checkpoint, Tally, int]:
+def compare_checkpoint(
+    data: bytes, store: StoreTimes, index: list[IndexEnd], rules: VersionRules
+) -> tuple[Checkpoint, Tally, int]:
     """(The checkpoint, its differences, the items of the last IndexFile where the next crash deletes it, as with any broker).
 
     ``index`` is in the order of the log. What is no difference, as brokers leave it: physic 0, after a rebuild to which nothing
     was added (``CommitLog`` sets it as it flushes new records): a crash then dispatches all again. physic alone behind the
     last record: the flush of a clean stop does not set it (``CommitLog.FlushRealTimeService``). confirmPhyOffset before the
-    log's first byte: only a start sets it (``CommitLog.recoverNormally``), and segments expire after that.
+    log's first byte: only a start sets it (``CommitLog.recoverNormally``), and segments expire after that. In 5.5 both logics
+    fields may lie far behind the last unit: they move once a minute, and what a crash dispatches again begins there.
     """
     found, findings = read_checkpoint(data)
     tally = Tally()
     for finding in findings:
         kind = "checkpoint-size" if finding.code == "checkpoint-size" else "checkpoint-bytes"
         tally.add(kind, finding.count, WHERE, finding.at, _text(finding, data))
-    _times(found, store, tally)
+    _times(found, store, rules, tally)
+    if found.logics_offset > store.last_record and rules.checkpoint_fields == len(FIELDS):
+        text = f"logicsPhysicalOffset {found.logics_offset}, the last record begins at {store.last_record}"
+        tally.add("checkpoint-offset-ahead", 1, WHERE, _AT["logics_offset"], text)
     if found.master_flushed > store.log_end + FARTHEST:
         text = f"masterFlushedOffset {found.master_flushed}, the log ends at {store.log_end}"
         tally.add("checkpoint-master", 1, WHERE, _AT["master_flushed"], text)
@@ -114,13 +123,13 @@ def _index_ahead(found: Checkpoint, store: StoreTimes, index: list[IndexEnd], ta
     tally.add("checkpoint-index-ahead", 1, WHERE, _AT["index"], text)
 
 
-def _times(found: Checkpoint, store: StoreTimes, tally: Tally) -> None:
+def _times(found: Checkpoint, store: StoreTimes, rules: VersionRules, tally: Tally) -> None:
     """Check physic and logics. The broker's own rebuild leaves physic 0; a start dispatches again from the lower of both."""
     # Where the clock jumps back the last record may be older than the last one with a unit.
     wanted = min(store.last_time, store.last_unit_time) if store.unit_records else 0
-    if 0 < found.physic < wanted and found.logics < wanted:
+    if 0 < found.physic < wanted and found.logics < wanted and not rules.thorough_flush:
         tally.add("checkpoint-stale", 1, WHERE, _AT["physic"], f"physicMsgTimestamp {found.physic}, the log ends at {wanted}")
-    if found.logics < wanted:
+    if found.logics < wanted and not rules.thorough_flush:
         tally.add("checkpoint-stale", 1, WHERE, _AT["logics"], f"logicsMsgTimestamp {found.logics}, the log ends at {wanted}")
     newest = max(store.last_time, store.last_unit_time) if store.records else 0
     if min(found.physic, found.logics) > newest:

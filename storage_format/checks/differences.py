@@ -51,6 +51,10 @@ KINDS: Final = {
         QUEUES, "file without a unit at a queue's end: 5.3 counts a message too many, or does not start", _QUEUE
     ),
     "index-item-missing": Kind(INDEX, "key of a record without an item: no query finds it", _INDEX),
+    "index-tag-missing": Kind(
+        INDEX, "TAGS of a record without an item, where others have theirs: no query by tag finds it", _INDEX
+    ),
+    "index-tag-extra": Kind(INDEX, "item of a record's TAGS, which a broker of this version does not write", _INDEX),
     "index-item-extra": Kind(INDEX, "item for which no record has a key", _INDEX),
     "index-item-hash": Kind(INDEX, "item with the wrong hash", _INDEX),
     "index-item-time": Kind(INDEX, "item with the wrong time", _INDEX),
@@ -70,6 +74,9 @@ KINDS: Final = {
     "checkpoint-index-ahead": Kind(CHECKPOINT, "later than the IndexFile being filled: a crash leaves that torn", _INDEX),
     "checkpoint-master": Kind(CHECKPOINT, "masterFlushedOffset lies where no log reaches", _CHECKPOINT),
     "checkpoint-confirm": Kind(CHECKPOINT, "confirmPhyOffset lies behind the log's end", _CHECKPOINT),
+    "checkpoint-offset-ahead": Kind(
+        CHECKPOINT, "logicsPhysicalOffset lies behind the last record: units lost in a crash stay lost", _CHECKPOINT
+    ),
     "abort-file": Kind(
         CHECKPOINT, "a file abort: the broker runs, or did not stop cleanly", (), "stop the broker; after a build remove it"
     ),

@@ -23,6 +23,10 @@ class Expected(NamedTuple):
     time: Int64s
     key_hash: Int32s
 
+    def rows(self, chosen: Int64s | Mask) -> Expected:
+        """Some of the items."""
+        return Expected(self.phy_offset[chosen], self.time[chosen], self.key_hash[chosen])
+
 
 class Found(NamedTuple):
     """The items of files, in the order of files and numbers.

@@ -16,6 +16,7 @@ from rocketmq_reindex.storage_format.index.header import IndexHeader as IndexHea
 from rocketmq_reindex.storage_format.index.header import file_size as file_size
 from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.versions import VersionRules
 
 ITEM: Final = ITEM_LAYOUT.dtype
 STAGED: Final = np.dtype([("phy_offset", "<i8"), ("time", "<i8"), ("key_hash", "<i4")])
@@ -29,12 +30,11 @@ MAKER: Final = np.dtype([("item", "<i8"), ("phy_offset", "<i8")])
 Such a record makes the next IndexFile, where the one before is full."""
 
 
-def empty_header(before: tuple[int, int] | None, broker_version: str) -> IndexHeader:
+def empty_header(before: tuple[int, int] | None, rules: VersionRules) -> IndexHeader:
     """The header of a file without items. ``before``: time and physical offset of the last item of the file before, if any."""
     time, phy_offset = before or (0, 0)
     time, phy_offset = max(time, 0), max(phy_offset, 0)
-    # 4.9 leaves the in-memory count unwritten until the first item.
-    return IndexHeader(time, time, phy_offset, phy_offset, 0, 0 if broker_version == "4.9" else 1)
+    return IndexHeader(time, time, phy_offset, phy_offset, 0, rules.empty_index_count)
 
 
 def words_of(staged: npt.NDArray[np.void]) -> Words:

@@ -23,6 +23,7 @@ _COUNTED: Final = {
     "first_dispatched": w.FIRST_DISPATCHED,
     "last_dispatched": w.LAST_DISPATCHED,
     "last_time": w.LAST_TIME,
+    "last_unit": w.LAST_UNIT,
     "last_unit_time": w.LAST_UNIT_TIME,
     "time_min": w.TIME_MIN,
     "time_max": w.TIME_MAX,

@@ -23,7 +23,9 @@ from rocketmq_reindex.storage_format.scan.refused_records import RefusedRecords
 from rocketmq_reindex.storage_format.scan.row_buffers import RowBuffers, empty
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.storage_format.scan.torn_tail import may_lie_elsewhere
+from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.storage_format.walk import state as w
+from rocketmq_reindex.storage_format.walk.keys import MARKED_TAGS, NO_TAGS, TAGS
 from rocketmq_reindex.storage_format.walk.loop import WalkOptions, walk
 from rocketmq_reindex.storage_format.walk.name_table import NameTable
 from rocketmq_reindex.storage_format.walk.window import ReadInto, View, Window
@@ -49,9 +51,13 @@ class RangeScanner:
 
     def __init__(self, settings: ScanSettings) -> None:
         self.settings = settings
+        rules = RULES[settings.broker_version]
         self._options = WalkOptions(
             settings.crc_mode,
-            settings.broker_version == "4.9",
+            rules.record_v2,
+            rules.batch_queues,
+            rules.lmq_counts_each,
+            MARKED_TAGS if settings.mark_tags else TAGS if rules.tag_items else NO_TAGS,
             settings.lmq,
             settings.until_time,
             settings.want_units or settings.want_topics,

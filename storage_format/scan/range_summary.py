@@ -66,6 +66,8 @@ class RangeSummary:
     first_dispatched: int = -1
     last_dispatched: int = -1
     last_time: int = 0
+    last_unit: int = -1
+    """last record that gives a unit"""
     last_unit_time: int = 0
     time_min: int = 0
     time_max: int = 0

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
+from rocketmq_reindex.storage_format.versions import NEWEST
 from rocketmq_reindex.storage_format.walk import state as w
 
 CHUNK: Final = 32 << 20
@@ -21,11 +22,12 @@ class ScanSettings:
 
     Times are milliseconds since 1970, ``delays`` the milliseconds of each delay level from 1 on. ``window`` is the length in
     milliseconds of the time windows by which IndexFiles are cut, 0 for none. ``search_crc`` is what a record that is searched
-    for must pass besides ``crc_mode``. ``chunk`` is bytes that are read at once, ``block_rows`` the most rows of a block.
+    for must pass besides ``crc_mode``. ``mark_tags``: TAGS give items whatever the version, with marks that tell them apart
+    (``walk.keys.MARKED_TAGS``). ``chunk`` is bytes that are read at once, ``block_rows`` the most rows of a block.
     """
 
     crc_mode: int = CRC_BODY
-    broker_version: str = "5.3"
+    broker_version: str = NEWEST
     lmq: bool = False
     delays: tuple[int, ...] = (1000,)
     include: tuple[str, ...] = ()
@@ -33,6 +35,7 @@ class ScanSettings:
     until_time: int = INT64_MAX
     want_units: bool = True
     want_items: bool = True
+    mark_tags: bool = False
     want_topics: bool = False
     want_messages: bool = False
     want_digests: bool = True

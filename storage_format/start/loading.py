@@ -32,7 +32,7 @@ KINDS: Final = {
     "timer-wheel-size": "timerwheel does not have the one size that a broker takes",
     "timer-wheel-not-a-file": "timerwheel is no regular file",
     "timer-check-not-a-file": "timercheck is no regular file",
-    "not-a-folder": "a file lies where a folder of the store belongs",
+    "abort-not-a-file": "abort is no regular file: a broker writes its process id into it",
     "delay-levels": "messageDelayLevel cannot be read",
 }
 """What each refusal that is found here means."""
@@ -76,8 +76,7 @@ class Listing:
     timer_log: Sequence[Listed] = ()
     timer_wheel: Listed | None = None
     timer_check: Listed | None = None
-    folders: Sequence[Listed] = ()
-    """the store's own folders: commitlog, consumequeue and so on, as far as they are there"""
+    abort: Listed | None = None
     queue_types: Mapping[str, str] = field(default_factory=dict)
     """``queue.type`` by topic, of ``config/topics.json``, for topics that have it"""
 
@@ -151,12 +150,11 @@ class _Work:
 
     def check_places(self, listing: Listing) -> None:
         """What is opened by a name of its own (``StoreCheckpoint``, ``DefaultMessageStore.lockFile``)."""
-        for folder in listing.folders:
-            if folder.kind != FOLDER:
-                self._refuse("not-a-folder", folder.path, "is no folder")
-        for entry, kind in ((listing.checkpoint, "checkpoint-not-a-file"), (listing.lock, "lock-not-a-file")):
-            if entry is not None and entry.kind != FILE:
-                self._refuse(kind, entry.path, f"is {'a folder' if entry.kind == FOLDER else 'no regular file'}")
+        for entry, kind in ((listing.checkpoint, "checkpoint"), (listing.lock, "lock"), (listing.abort, "abort")):
+            if entry is not None and entry.kind != FILE and not (self.old and kind == "abort"):
+                self._refuse(
+                    f"{kind}-not-a-file", entry.path, f"is {'a folder' if entry.kind == FOLDER else 'no regular file'}"
+                )
         if listing.lock is not None and listing.lock_holder is not None:
             who = f"process {listing.lock_holder}" if listing.lock_holder else "a process that is not known here"
             self._refuse("lock-held", listing.lock.path, f"{who} holds it: a broker runs on this store")

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.integers import INT32_MIN, UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined
 from rocketmq_reindex.storage_format.record import properties as p
 from rocketmq_reindex.storage_format.text.java_text import java_hash
 from rocketmq_reindex.storage_format.walk.state import ITEMS, ItemArrays, put_item
+
+SEPARATOR: Final = ord("#")
+TAG_TYPE: Final = ord("T")
+"""``MessageConst.INDEX_TAG_TYPE``"""
+NO_TAGS, TAGS, MARKED_TAGS = range(3)
+"""Whether TAGS give items; a marked one has a negative keyHash, 2**31 below its own: no broker writes one."""
 
 
 @inlined
@@ -20,10 +29,12 @@ def index_record(
     seed: int,
     phy_offset: int,
     time: int,
+    tag_items: int,
 ) -> bool:
-    """Put the items of a record (``IndexService.buildIndex`` of 4.9 and 5.3); whether it has any.
+    """Put the items of a record (``IndexService.buildIndex``, 4.9 to 5.5); whether it has any.
 
-    UNIQ_KEY comes first, then each of KEYS, split on single spaces without empty pieces. ``seed`` is the hash of ``topic#``.
+    UNIQ_KEY comes first, then each of KEYS, split on single spaces without empty pieces; then, unless
+    ``tag_items`` is NO_TAGS, TAGS as one text behind ``topic#T#`` (5.4.0 on). ``seed`` is the hash of ``topic#``.
     """
     before = state[ITEMS]
     if spans[2 * p.UNIQ_KEY] >= 0:
@@ -39,4 +50,9 @@ def index_record(
             if stop > at:
                 put_item(items, state, java_hash(data, at, stop, seed), phy_offset, time)
             at = stop + 1
+    if tag_items != NO_TAGS and spans[2 * p.TAGS] >= 0:
+        tag_seed = (seed * 961 + TAG_TYPE * 31 + SEPARATOR) & UINT32_MAX
+        put_item(items, state, java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], tag_seed), phy_offset, time)
+        if tag_items == MARKED_TAGS:
+            items.key_hash[state[ITEMS] - 1] += INT32_MIN
     return bool(state[ITEMS] > before)

@@ -1,6 +1,6 @@
 """The record loop: walk good records, and fill arrays with the units and index items that they give.
 
-It mirrors what RocketMQ (4.9 and 5.3) derives in ``CommitLog.checkMessageAndReturnSize`` and dispatches in ``ConsumeQueue`` and
+It mirrors what RocketMQ (4.9 to 5.5) derives in ``CommitLog.checkMessageAndReturnSize`` and dispatches in ``ConsumeQueue`` and
 ``IndexService``.
 """
 
@@ -51,6 +51,7 @@ from rocketmq_reindex.storage_format.walk.state import (
     LAST_DISPATCHED,
     LAST_GOOD,
     LAST_TIME,
+    LAST_UNIT,
     LAST_UNIT_TIME,
     LMQ_BAD,
     MAKERS,
@@ -77,10 +78,17 @@ from rocketmq_reindex.storage_format.walk.state import (
 
 
 class WalkOptions(NamedTuple):
-    """Settings of the loop. ``delays``: int64, milliseconds of each delay level from 1 (index 0) on. Units need queues, too."""
+    """Settings of the loop. ``delays``: int64, milliseconds of each delay level from 1 (index 0) on. Units need queues, too.
+
+    ``record_v2``, ``batch_queues``, and ``lmq_counts_each`` are those of ``versions.VersionRules``, ``tag_items`` is
+    NO_TAGS, TAGS or MARKED_TAGS of ``walk.keys``.
+    """
 
     crc_mode: int
-    old_broker: bool
+    record_v2: bool
+    batch_queues: bool
+    lmq_counts_each: bool
+    tag_items: int
     lmq: bool
     until_time: int
     want_queues: bool
@@ -125,7 +133,7 @@ def walk(
         phy_offset = base + at
         size = rec[TOTAL]
         time = rec[STORE_TIME]
-        if options.old_broker and rec[VERSION] == 2:
+        if rec[VERSION] == 2 and not options.record_v2:
             return r.BAD_VERSION, at
         name = find_name(names, data, rec[TOPIC_START], rec[TOPIC_END])
         if name < 0:
@@ -147,7 +155,7 @@ def walk(
                 tags_code = time + options.delays[min(level, len(options.delays)) - 1]
         # DispatchRequest, CommitLog.setBatchSizeIfNeeded: a record without both is a batch of one.
         batch_base, batch_count = rec[QUEUE_OFFSET], np.int64(1)
-        if not options.old_broker and spans[2 * p.INNER_NUM] >= 0 and spans[2 * p.INNER_BASE] >= 0:
+        if options.batch_queues and spans[2 * p.INNER_NUM] >= 0 and spans[2 * p.INNER_BASE] >= 0:
             number, batch_count = parse_number(data, spans[2 * p.INNER_NUM], spans[2 * p.INNER_NUM + 1], INT16_MIN, INT16_MAX)
             if number:
                 number, batch_base = parse_number(
@@ -212,7 +220,7 @@ def walk(
                         phy_offset,
                         size,
                         tags_code,
-                        not options.old_broker,
+                        options.lmq_counts_each,
                     )
                 elif lmq == r.LMQ_MALFORMED:
                     state[LMQ_BAD] += 1
@@ -220,7 +228,7 @@ def walk(
             put_message(messages, state, phy_offset, size, tags_code, batch_base, batch_count)
         indexed = False
         if options.want_items and transaction != r.TRANSACTION_ROLLBACK:
-            indexed = index_record(data, spans, items, state, names.hash[name], phy_offset, time)
+            indexed = index_record(data, spans, items, state, names.hash[name], phy_offset, time, options.tag_items)
         if not indexed and state[WAITING] < 0:
             state[WAITING] = phy_offset
         if state[FIRST_DISPATCHED] < 0:
@@ -238,5 +246,6 @@ def walk(
         if has_unit:
             state[UNIT_RECORDS] += 1
             state[LAST_UNIT_TIME] = time
+            state[LAST_UNIT] = phy_offset
         at += size
     return r.LIMIT, at

@@ -31,6 +31,7 @@ from rocketmq_reindex.storage_format.names import (
 )
 from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.storage_format.text.java_text import java_hash
+from rocketmq_reindex.storage_format.versions import RULES
 
 
 class NameArrays(NamedTuple):
@@ -87,7 +88,7 @@ class NameTable:
     def __init__(
         self, broker_version: str, include: tuple[str, ...], exclude: tuple[str, ...], batch: tuple[str, ...] = ()
     ) -> None:
-        self._exclusions_of_lmq = broker_version != "4.9"
+        self._exclusions_of_lmq = RULES[broker_version].lmq_by_topic
         self._include = include
         self._exclude = exclude
         self._batch = frozenset(batch)

@@ -27,6 +27,7 @@ State = npt.NDArray[np.int64]
     FIRST_DISPATCHED,
     LAST_DISPATCHED,
     LAST_TIME,
+    LAST_UNIT,
     LAST_UNIT_TIME,
     TIME_MIN,
     TIME_MAX,
@@ -44,14 +45,14 @@ State = npt.NDArray[np.int64]
     BATCHES_EMPTY,
     MESSAGES,
     AGAIN,
-) = range(27)
-STATE_SIZE: Final = 27
+) = range(28)
+STATE_SIZE: Final = 28
 
 
 def new_state() -> State:
     """The state before the first record of a range."""
     state = np.zeros(STATE_SIZE, np.int64)
-    for k in (FIRST_DISPATCHED, LAST_DISPATCHED, WAITING, LAST_GOOD):
+    for k in (FIRST_DISPATCHED, LAST_DISPATCHED, LAST_UNIT, WAITING, LAST_GOOD):
         state[k] = -1
     return state
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rocketmq_reindex.storage_format.versions import VERSIONS
+
 FOLDER = Path(__file__).parent
-NAMES = ("basic-4.9", "basic-5.3", "transactions-delay", "trimmed-head", "v2-ipv6-batch", "wide-keys")
+NAMES = ("basic-4.9", "basic-5.3", "basic-5.5", "transactions-delay", "trimmed-head", "v2-ipv6-batch", "wide-keys")
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,8 @@ class GoldenStore:
 
     @property
     def broker_version(self) -> str:
-        return "4.9" if self.name.endswith("4.9") else "5.3"
+        named = self.name.rpartition("-")[2]
+        return named if named in VERSIONS else "5.3"
 
     def sizes(self) -> dict[str, int]:
         """File sizes the store was opened with, under the names of the command line's options."""

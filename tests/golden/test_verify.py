@@ -33,9 +33,13 @@ def test_what_a_broker_wrote_is_clean(name: str, tree: str, golden_store: Stores
     told = []
     with guarded(store.path, tmp_path / "out"):
         for engine, size in ((LocalEngine(), 0), (LocalEngine(5, 3), 40_001)):
-            version = "4.9" if name.endswith("4.9") else "5.3"
             summary = local_verify(
-                store.path / tree, engine, broker_version=version, range_size=size, work=str(tmp_path), **beside(store.path)
+                store.path / tree,
+                engine,
+                broker_version=store.broker_version,
+                range_size=size,
+                work=str(tmp_path),
+                **beside(store.path),
             )
             assert (summary.exit, summary.error, summary.findings) == (0, None, [])
             summary.seconds = {}

@@ -14,8 +14,11 @@ HEADER = struct.Struct(">qqqqii")
 HEADER_FIELDS = ("beginTimestamp", "endTimestamp", "beginPhyOffset", "endPhyOffset", "hashSlotCount", "indexCount")
 ITEM = struct.Struct(">iqii")
 ITEM_FIELDS = ("keyHash", "phyOffset", "timeDiff", "prevItem")
-CHECKPOINT = struct.Struct(">qqqqq")
-CHECKPOINT_FIELDS = ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp", "masterFlushedOffset", "confirmPhyOffset")
+CHECKPOINT = struct.Struct(">qqqqqq")
+CHECKPOINT_FIELDS = (
+    "physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp", "masterFlushedOffset", "confirmPhyOffset",
+    "logicsPhysicalOffset",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,15 @@ def reference(scenario: Scenario) -> list[str]:
     return [f"reference: {words}" for words in different(scenario, built.files)]
 
 
+def _lasting(scenario: Scenario) -> Files:
+    """The broker's own rebuild, but for an empty last file of a queue on which its version may not start again."""
+    return {
+        name: content for name, content in scenario.rebuilt().items()
+        if scenario.keeps_empty_files or not name.startswith("consumequeue/") or content.strip(b"\0")
+    }  # fmt: skip
+
+
 def different(scenario: Scenario, got: Files) -> list[str]:
     """The first field that is not the real store's."""
-    found = first_difference(scenario.compared(scenario.rebuilt()), scenario.compared(got), scenario.settings["hash_slots"])
+    found = first_difference(_lasting(scenario), got, scenario.settings["hash_slots"])
     return [str(found)] if found else []

@@ -172,8 +172,8 @@ def _broker_queues(wanted: list[Record], rules: Settings, summary: Summary) -> d
                 _decide(summary, kind, key, units[0].queue_offset, len(units))
         summary.units += len(queue.units)
         files |= cq.queue_files(key, dict(enumerate(queue.units, queue.first)), rules.cq_file_size)
-        if rules.broker_version == "4.9":
-            # 5.3 opens that file, too, and its own rebuild then fails to load.
+        if rules.broker_version in ("4.9", "5.5"):
+            # 5.3 and 5.4 open that file, too, and their own rebuild then fails to load.
             files |= cq.empty_file(key, queue.first + len(queue.units), queue.opened, rules.cq_file_size)
     return files
 

@@ -44,6 +44,8 @@ class Record:
     warnings: tuple[str, ...] = ()
     counts_each: bool = True
     """a light queue's counter goes up for each time that the record names it: not in 4.9"""
+    tag_item: bool = False
+    """its TAGS are indexed, too: from 5.4 on"""
 
     @property
     def transaction(self) -> int:
@@ -54,11 +56,12 @@ class Record:
         return self.transaction in (0, COMMIT)
 
     def index_keys(self) -> list[str]:
-        """`topic#key` for UNIQ_KEY, then each of KEYS (IndexService.buildIndex); none for a rollback."""
+        """`topic#key` for UNIQ_KEY, then each of KEYS, then `topic#T#TAGS` (IndexService.buildIndex); none for a rollback."""
         if self.transaction == ROLLBACK:
             return []
         keys = [self.properties["UNIQ_KEY"]] if "UNIQ_KEY" in self.properties else []
         keys += [key for key in self.properties.get("KEYS", "").split(" ") if key]
+        keys += [f"T#{self.properties['TAGS']}"] if self.tag_item and "TAGS" in self.properties else []
         return [f"{self.topic}#{key}" for key in keys]
 
 
@@ -217,7 +220,8 @@ def _judge(frame: _Frame, offset: int, raw: bytes, rules: Settings) -> Record | 
         tags_code,
         tuple(lmq),
         tuple(warnings),
-        rules.broker_version != "4.9",
+        counts_each=rules.broker_version != "4.9",
+        tag_item=rules.broker_version in ("5.4", "5.5"),
     )
 
 

@@ -19,7 +19,7 @@ OWN = ("only", "sample", "work", "against")
 def local_verify(store: Path | str, engine: Engine | None = None, **settings: Any) -> VerifySummary:
     """The summary holds the exit status and the error, as the command line would say."""
     own = {name: settings.pop(name) for name in OWN if name in settings}
-    named = frozenset(SIZES) & settings.keys()
+    named = frozenset((*SIZES, "broker_version")) & settings.keys()
     wanted = VerifySettings(str(store), named=named, **settings, **own)
     job = Verify(wanted.check(), QuietReporter(), single(engine or LocalEngine()))
     try:

@@ -18,6 +18,7 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment, cut_ranges
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
+from rocketmq_reindex.storage_format.versions import VERSIONS
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
 from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
@@ -70,7 +71,7 @@ class CommitlogReader(Reader):
         self.segment_size = words.number("segmentSize", 0)
         self.crc = words.crc()
         self.unpack = words.number("maxBody", UNPACKED_MAX, 1) if words.flag("unpack") else 0
-        self.broker_version = words.chosen("brokerVersion", ("5.3", "4.9"))
+        self.broker_version = words.chosen("brokerVersion", VERSIONS)
         self.delays = words.delays()
 
     def partitions(self) -> Sequence[InputPartition]:

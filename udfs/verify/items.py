@@ -13,15 +13,16 @@ import pyarrow as pa
 
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.checks.items import Expected, Found, Matches, match_items
+from rocketmq_reindex.storage_format.checks.tags import Mask, Wanted, tag_states, unmarked, wanted_items
 from rocketmq_reindex.storage_format.index.file import time_differences
 from rocketmq_reindex.storage_format.integers import INT64_MIN
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import plans, results
 from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.verify.index_items import IndexItems, ItemReader, Span
+from rocketmq_reindex.udfs.verify.lost import Lost, listed
+from rocketmq_reindex.udfs.verify.tags import TagsFound
 
-LOST_MAX: Final = 1000
-"""Stretches of missing items that a task lists one by one; the others are joined to one more."""
 Int64s = npt.NDArray[np.int64]
 UNKNOWN: Final = None
 NONE_BEFORE: Final = INT64_MIN - 1
@@ -29,49 +30,29 @@ NONE_BEFORE: Final = INT64_MIN - 1
 
 
 @dataclass
-class Lost:
-    """Items missing one after another."""
-
-    first: int
-    last: int
-    """phy_offset of the first and of the last one"""
-    time_min: int
-    time_max: int
-    """store times in milliseconds"""
-    keys: int
-    """how many items"""
-    records: int
-    """of how many records"""
-    opens: bool = False
-    """whether it begins where the compared stretch of the log begins"""
-    closes: bool = False
-    """whether it ends where that ends"""
-
-    def join(self, other: Lost) -> None:
-        """Add the items of ``other``, which follow."""
-        self.last = other.last
-        self.time_min, self.time_max = min(self.time_min, other.time_min), max(self.time_max, other.time_max)
-        self.keys += other.keys
-        self.records += other.records
-        self.closes = other.closes
-
-
-@dataclass
 class ItemsResult(Result):
     """What one task found in its stretches of the log."""
 
     tally: Tally = field(default_factory=Tally)
+    first: int = -1
+    """phy_offset at which the task's share of the log begins"""
     expected: int = 0
-    """items that the log has"""
+    """items that the log has of keys"""
     found: int = 0
     """items that the files have"""
     repeats: int = 0
     """items that are there twice"""
     lost: list[Lost] = field(default_factory=list)
+    """stretches without their items of keys"""
+    tags: TagsFound = field(default_factory=TagsFound)
+    standing: Tally = field(default_factory=Tally)
+    """the tag items that stand, as differences of a store that should have none"""
 
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> ItemsResult:
         fields["lost"] = [Lost(**lost) for lost in fields["lost"]]
+        fields["tags"] = TagsFound.of_fields(fields["tags"])
+        fields["standing"] = Tally.from_json(fields["standing"])
         return cls(**fields)
 
 
@@ -84,13 +65,9 @@ class _Progress(ItemsResult):
 
     def result(self) -> ItemsResult:
         """What the task hands to the driver, with at most LOST_MAX + 1 stretches."""
-        if len(self.lost) > LOST_MAX:
-            rest = self.lost[LOST_MAX]
-            for stretch in self.lost[LOST_MAX + 1 :]:
-                rest.join(stretch)
-            rest.opens = False
-            del self.lost[LOST_MAX + 1 :]
-        return ItemsResult(self.tally, self.expected, self.found, self.repeats, self.lost)
+        return ItemsResult(
+            self.tally, self.first, self.expected, self.found, self.repeats, listed(self.lost), self.tags, self.standing
+        )
 
 
 @dataclass(frozen=True)
@@ -108,8 +85,9 @@ class CompareItems:
         spans = [Span(*fields) for fields in planned_spans]
         tables = [IndexItems(*fields) for fields in planned_files]
         for task in plans.numbers(batches):
-            progress = _Progress(before=UNKNOWN if task else NONE_BEFORE)
-            for span in plans.share(spans, task, self.tasks):
+            mine = plans.share(spans, task, self.tasks)
+            progress = _Progress(first=mine[0].low if mine else -1, before=UNKNOWN if task else NONE_BEFORE)
+            for span in mine:
                 reader = ItemReader(tables, span)
                 for low, high, items in span.pieces():
                     _compare(tables, items, reader.between(low, high), progress)
@@ -117,11 +95,16 @@ class CompareItems:
 
 
 def _compare(tables: list[IndexItems], staged: npt.NDArray[np.void], found: Found, progress: _Progress) -> None:
-    expected = Expected(
+    whole, tag = unmarked(
         staged["phy_offset"].astype(np.int64), staged["time"].astype(np.int64), staged["key_hash"].astype(np.int32)
     )
+    wanted = wanted_items(whole, tag, found)
+    expected = whole.rows(wanted.rows)
     matches = match_items(expected, found)
-    progress.expected += len(expected.phy_offset)
+    if tag.any():
+        progress.tags.add(TagsFound.of_states(tag_states(whole, tag, wanted, wanted.rows[matches.missing])))
+        _standing(tables, found, wanted, matches, progress)
+    progress.expected += len(tag) - int(tag.sum())
     progress.found += len(found.phy_offset)
     progress.repeats += len(matches.repeats)
     for kind, rows in (("index-item-extra", matches.extra), ("index-item-hash", matches.hashes)):
@@ -132,7 +115,7 @@ def _compare(tables: list[IndexItems], staged: npt.NDArray[np.void], found: Foun
                 text += f" instead of {_lacking(expected, found, int(found.phy_offset[first]))}"
             text += f" for phyOffset {found.phy_offset[first]}"
             progress.tally.add(kind, len(mine), f"index/{escape(table.name)}", int(found.item[first]), text)
-    _missing(expected, matches, progress)
+    _missing(whole.rows(~tag), _among_keys(tag, wanted, matches.missing), progress)
     _times(tables, expected, found, matches, progress)
     if len(expected.time):
         progress.before = int(expected.time[-1])
@@ -150,8 +133,23 @@ def _by_file(tables: list[IndexItems], found: Found, rows: Int64s) -> Iterator[t
         yield tables[number], rows[found.file[rows] == number]
 
 
-def _missing(expected: Expected, matches: Matches, progress: _Progress) -> None:
-    rows = matches.missing
+def _among_keys(tag: Mask, wanted: Wanted, missing: Int64s) -> Int64s:
+    """The rows of ``missing`` that are keys, numbered among the keys of the log."""
+    rows = wanted.rows[missing[~wanted.tag[missing]]]
+    numbers: Int64s = rows - np.cumsum(tag)[rows]
+    return numbers
+
+
+def _standing(tables: list[IndexItems], found: Found, wanted: Wanted, matches: Matches, progress: _Progress) -> None:
+    mine, theirs = matches.pairs
+    for table, items in _by_file(tables, found, theirs[wanted.stands[mine]]):
+        first = items[0]
+        text = f"item {found.item[first]}: of the TAGS of the record at phyOffset {found.phy_offset[first]}"
+        progress.standing.add("index-tag-extra", len(items), f"index/{escape(table.name)}", int(found.item[first]), text)
+
+
+def _missing(expected: Expected, rows: Int64s, progress: _Progress) -> None:
+    """Note the keys without an item; ``expected`` are the items of keys alone."""
     if not len(rows):
         if len(expected.phy_offset) and progress.lost:
             progress.lost[-1].closes = False

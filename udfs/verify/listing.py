@@ -45,7 +45,8 @@ class ListQueues:
 
     Leaves for each queue a row of UNITS (of BATCHES with ``batch``) with the sort key FILES_FIRST, whose first two columns are
     the logical offset of each file's first byte and its size in bytes; and a SUMMARY row (``ListingResult``). ``keys[b]`` is
-    the key of bucket b. ``trimmed``: zeros at a file's end may be missing. ``old_broker``: the broker is RocketMQ 4.9.
+    the key of bucket b. ``trimmed``: zeros at a file's end may be missing. ``strict``: the broker takes
+    every file and folder for one of its own, however empty (4.9).
     """
 
     folder: str
@@ -55,7 +56,7 @@ class ListQueues:
     keys: tuple[int, ...]
     batch: bool = False
     trimmed: bool = False
-    old_broker: bool = False
+    strict: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         names = plans.read_plan(self.plan)
@@ -101,12 +102,12 @@ class ListQueues:
         for number, entry in enumerate(entries):
             path = escape(_last_names(entry.path))
             if entry.kind == files.FOLDER:
-                if self.old_broker:
+                if self.strict:
                     tally.add("queue-file-stray", 1, path, 0, "a folder, which RocketMQ 4.9 takes for a file of another size")
                 else:
                     others.append(path.partition("/")[2])
                 continue
-            if entry.kind == files.FILE and entry.size == 0 and number == len(entries) - 1 and not self.old_broker:
+            if entry.kind == files.FILE and entry.size == 0 and number == len(entries) - 1 and not self.strict:
                 continue  # 5.x removes it, whatever its name is
             if entry.kind != files.FILE or not is_number(entry.name):
                 tally.add("queue-file-stray", 1, path, 0, "its name is no number")

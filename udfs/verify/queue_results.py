@@ -44,8 +44,8 @@ class QueueTask:
     """stretches [low, high) that a sample leaves out"""
     max_fill: int = 100_000
     """--max-fill: a queue that would need more fills is not compared in logical order"""
-    old_broker: bool = False
-    """whether the broker is RocketMQ 4.9"""
+    opens_empty: bool = False
+    """whether the broker starts on a last file without a unit, and leaves such files"""
     rolled_back: RolledBack | None = None
     """where old records may lie (``order_logical``)"""
     stale: tuple[int, int] | None = None

@@ -168,7 +168,7 @@ class VerifyQueues:
             queue.checks, key=lambda c: (c[1].tally.total if c[0] != SKIPPED else 0, len(c[3].lost) if c[3] else 0)
         )
         empty = queue.files.empty_end()
-        if empty is not None and self.task.old_broker:
+        if empty is not None and self.task.opens_empty:
             result.counts[EMPTY_ENDS] += 1  # its own dispatcher leaves such files
             empty = None
         result.add(key, check, queue.files, order, queue.listed, self.task, empty)

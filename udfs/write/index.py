@@ -15,6 +15,7 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, Stretch
+from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.udfs import files, plans, results
 from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -90,7 +91,7 @@ class WriteIndex:
                 int(first["time"]), int(last["time"]), int(first["phy_offset"]), int(last["phy_offset"]), used, end
             )
         else:
-            header = ix.empty_header(inherited, self.broker_version)
+            header = ix.empty_header(inherited, RULES[self.broker_version])
         # Never under a name in the tree: a late attempt must not leave a file there.
         made = files.join(self.staging.made, f"{plan.number}-{uuid.uuid4().hex}")
         size = ix.file_size(self.slots, self.items)

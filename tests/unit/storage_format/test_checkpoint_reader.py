@@ -29,5 +29,5 @@ def test_in_itself() -> None:
     assert codes(data[:17]) == {"checkpoint-size": (17, 1)}
     assert read_checkpoint(data[:16])[0] == Checkpoint(NOW, NOW, 0)
     assert codes(data[:-1] + b"\x01") == {"checkpoint-rest": (SIZE - 1, 1)}
-    assert codes(b"\xff" * SIZE) == {"checkpoint-negative": (0, 5), "checkpoint-rest": (40, SIZE - 40)}
+    assert codes(b"\xff" * SIZE) == {"checkpoint-negative": (0, 6), "checkpoint-rest": (48, SIZE - 48)}
     assert codes(Checkpoint(NOW, NOW, NOW, -1, 8000).to_bytes()) == {"checkpoint-negative": (24, 1)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 
@@ -14,6 +15,7 @@ from rocketmq_reindex.storage_format.checks.differences import EXAMPLES_MAX, KIN
 from rocketmq_reindex.storage_format.checks.items import Expected, Found, match_items
 from rocketmq_reindex.storage_format.checks.queue_view import Int64s, QueueView
 from rocketmq_reindex.storage_format.checks.queues import UnitChecker
+from rocketmq_reindex.storage_format.versions import RULES
 
 Item = tuple[int, int]
 BLANK = (0, 0x7FFFFFFF, 0)
@@ -269,7 +271,7 @@ LAST = IndexEnd("b", 450, 20, False, False)
 )
 def test_a_checkpoint(fields: tuple[int, ...], index: list[IndexEnd], found: dict[str, int], usual: int) -> None:
     """What a broker leaves while it fills its last IndexFile is no difference; a full one, or a sealed one, below it is."""
-    _, tally, costs = compare_checkpoint(Checkpoint(*fields).to_bytes(), TIMES, index)
+    _, tally, costs = compare_checkpoint(Checkpoint(*fields).to_bytes(), TIMES, index, RULES["5.3"])
     assert (tally.counts, costs) == (found, usual)
 
 
@@ -285,5 +287,23 @@ def test_a_checkpoint(fields: tuple[int, ...], index: list[IndexEnd], found: dic
     ],
 )
 def test_a_checkpoint_is_told_by_its_fields(data: bytes, text: str) -> None:
-    _, tally, _ = compare_checkpoint(data, TIMES, [FULL, LAST])
+    _, tally, _ = compare_checkpoint(data, TIMES, [FULL, LAST], RULES["5.3"])
     assert text in [example.text for examples in tally.examples.values() for example in examples]
+
+
+@pytest.mark.parametrize(
+    ("fields", "version", "found"),
+    [
+        ((500, 100, 300, 0, 0, 700), "5.5", {}),  # logics moves once a minute alone
+        ((500, 100, 300, 0, 0, 700), "5.4", {"checkpoint-stale": 1}),
+        ((100, 100, 300, 0, 0, 700), "5.5", {}),
+        ((500, 500, 300, 0, 0, 8000), "5.5", {}),
+        ((500, 500, 300, 0, 0, 8001), "5.5", {"checkpoint-offset-ahead": 1}),
+        ((500, 500, 300, 0, 0, 8001), "5.3", {}),  # left by a newer broker, and asked of none
+        ((500, 500, 300, 0, 0, -1), "5.5", {"checkpoint-bytes": 1}),
+    ],
+)
+def test_a_checkpoint_of_a_version(fields: tuple[int, ...], version: str, found: dict[str, int]) -> None:
+    times = dataclasses.replace(TIMES, last_record=8000)
+    _, tally, _ = compare_checkpoint(Checkpoint(*fields).to_bytes(), times, [FULL, LAST], RULES[version])
+    assert tally.counts == found

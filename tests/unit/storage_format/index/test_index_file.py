@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
+from rocketmq_reindex.storage_format.versions import RULES
 from tests.reference.index_file import IndexFile
 from tests.tools.strategies import embedded
 
@@ -50,7 +51,7 @@ def assemble(items: list[Item], before: tuple[int, int] | None, slot_count: int,
         first, last = staged[0], staged[-1]
         header = ix.IndexHeader(first["time"], last["time"], first["phy_offset"], last["phy_offset"], used, len(staged) + 1)
     else:
-        header = ix.empty_header(before, "5.3")
+        header = ix.empty_header(before, RULES["5.3"])
     body = header.to_bytes() + slots.astype(">i4").tobytes() + packed
     return body.ljust(ix.file_size(slot_count, room), b"\0")
 
@@ -77,7 +78,7 @@ def test_byte_for_byte(items: list[tuple[str, int]], before: tuple[int, int] | N
 
 @given(st.one_of(st.none(), st.tuples(st.integers(-9, 9), st.integers(-9, 9))), st.sampled_from(["5.3", "4.9"]))
 def test_a_file_without_items(before: tuple[int, int] | None, version: str) -> None:
-    header = ix.empty_header(before, version).to_bytes()
+    header = ix.empty_header(before, RULES[version]).to_bytes()
     assert header == broker([], before, 1, 2).to_bytes(version)[: ix.HEADER_SIZE]
 
 

@@ -16,6 +16,7 @@ final class BareRebuild {
     static void run(Plan plan, Path root) throws Exception {
         MessageStoreConfig config = Settings.of(root);
         plan.configure(config);
+        Settings.recoverSegments(config, Integer.MAX_VALUE);
         // A flush of queues that overlaps the last dispatch would leave an older time in the checkpoint: only the last one counts.
         config.setFlushIntervalConsumeQueue(Integer.MAX_VALUE);
         OracleStore store = ScenarioStore.make(config, null);

@@ -53,7 +53,9 @@ enum Feature {
     /** Segments of zeros behind the last one. */
     SPARE_SEGMENT(0.3),
     /** The last segment lacks its tail of zeros; the real store is given it. */
-    SHORT_SEGMENT(0.15);
+    SHORT_SEGMENT(0.15),
+    /** More segments than a start looks back at, unless it is told to: ten from 5.4.0 on. */
+    MANY_SEGMENTS(0.2);
 
     private final double share;
 

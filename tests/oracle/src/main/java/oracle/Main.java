@@ -17,6 +17,11 @@ final class Main {
     private Main() {
     }
 
+    /** Of the store, as given to {@code run}: MQVersion is of the common module, which 5.3.4 shares with 5.3.3. */
+    static String version() {
+        return System.getProperty("oracle.version");
+    }
+
     static void run(String usage, Program program) {
         int status = 0;
         try {

@@ -12,14 +12,16 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  *
  * @param version of RocketMQ, as in {@code 5.3.3}
  * @param messages puts of the main part; a batch is one put
- * @param indexItems at least 20: a record with more keys than a file has items could open two in one millisecond
+ * @param indexItems at least 30: a record with more keys and tags than a file has items could open two in one millisecond
  */
 record Plan(long seed, String version, Set<Feature> features, int segmentSize, int cqFileSize, int hashSlots,
             int indexItems, String delayLevels, int messages, int topics, int queues) {
     private static final int[] SEGMENT_SIZES = {65_536, 65_536, 70_001, 131_072, 262_144, 1_048_576};
+    /** Bytes: few records fill so small a segment. */
+    private static final int SMALL_SEGMENT = 32_768;
     private static final int[] CQ_FILE_SIZES = {400, 420, 1_000, 2_000, 4_000, 20_000};
     private static final int[] HASH_SLOTS = {7, 50, 101, 500, 1_000};
-    private static final int[] INDEX_ITEMS = {20, 60, 150, 151, 400, 1_000, 5_000};
+    private static final int[] INDEX_ITEMS = {30, 60, 150, 151, 400, 1_000, 5_000};
     private static final String[] DELAY_LEVELS = {
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "3s", "1d 2h 3m 4s", "5s 1s"};
@@ -28,10 +30,12 @@ record Plan(long seed, String version, Set<Feature> features, int segmentSize, i
         // Split off: seeds that are near each other else share their numbers.
         SplittableRandom random = new SplittableRandom(seed).split();
         Set<Feature> features = Feature.draw(random, version.startsWith("4"));
-        return new Plan(seed, version, features, pick(random, SEGMENT_SIZES), pick(random, CQ_FILE_SIZES),
+        boolean many = features.contains(Feature.MANY_SEGMENTS);
+        int segmentSize = pick(random, SEGMENT_SIZES);
+        int messages = random.nextInt(4) == 0 ? random.nextInt(1, 40) : random.nextInt(100, 700);
+        return new Plan(seed, version, features, many ? SMALL_SEGMENT : segmentSize, pick(random, CQ_FILE_SIZES),
             pick(random, HASH_SLOTS), pick(random, INDEX_ITEMS), DELAY_LEVELS[random.nextInt(DELAY_LEVELS.length)],
-            random.nextInt(4) == 0 ? random.nextInt(1, 40) : random.nextInt(100, 700),
-            random.nextInt(1, 6), random.nextInt(1, 5));
+            many ? random.nextInt(900, 1_300) : messages, random.nextInt(1, 6), random.nextInt(1, 5));
     }
 
     private static int pick(SplittableRandom random, int[] from) {

@@ -21,6 +21,7 @@ final class RandomMessages {
     private static final int[] STATES = {
         MessageSysFlag.TRANSACTION_PREPARED_TYPE, MessageSysFlag.TRANSACTION_COMMIT_TYPE, MessageSysFlag.TRANSACTION_ROLLBACK_TYPE};
     private static final int[] COMPRESSIONS = {0x1, 0x101, 0x201, 0x301, 0x2};
+    private static final String[] BATCH_PROPERTIES = {"KEYS", "TAGS", "own"};
     private static final byte[][] MALFORMED = {
         {(byte) 0xed, (byte) 0xa0, (byte) 0x80}, {(byte) 0xc0, (byte) 0x80}, {(byte) 0xf0, (byte) 0x9f, (byte) 0x98},
         {(byte) 0xff}, {'a', (byte) 0xe2, (byte) 0x82}, {(byte) 0xf4, (byte) 0x90, (byte) 0x80, (byte) 0x80},
@@ -105,7 +106,7 @@ final class RandomMessages {
         MessageExtBatch batch = new MessageExtBatch();
         envelope(batch, words.topic());
         if (random.nextInt(3) == 0) {
-            MessageAccessor.putProperty(batch, random.nextBoolean() ? "KEYS" : "own", "of-the-batch");
+            MessageAccessor.putProperty(batch, BATCH_PROPERTIES[random.nextInt(BATCH_PROPERTIES.length)], "of-the-batch");
         }
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         for (int i = random.nextInt(1, 12); i > 0; i--) {

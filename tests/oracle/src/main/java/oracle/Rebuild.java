@@ -6,7 +6,6 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
 import java.util.Set;
-import org.apache.rocketmq.common.MQVersion;
 import org.apache.rocketmq.store.CommitLogDispatcher;
 import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
@@ -14,7 +13,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 /** Lets the real store build ConsumeQueue, index and checkpoint from a commitlog, and says how long that took. */
 final class Rebuild {
     private static final String USAGE = "usage: Rebuild STORE --out DIR [--copy] | --in-place"
-        + " [--segment-size N] [--cq-file-size N] [--hash-slots N] [--index-items N] [--enable-lmq] [--stall SECONDS]";
+        + " [--segment-size N] [--cq-file-size N] [--hash-slots N] [--index-items N] [--enable-lmq] [--recover-segments N] [--stall SECONDS]";
 
     /** Stands last in the store's list of dispatchers: what it sees has been dispatched by all the others. */
     private static final class Progress implements CommitLogDispatcher {
@@ -38,7 +37,7 @@ final class Rebuild {
 
     public static void main(String[] argv) {
         Main.run(USAGE, () -> run(new Args(argv,
-            Set.of("out", "segment-size", "cq-file-size", "hash-slots", "index-items", "stall"),
+            Set.of("out", "segment-size", "cq-file-size", "hash-slots", "index-items", "recover-segments", "stall"),
             Set.of("copy", "in-place", "enable-lmq"))));
     }
 
@@ -52,6 +51,7 @@ final class Rebuild {
         }
         Path root = args.has("out") ? Path.of(args.required("out")) : source;
         MessageStoreConfig config = Settings.of(root, args, sizeOfSegments(source));
+        Settings.recoverSegments(config, args.count("recover-segments", Integer.MAX_VALUE));
         if (args.has("out")) {
             Folders.claim(root);
             Folders.takeCommitlog(source, root, args.has("copy"));
@@ -77,7 +77,7 @@ final class Rebuild {
             throw new Main.Failure("the store in " + root + " did not shut down cleanly");
         }
         System.out.printf(Locale.ROOT, "{\"records\": %d, \"seconds\": %.3f, \"version\": \"%s\"}%n",
-            progress.records, (end - begin) / 1e9, version());
+            progress.records, (end - begin) / 1e9, Main.version());
     }
 
     /** All segments of a log have one size. Without any, the size does not matter. */
@@ -102,9 +102,5 @@ final class Rebuild {
         thread.setDaemon(true);
         thread.start();
         return thread;
-    }
-
-    private static String version() {
-        return MQVersion.getVersionDesc(MQVersion.CURRENT_VERSION).substring(1).replace('_', '.');
     }
 }

@@ -8,7 +8,6 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
-import org.apache.rocketmq.common.MQVersion;
 
 /** Random stores by seed, each with the real store's own rebuild of its bare commitlog: many in one JVM. */
 final class Scenario {
@@ -34,7 +33,7 @@ final class Scenario {
         ExecutorService pool = Executors.newFixedThreadPool(args.count("threads", 4),
             task -> new Thread(new ThreadGroup("scenarios-" + group.incrementAndGet()), task));
         for (int i = 0; i < count; i++) {
-            Plan plan = args.has("stale") ? StaleRun.plan(Plan.of(seed + i, version())) : Plan.of(seed + i, version());
+            Plan plan = args.has("stale") ? StaleRun.plan(Plan.of(seed + i, Main.version())) : Plan.of(seed + i, Main.version());
             pool.execute(() -> one(plan, args.has("stale"), out.resolve(Long.toString(plan.seed())), failed));
         }
         pool.shutdown();
@@ -42,7 +41,7 @@ final class Scenario {
             throw new Main.Failure("scenarios did not end");
         }
         System.out.printf(Locale.ROOT, "{\"scenarios\": %d, \"failed\": %d, \"seconds\": %.1f, \"version\": \"%s\"}%n",
-            count, failed.get(), (System.nanoTime() - begin) / 1e9, version());
+            count, failed.get(), (System.nanoTime() - begin) / 1e9, Main.version());
     }
 
     /** One scenario. What goes wrong with it is written down, and the next one comes. */
@@ -67,9 +66,5 @@ final class Scenario {
         } catch (Exception e) {
             e.printStackTrace();
         }
-    }
-
-    private static String version() {
-        return MQVersion.getVersionDesc(MQVersion.CURRENT_VERSION).substring(1).replace('_', '.');
     }
 }

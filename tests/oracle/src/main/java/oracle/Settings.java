@@ -2,6 +2,8 @@ package oracle;
 
 import java.lang.reflect.Field;
 import java.nio.file.Path;
+import java.util.Properties;
+import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.store.AllocateMappedFileService;
 import org.apache.rocketmq.store.config.FlushDiskType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
@@ -25,6 +27,16 @@ final class Settings {
     }
 
     private Settings() {
+    }
+
+    /**
+     * Lets a start look back at so many segments: from 5.4.0 on a broker takes ten, and what lies before them is never
+     * dispatched. Set as a broker sets what its broker.conf says: versions without that setting pass over it.
+     */
+    static void recoverSegments(MessageStoreConfig config, int segments) {
+        Properties words = new Properties();
+        words.setProperty("commitLogRecoverMaxNum", Integer.toString(segments));
+        MixAll.properties2Object(words, config);
     }
 
     static MessageStoreConfig of(Path root, Args args, long segmentSize) {

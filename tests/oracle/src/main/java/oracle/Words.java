@@ -17,7 +17,8 @@ final class Words {
     private static final String[] UNICODE = {
         "ключ", "键", "😀", "a😀b", "\u0000", "k\u0000z", "é", "e\u0301", "\u200b", "\u00a0", "\uffff", "\ud800", "Ǆ", "\u3000x"};
     private static final String[] BLANKS = {" ", "  ", "   ", "\t", " \t", "\n", " \u00a0 "};
-    private static final String[] TAGS = {"TagA", "TagB", "BB", "Aa", "polygenelubricants", "a||b", "*", " ", "t t"};
+    private static final String[] TAGS = {"TagA", "TagB", "BB", "Aa", "polygenelubricants", "a||b", "*", " ", "t t", "#", "T#TagA",
+        "long".repeat(90)};
     private static final String[] LEVELS = {
         "1", "2", "3", "18", "19", "0", "-1", "+5", "007", "2147483647", "-2147483648", "٣", "\uff15"};
     private static final String[] LMQS = {"%LMQ%one", "%LMQ%two", "%LMQ%😀", "%LMQ%/slash", "%LMQ%", "plain"};
@@ -124,6 +125,10 @@ final class Words {
         }
         if (plan.has(Feature.UNICODE) && random.nextInt(4) == 0) {
             return pick(UNICODE);
+        }
+        if (plan.has(Feature.TAGS) && random.nextInt(30) == 0) {
+            // Since 5.4 a record with these TAGS has this item, too.
+            return "T#" + pick(TAGS).trim();
         }
         String key = "key-" + random.nextInt(80);
         return random.nextInt(60) == 0 ? key.repeat(random.nextInt(20, 60)) : key;

@@ -1,0 +1,57 @@
+"""Signs in a store of the version that wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rocketmq_reindex.jobs.store.checkpoint import read_times
+from rocketmq_reindex.jobs.store.folders import entries_of
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.storage_format.file_names import is_index_file
+from rocketmq_reindex.storage_format.fitting import Sign
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.verify.tags import TagsFound
+
+
+def of_files(settings: VerifySettings) -> list[Sign]:
+    """Return what a few bytes of the store say: its checkpoint, a folder, the header of the last IndexFile."""
+    signs = list(_of_checkpoint(files.join(settings.store, "checkpoint")))
+    if files.entry_of(files.join(settings.store, "rocksdbstore")).kind == files.FOLDER:
+        signs.append(Sign("rocksdbstore/", oldest="5.4"))
+    return [*signs, *_of_last_index_file(settings)]
+
+
+def _of_checkpoint(path: str) -> Iterator[Sign]:
+    found = read_times(path)
+    if found.logics_offset:
+        yield Sign("logicsPhysicalOffset in the checkpoint", oldest="5.5")
+    elif found.logics:
+        yield Sign("no logicsPhysicalOffset in the checkpoint", newest="5.4")
+    if found.master_flushed or found.confirm_offset:
+        yield Sign("confirmPhyOffset in the checkpoint", oldest="5.3")
+
+
+def _of_last_index_file(settings: VerifySettings) -> Iterator[Sign]:
+    """IndexHeader of 4.9 leaves indexCount 0 until the first item, of 5.x 1."""
+    folder, names = files.join(settings.store, "index"), settings.index_names
+    named = [(names.get(entry.name, entry.name), entry) for entry in entries_of(folder) if entry.kind == files.FILE]
+    _, last = max(((name, entry) for name, entry in named if is_index_file(name)), key=lambda one: one[0], default=("", None))
+    if last is None or last.size < HEADER_SIZE:
+        return
+    with files.Reader(last.path) as reader:
+        count = IndexHeader.from_bytes(reader.read(0, HEADER_SIZE)).index_count
+    if count == 0:
+        yield Sign("indexCount 0 in an IndexFile without items", newest="4.9")
+    elif count == 1:
+        yield Sign("indexCount 1 in an IndexFile without items", oldest="5.3")
+
+
+def of_tags(found: TagsFound) -> list[Sign]:
+    """Return what the comparison of the index says."""
+    if found.standing:
+        return [Sign(f"items of TAGS ({found.standing:,})", oldest="5.4")]
+    if found.before.is_older:
+        return [Sign(f"no items of TAGS for {counted(found.count, 'record')} that have them", newest="5.3")]
+    return []

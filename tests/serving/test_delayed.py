@@ -1,0 +1,77 @@
+"""Delayed messages after a start: what preflight says of delayOffset.json, beside what a real broker then delivers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketmq_reindex as rr
+from tests.serving.broker import Broker, write_topics
+from tests.serving.programs import Program
+from tests.serving.stores import build_into
+from tests.tools.encode import EPOCH, Message
+from tests.tools.log_writer import LogWriter, Put
+
+VERSION = "5.5.0"
+SEGMENT = 1 << 12
+SIZES: dict[str, Any] = {"cq_file_size": 1000, "hash_slots": 50, "index_items": 150}
+DELAYED = 30
+PATIENCE = 30.0
+
+
+def make(store: Path) -> list[Put]:
+    """Messages of level 1 (a second) for T/0, which no broker has delivered yet; all are due by the broker's clock."""
+    with LogWriter(store / "commitlog", SEGMENT) as writer:
+        writer.append(Message(topic="T"))
+        for number in range(DELAYED):
+            properties = {"DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "0"}
+            writer.append(Message(
+                topic="SCHEDULE_TOPIC_XXXX", properties=properties, store_timestamp=EPOCH + 500 * number, body=b"%d" % number,
+            ))  # fmt: skip
+        puts = list(writer.puts)
+    build_into(store, broker_version="5.3", **SIZES)
+    write_topics(store, puts[:1])
+    return puts
+
+
+def delivered(program: Program, store: Path, scratch: Path, wanted: int) -> int:
+    """Messages that T/0 has beyond its first, once no more come."""
+    with Broker(program, "b", store, scratch, segment_size=SEGMENT, **SIZES) as broker:
+        found, quiet, end = -1, 0, time.monotonic() + PATIENCE
+        while time.monotonic() < end and quiet < 3:
+            now = sum(len(pull.messages) for pull in broker.pulls() if pull.queue == ("T", 0)) - 1
+            quiet = quiet + 1 if now == found and now >= min(wanted, 1) else 0
+            found = now
+            time.sleep(1)
+        return found
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("within", 20),
+        pytest.param("missing", None, marks=pytest.mark.slow),
+        pytest.param("beyond", 99, marks=pytest.mark.slow),
+        pytest.param("expired", 5, marks=pytest.mark.slow),
+        pytest.param("dispatched", 25, marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_delivered(name: str, kept: int | None, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    make(store)
+    if kept is not None:
+        (store / "config" / "delayOffset.json").write_text(json.dumps({"offsetTable": {1: kept}}))
+    if name == "expired":
+        min((store / "commitlog").iterdir()).unlink()
+    if name == "dispatched":
+        shutil.rmtree(store / "consumequeue")
+    told = rr.preflight(store, broker_version=VERSION, segment_size=SEGMENT, **SIZES)  # type: ignore[arg-type]
+    (level,) = told.delayed
+    with Program(VERSION, "Serve", tmp_path) as program:
+        found = delivered(program, store, tmp_path, level["waiting"])
+    assert level["waiting"] <= found <= level["end"] - level["begins_least"], (level, found)

@@ -1,0 +1,46 @@
+"""Commands to paste: quoted for a shell, with the options that the store needs."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+import pytest
+
+from rocketmq_reindex.jobs.preflighting.commands import Commands, shell
+from rocketmq_reindex.jobs.preflighting.settings import BrokerSettings, PreflightSettings
+from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes
+from rocketmq_reindex.storage_format.start.loading import FileSizes
+
+
+@pytest.mark.parametrize("word", ["plain", "a b", "it's", "$(x)", "a\nb", "\x1b[31m", "ключ", "\udcff", "a'\\\n", "\u202e"])
+def test_a_shell_reads_the_word_back(word: str) -> None:
+    line = shell(["printf", "%s", word])
+    assert line.isprintable()
+    found = subprocess.run(["bash", "-c", line.encode()], capture_output=True, check=True).stdout
+    assert found == word.encode("utf-8", "surrogateescape")
+
+
+def sizes(queue: int = 6_000_000, slots: int = 5_000_000, items: int = 20_000_000) -> StoreSizes:
+    return StoreSizes(FileSizes(1 << 30, queue, 13_800_000), slots, items, ())
+
+
+def test_sizes_of_a_usual_broker_need_no_options() -> None:
+    found = Commands(PreflightSettings("/data/store"), sizes(), False, False).rebuilt()
+    assert found == (
+        "rmq-reindex build /data/store --out /data/store.rebuilt && rmq-reindex fetch /data/store.rebuilt --to /data/store"
+    )
+
+
+def test_all_options() -> None:
+    settings = PreflightSettings(
+        "/a b", commitlogs=("/log",), broker_version="4.9.8", broker=BrokerSettings(delay_levels="1s 2s")
+    )  # fmt: skip
+    build, fetch = Commands(settings, sizes(400, 5, 9), True, True).rebuilt("index,checkpoint", 77).split(" && ")
+    assert shlex.split(build) == [
+        "rmq-reindex", "build", "/a b", "--out", "/a b.rebuilt", "--commitlog", "/log", "--only", "index,checkpoint",
+        "--broker-version", "4.9", "--cq-file-size", "400", "--hash-slots", "5", "--index-items", "9",
+        "--delay-levels", "1s 2s",
+        "--lmq", "--topics-config", "/a b/config/topics.json", "--on-damage", "salvage", "--until-offset", "77",
+    ]  # fmt: skip
+    assert shlex.split(fetch) == ["rmq-reindex", "fetch", "/a b.rebuilt", "--to", "/a b"]

@@ -1,0 +1,100 @@
+"""Options of preflight, and what a broker.conf says of a start."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from rocketmq_reindex.jobs.preflighting.options import parse_preflight
+from rocketmq_reindex.jobs.preflighting.settings import LINES
+from rocketmq_reindex.storage_format.errors import InputError, ReindexError, UsageError
+from rocketmq_reindex.storage_format.start.store import RELEASES, StartSettings
+
+
+def test_a_line_stands_for_its_newest_release() -> None:
+    assert LINES == {"5.5": "5.5.1", "5.4": "5.4.0", "5.3": "5.3.4", "4.9": "4.9.8"}
+    assert parse_preflight(["store"]).release == "5.5.1"
+    assert parse_preflight(["store", "--broker-version", "5.3"]).release == "5.3.4"
+    for release in RELEASES:
+        assert parse_preflight(["store", "--broker-version", release]).release == release
+
+
+def test_the_other_case() -> None:
+    assert parse_preflight(["s"]).abort is None
+    assert parse_preflight(["s", "--abort", "yes"]).abort is True
+    assert parse_preflight(["s", "--abort", "no"]).abort is False
+
+
+@pytest.mark.parametrize(("words", "text"), [
+    ([], "name a STORE"),
+    (["s3://bucket/store"], "s3://bucket/store: is a URI"),
+    (["s", "--commitlog", "hdfs://h/x"], "is a URI"),
+    (["s", "--commitlog", ""], "--commitlog: is empty"),
+    (["s", "--broker-version", "5.2"], "invalid choice"),
+    (["s", "--abort", "maybe"], "invalid choice"),
+    (["s", "--cq-file-size", "30"], "--cq-file-size 30: take a multiple of 20"),
+    (["s", "--batch-cq-file-size", "40"], "--batch-cq-file-size 40: take a multiple of 46"),
+    (["s", "--segment-size", "0"], "--segment-size 0: take a number of bytes above 0"),
+    (["s", "--segment-size", str(2**31)], "below 2 GiB"),
+    (["s", "--hash-slots", "3"], "go together"),
+    (["s", "--hash-slots", "0", "--index-items", "5"], "at least 1 slot"),
+    (["s", "--count-limit", "-1"], "take a number of bytes from 0 on"),
+    (["s", "--broker-conf", "/no/such"], "cannot be read"),
+])  # fmt: skip
+def test_wrong_usage(words: list[str], text: str) -> None:
+    with pytest.raises(UsageError, match=text.replace("(", r"\(")):
+        parse_preflight(words)
+
+
+def conf(folder: Path, text: str) -> list[str]:
+    (folder / "broker.conf").write_text(text)
+    return ["--broker-conf", str(folder / "broker.conf")]
+
+
+def test_settings_of_a_broker_conf(tmp_path: Path) -> None:
+    text = (
+        "storePathRootDir=/data/store\nstorePathCommitLog = /a,/b\n"
+        "mappedFileSizeCommitLog=4096\nmappedFileSizeConsumeQueue=410\n"
+        "maxHashSlotNum=5\nmaxIndexNum=9\ncommitLogRecoverMaxNum=14\ncheckCRCOnRecover=false\nenableAcceleratedRecovery=TRUE\n"
+        "enableLmq=true\nenableMultiDispatch=true\nmessageIndexSafe=true\nmessageIndexEnable=no\nmessageDelayLevel=1s 2s\n"
+        "timerWheelEnable=false\nmappedFileSizeTimerLog=520\nstoreType=default\nbrokerRole=SLAVE\nstorePathIndex=/x\n"
+    )
+    found = parse_preflight(conf(tmp_path, text))
+    broker = found.broker
+    assert (found.store, found.roots) == ("/data/store", ("/a", "/b"))
+    assert (broker.segment_size, broker.cq_file_size, broker.batch_cq_file_size) == (4096, 420, None)
+    assert (broker.hash_slots, broker.index_items, broker.timer_log_size) == (5, 9, 520)
+    assert (broker.timer_wheel, broker.simple_queues, broker.delay_levels) == (False, True, "1s 2s")
+    assert broker.start == {
+        "recover_max_segments": 14, "check_crc": False, "accelerated": True, "message_index": False,
+        "message_index_safe": True, "multi_dispatch": True,
+    }  # fmt: skip
+    assert broker.start.keys() <= {field.name for field in dataclasses.fields(StartSettings)}
+    assert len(broker.notes) == 2
+
+
+def test_options_win(tmp_path: Path) -> None:
+    words = conf(tmp_path, "storePathRootDir=/data/store\nstorePathCommitLog=/a\nmappedFileSizeConsumeQueue=400\n")
+    found = parse_preflight(["mine", "--cq-file-size", "800", *words])
+    assert (found.store, found.roots) == (str(Path.cwd() / "mine"), (str(Path.cwd() / "mine" / "commitlog"),))
+    assert found.broker.cq_file_size == 800
+
+
+@pytest.mark.parametrize(("text", "kind", "said"), [
+    ("commitLogRecoverMaxNum=ten", UsageError, "commitLogRecoverMaxNum is ten, not a number"),
+    ("mappedFileSizeTimerLog=\\u0007", UsageError, r"is \x07, not a number"),
+    ("enableDLegerCommitLog=true", InputError, "has enableDLegerCommitLog=true: what such a broker does"),
+    ("enableControllerMode=true\nduplicationEnable=true", InputError, "enableControllerMode=true, duplicationEnable=true"),
+    ("storeType=defaultRocksDB", InputError, "not foretold"),
+    ("readOnlyCommitLogStorePaths=/ro", InputError, "not foretold"),
+])  # fmt: skip
+def test_brokers_that_are_not_foretold(text: str, kind: type[ReindexError], said: str, tmp_path: Path) -> None:
+    with pytest.raises(kind) as raised:
+        parse_preflight(["s", *conf(tmp_path, text)])
+    assert said in str(raised.value)
+
+
+def test_switches_that_are_off_are_followed(tmp_path: Path) -> None:
+    parse_preflight(["s", *conf(tmp_path, "enableDLegerCommitLog=false\nreadOnlyCommitLogStorePaths=\nstoreType=default")])
