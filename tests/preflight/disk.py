@@ -20,7 +20,10 @@ INDEX_HEADER = 40
 
 @dataclass(frozen=True)
 class Disk:
-    """``segments`` have bytes; ``units`` are all that are not zeros, by queue and offset in the queue; ``items`` those of each IndexFile."""
+    """``segments`` have bytes; ``units`` are all that are not zeros, by queue and offset in the queue.
+
+    ``items`` are those of each IndexFile.
+    """
 
     segments: tuple[str, ...]
     units: dict[Queue, dict[int, Unit]]
@@ -39,7 +42,8 @@ def read_disk(store: Path, hash_slots: int) -> Disk:
         for queue in _folders(topic):
             if queue.name.removeprefix("-").isdigit():
                 units[topic.name, int(queue.name)] = read_units(queue)
-    return Disk(segments, units, {path.name: read_items(path, hash_slots) for path in sorted(_files(store / "index")) if path.name.isdigit()})
+    indexes = [path for path in sorted(_files(store / "index")) if path.name.isdigit()]
+    return Disk(segments, units, {path.name: read_items(path, hash_slots) for path in indexes})
 
 
 def _files(folder: Path) -> list[Path]:

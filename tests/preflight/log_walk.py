@@ -6,10 +6,11 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from tests.reference import java
-from tests.reference.records import BORN_V6, COMMIT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, ROLLBACK, STORE_V6, TRANSACTION_MASK, parse_properties
+from tests.reference import records as r
 
 Item = tuple[int, int]
 """key hash, physical offset"""
@@ -30,11 +31,11 @@ class LogRecord:
     @property
     def gets_unit(self) -> bool:
         """``CommitLogDispatcherBuildConsumeQueue``."""
-        return self.sysflag & TRANSACTION_MASK in (0, COMMIT)
+        return self.sysflag & r.TRANSACTION_MASK in (0, r.COMMIT)
 
     def items(self, tags: bool) -> list[Item]:
         """The items that ``IndexService.buildIndex`` makes; with ``tags`` (5.4 on) one for TAGS, too."""
-        if self.sysflag & TRANSACTION_MASK == ROLLBACK:
+        if self.sysflag & r.TRANSACTION_MASK == r.ROLLBACK:
             return []
         found = self.properties
         keys = [found["UNIQ_KEY"]] if "UNIQ_KEY" in found else []
@@ -43,6 +44,7 @@ class LogRecord:
         return [(_key_hash(f"{self.topic}#{key}"), self.offset) for key in keys]
 
 
+@lru_cache(1 << 16)
 def _key_hash(key: str) -> int:
     """``IndexFile.indexKeyHashMethod``."""
     return max(0, java.int32(abs(java.hash_code(key))))
@@ -62,7 +64,7 @@ def _walk(data: bytes, base: int, release: str, crc: bool) -> Iterator[LogRecord
     at, sound = 0, True
     while at + 8 <= len(data):
         size, magic = struct.unpack_from(">iI", data, at)
-        if magic == MAGIC_BLANK and size == len(data) - at:
+        if magic == r.MAGIC_BLANK and size == len(data) - at:
             return
         framed, record = _parse(data, at, base, release, crc or not sound)
         if record:
@@ -73,26 +75,26 @@ def _walk(data: bytes, base: int, release: str, crc: bool) -> Iterator[LogRecord
 
 
 def _next_magic(data: bytes, start: int) -> int:
-    places = [data.find(struct.pack(">I", magic), start + 4) - 4 for magic in (MAGIC_V1, MAGIC_V2)]
+    places = [data.find(struct.pack(">I", magic), start + 4) - 4 for magic in (r.MAGIC_V1, r.MAGIC_V2)]
     return min((place for place in places if place >= start), default=len(data))
 
 
 def _parse(data: bytes, at: int, base: int, release: str, crc: bool) -> tuple[int, LogRecord | None]:
     """(the record's length where it agrees with its parts, else 0; the record if it is good)."""
     size, magic = struct.unpack_from(">iI", data, at)
-    if magic not in (MAGIC_V1, MAGIC_V2) or not 91 <= size <= len(data) - at:
+    if magic not in (r.MAGIC_V1, r.MAGIC_V2) or not 91 <= size <= len(data) - at:
         return 0, None
-    if magic == MAGIC_V2 and release.startswith("4."):
+    if magic == r.MAGIC_V2 and release.startswith("4."):
         return 0, None
     raw = data[at : at + size]
     try:
         body_crc, queue, _, queue_offset, told, sysflag = struct.unpack_from(">IiiqqI", raw, 8)
-        place = 72 + (20 if sysflag & BORN_V6 else 8) + (20 if sysflag & STORE_V6 else 8)
+        place = 72 + (20 if sysflag & r.BORN_V6 else 8) + (20 if sysflag & r.STORE_V6 else 8)
         (length,) = struct.unpack_from(">i", raw, place - 4)
         body = raw[place : place + length]
         place += length
-        (length,) = struct.unpack_from(">h" if magic == MAGIC_V2 else ">b", raw, place)
-        place += 2 if magic == MAGIC_V2 else 1
+        (length,) = struct.unpack_from(">h" if magic == r.MAGIC_V2 else ">b", raw, place)
+        place += 2 if magic == r.MAGIC_V2 else 1
         topic = raw[place : place + length]
         place += length
         (length,) = struct.unpack_from(">h", raw, place)
@@ -103,7 +105,8 @@ def _parse(data: bytes, at: int, base: int, release: str, crc: bool) -> tuple[in
     good = told == base + at and not (crc and body and zlib.crc32(body) & 0x7FFFFFFF != body_crc)
     if not good:
         return size, None
-    properties = parse_properties(java.decode_utf8(raw[place + 2 :]))
+    text = raw[place + 2 :]
+    properties = r.parse_properties(text.decode() if text.isascii() else java.decode_utf8(text))
     return size, LogRecord(base + at, size, _name(topic), queue, queue_offset, sysflag, properties)
 
 

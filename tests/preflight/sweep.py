@@ -46,8 +46,9 @@ class Judged:
         """What is wrong."""
         if not self.comparison:
             return []
-        settings = " ".join(f"{name}={value}" for name, value in self.spoilt.conf.more.items())
-        place = f"RocketMQ {release}, SEED={self.seed}{' abort' if self.spoilt.abnormal else ''} {settings} ({'; '.join(self.spoilt.deeds)})"
+        settings = ["abort"] if self.spoilt.abnormal else []
+        settings += [f"{name}={value}" for name, value in self.spoilt.conf.more.items()]
+        place = f"RocketMQ {release}, SEED={self.seed} {' '.join(settings)} ({'; '.join(self.spoilt.deeds)})"
         return [f"{place}: {difference}" for difference in self.comparison.differences]
 
 
@@ -94,8 +95,8 @@ def try_store(real: RealStores, base: Base, scratch: Path, seed: int) -> tuple[S
 def _last_bytes(store: Path) -> list[tuple[int, bytes]]:
     """(offset of its first byte, bytes up to the last that is not zero) of each segment."""
     folder = store / "commitlog"
-    paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [(int(path.name), path.read_bytes().rstrip(b"\0")) for path in paths if path.is_file() and path.name.isdigit() and path.stat().st_size]
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name.isdigit()) if folder.is_dir() else []
+    return [(int(path.name), path.read_bytes().rstrip(b"\0")) for path in paths if path.stat().st_size]
 
 
 def _end_of(segments: list[tuple[int, bytes]], max_offset: int) -> tuple[int, bool]:
@@ -112,19 +113,21 @@ def sweep(version: str, seed: int, count: int) -> int:
     """How many statements about the stores of one version do not hold; tells each."""
     began, wrong, stores, loads, unsaid = time.monotonic(), 0, 0, 0, Counter[str]()
     counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="preflight-", ignore_cleanup_errors=True) as folder:
-        with RealStores(version, Path(folder)) as real:
-            for one in judged(real, Path(folder), seed, count):
-                stores += 1
-                loads += one.loads
-                if one.unsaid:
-                    unsaid[one.unsaid.split(":")[-1][:60]] += 1
-                    continue
-                assert one.comparison
-                counts += one.comparison.counts
-                wrong += len(one.comparison.differences)
-                for line in one.lines(version):
-                    print(line, flush=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="preflight-", ignore_cleanup_errors=True) as folder,
+        RealStores(version, Path(folder)) as real,
+    ):
+        for one in judged(real, Path(folder), seed, count):
+            stores += 1
+            loads += one.loads
+            if one.unsaid:
+                unsaid[one.unsaid.split(":")[-1][:60]] += 1
+                continue
+            assert one.comparison
+            counts += one.comparison.counts
+            wrong += len(one.comparison.differences)
+            for line in one.lines(version):
+                print(line, flush=True)
     print(
         f"{version}: {stores} stores, of which {loads} load and {sum(unsaid.values())} are not foretold; "
         f"{sum(counts.values())} statements, {wrong} wrong, {time.monotonic() - began:.0f} s",
