@@ -12,9 +12,11 @@ from unittest.mock import patch
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.cli import COMMANDS, main
+from rocketmq_reindex.jobs.preflighting import losses
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.storage_format.checks.differences import KINDS
 from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.start import loading
 from rocketmq_reindex.udfs.sql import functions
 from rocketmq_reindex.udfs.sql.sources import CommitlogSource, ConsumeQueueSource, IndexSource
 from rocketmq_reindex.udfs.tables.schema import TABLES
@@ -123,6 +125,11 @@ def differences(part: str) -> str:
     return table(("difference", "meaning", "what to do"), rows)
 
 
+def preflight_kinds(kinds: dict[str, str]) -> str:
+    """Kinds of what preflight says, with what each means."""
+    return table(("kind", "meaning"), [(f"`{name}`", text) for name, text in kinds.items()])
+
+
 def delta_tables() -> str:
     parts = []
     for made in TABLES:
@@ -172,6 +179,9 @@ MADE: Final[dict[str, Callable[..., str]]] = {
     "options": options,
     "commands": commands,
     "differences": differences,
+    "preflight-losses": lambda: preflight_kinds(losses.KINDS),
+    "preflight-warnings": lambda: preflight_kinds(losses.WARNINGS),
+    "preflight-refusals": lambda: preflight_kinds(loading.KINDS),
     "delta-tables": delta_tables,
     "source-columns": source_columns,
     "sql-functions": sql_functions,

@@ -22,8 +22,13 @@ _ADVICE = {
     "lock-held": "stop the broker, or ask for a snapshot of the store",
     "abort-not-a-file": "move it away",
     "delay-levels": "set messageDelayLevel right",
+    "queue-last-file-empty": "remove that file, or rebuild",
+    "checkpoint-logics-offset": "rebuild, or start once with enableAcceleratedRecovery=false",
+    "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
 }
-_REBUILT = frozenset({"queue-file-size", "checkpoint-not-a-file"})
+_REBUILT = frozenset({
+    "queue-file-size", "checkpoint-not-a-file", "queue-last-file-empty", "checkpoint-logics-offset", "dispatch-stuck",
+})  # fmt: skip
 
 
 def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands, store: str, segment: int) -> list[Loss]:
@@ -33,7 +38,7 @@ def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands,
         of_kind = [refusal for refusal in refusals if refusal.kind == kind]
         first = of_kind[0]
         more = f", and {len(of_kind) - 1:,} more" if len(of_kind) > 1 else ""
-        text = f"{escape(first.path)}: {first.detail}{more}"
+        text = f"{escape(first.path)}: {first.detail}{more}" if first.path else f"{first.detail}{more}"
         ready = (commands.rebuilt(),) if kind in _REBUILT else ()
         if kind == "log-file-size" and len(of_kind) == 1 and _is_short_last(first, loading, segment, store):
             ready = (shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)

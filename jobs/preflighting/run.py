@@ -131,6 +131,11 @@ class Preflight:
         summary.notes += found.notes
         if not found.loads:
             return
+        if found.dispatch is not None and found.dispatch.hidden_records < 0 and found.log is not None:
+            summary.notes.append(
+                f"the log in front of {escape(found.log.start_segment)} was not read: whether its records have units and items "
+                f"is not known; --count-limit {found.log.max_offset - found.log.min_offset} reads it"
+            )
         levels, timers = delivery.delayed(found), delivery.timers(found)
         more, warned = delivered(levels, timers)
         for name in ("log", "dispatch", "index"):

@@ -38,7 +38,8 @@ def _verdict(summary: PreflightSummary) -> str:
         return f"refused  the broker does not start: {kinds}"
     if summary.losses:
         return f"loses    {kinds}"
-    return "starts   and loses nothing"
+    counted_all = summary.dispatch is None or summary.dispatch["hidden_records"] >= 0
+    return "starts   and loses nothing" if counted_all else "starts   and loses nothing, as far as the log was read"
 
 
 def _log(log: dict[str, Any]) -> list[str]:
@@ -70,7 +71,8 @@ def _queues(queues: list[dict[str, Any]]) -> list[str]:
     bad.sort(key=lambda queue: (-queue["hidden"], queue["topic"], queue["queue"]))
     total = counted(len(queues), "queue")
     if not bad:
-        return [f"queues   {total}: consumers get all that the log holds"]
+        known = all(queue["hidden"] >= 0 for queue in queues)
+        return [f"queues   {total}: consumers get all that {'the log holds' if known else 'was read of the log'}"]
     found = [
         f"queues   {len(bad):,} of {total} {form(len(bad), 'hides', 'hide')} or {form(len(bad), 'loses', 'lose')} messages"
     ]

@@ -10,6 +10,8 @@ from typing import Final
 
 from tests.docs.pages import ROOT
 from tests.golden.stores import unpack
+from tests.tools.encode import EPOCH, Message
+from tests.tools.log_writer import LogWriter
 from tests.tools.spoil_queues import Queue
 
 CONF: Final = "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=4000\nmaxHashSlotNum=500\nmaxIndexNum=1500\n"
@@ -64,12 +66,27 @@ def watched(folder: Path) -> None:
     (folder / "textfile").mkdir()
 
 
+def bare(folder: Path) -> None:
+    """A log of 14 segments, without ConsumeQueue, index and checkpoint; a broker.conf of its sizes."""
+    places = [0] * 4
+    with LogWriter(folder / "store" / "commitlog", 1 << 16) as writer:
+        for number in range(6700):
+            queue = number % len(places)
+            writer.append(Message(
+                topic="orders", queue_id=queue, queue_offset=places[queue], body=b"order %d" % number,
+                store_timestamp=EPOCH + 10 * number, properties={"KEYS": f"order-{number}", "TAGS": "paid"},
+            ))  # fmt: skip
+            places[queue] += 1
+    (folder / "broker.conf").write_text(CONF.replace("1048576", str(1 << 16)))
+
+
 def nothing(_: Path) -> None:
     pass
 
 
 WORLDS: Final = {
     "tutorial": World(nothing, moved=("/tmp/tutorial",), here=ROOT),
+    "how-to/before-start": World(bare),
     "how-to/damaged-log": World(damaged),
     "how-to/every-hour": World(whole),
     "how-to/find-messages": World(whole),

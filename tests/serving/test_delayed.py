@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import time
 from pathlib import Path
 from typing import Any
@@ -24,27 +25,31 @@ DELAYED = 30
 PATIENCE = 30.0
 
 
-def make(store: Path) -> list[Put]:
-    """Messages of level 1 (a second) for T/0, which no broker has delivered yet; all are due by the broker's clock."""
+LEVEL = ("SCHEDULE_TOPIC_XXXX", {"DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "0"})
+TIMER = ("rmq_sys_wheel_timer", {"TIMER_OUT_MS": str(EPOCH), "REAL_TOPIC": "T", "REAL_QID": "0"})
+
+
+def make(store: Path, kind: tuple[str, dict[str, str]] = LEVEL) -> list[Put]:
+    """Delayed messages for T/0, which no broker has delivered yet; all are due by the broker's clock."""
+    topic, properties = kind
     with LogWriter(store / "commitlog", SEGMENT) as writer:
         writer.append(Message(topic="T"))
         for number in range(DELAYED):
-            properties = {"DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "0"}
-            writer.append(Message(
-                topic="SCHEDULE_TOPIC_XXXX", properties=properties, store_timestamp=EPOCH + 500 * number, body=b"%d" % number,
-            ))  # fmt: skip
+            time, body = EPOCH + 500 * number, b"%d" % number
+            writer.append(Message(topic=topic, properties=properties, store_timestamp=time, body=body))
         puts = list(writer.puts)
     build_into(store, broker_version="5.3", **SIZES)
     write_topics(store, puts[:1])
     return puts
 
 
-def delivered(program: Program, store: Path, scratch: Path, wanted: int) -> int:
-    """Messages that T/0 has beyond its first, once no more come."""
-    with Broker(program, "b", store, scratch, segment_size=SEGMENT, **SIZES) as broker:
+def delivered(program: Program, store: Path, scratch: Path, wanted: int, *options: str) -> int:
+    """Delayed messages that T/0 has, once no more come; the one that it had begins the log."""
+    first = (store / "commitlog" / f"{0:020d}").exists()
+    with Broker(program, "b", store, scratch, *options, segment_size=SEGMENT, **SIZES) as broker:
         found, quiet, end = -1, 0, time.monotonic() + PATIENCE
         while time.monotonic() < end and quiet < 3:
-            now = sum(len(pull.messages) for pull in broker.pulls() if pull.queue == ("T", 0)) - 1
+            now = sum(len(pull.messages) for pull in broker.pulls() if pull.queue == ("T", 0)) - first
             quiet = quiet + 1 if now == found and now >= min(wanted, 1) else 0
             found = now
             time.sleep(1)
@@ -75,3 +80,23 @@ def test_what_is_delivered(name: str, kept: int | None, tmp_path: Path) -> None:
     with Program(VERSION, "Serve", tmp_path) as program:
         found = delivered(program, store, tmp_path, level["waiting"])
     assert level["waiting"] <= found <= level["end"] - level["begins_least"], (level, found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [("missing", None), ("within", (20, 20)), ("master", (20, 10)), ("beyond", (99, 99)), ("bare", (20, 20))],
+)
+def test_timer_messages(name: str, check: tuple[int, int] | None, tmp_path: Path) -> None:
+    """All that are taken into the wheel are due, and delivered at once."""
+    store = tmp_path / "store"
+    make(store, TIMER)
+    if check is not None:
+        (store / "timercheck").write_bytes(struct.pack(">qqqq", EPOCH, 0, *check).ljust(4096, b"\0"))
+    if name == "bare":
+        shutil.rmtree(store / "consumequeue")
+    told = rr.preflight(store, broker_version=VERSION, segment_size=SEGMENT, **SIZES)  # type: ignore[arg-type]
+    assert told.timers is not None
+    wanted = told.timers["end"] - told.timers["goes_on"]
+    with Program(VERSION, "Serve", tmp_path) as program:
+        assert delivered(program, store, tmp_path, wanted, "--timer-wheel") == wanted

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -108,6 +109,13 @@ def test_the_recovery_looks_at_ten_segments(store: Path, tmp_path: Path) -> None
     assert kinds(told(store, "5.3.3", **SIZES)) == []
 
 
+def test_what_was_not_counted_is_said(store: Path) -> None:
+    found = told(store, count_limit=0)
+    assert (found.exit_status, found.dispatch and found.dispatch["hidden_records"]) == (0, -1)
+    assert found.text.startswith("starts   and loses nothing, as far as the log was read")
+    assert any("--count-limit" in note for note in found.notes)
+
+
 def test_delayed_messages(store: Path) -> None:
     (store / "config" / "delayOffset.json").unlink()
     found = told(store)
@@ -164,6 +172,13 @@ def test_rocksdb(store: Path, tmp_path: Path) -> None:
 def test_no_store(tmp_path: Path) -> None:
     assert "is not a folder" in error_of(tmp_path / "none")
     assert "name the broker's store" in error_of(tmp_path)
+
+
+def test_the_checkpoint_of_an_accelerated_recovery(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_text("enableAcceleratedRecovery=true\n")
+    (store / "checkpoint").write_bytes(struct.pack(">q", EPOCH).ljust(4096, b"\0"))
+    found = told(store, "5.5.1", abort="yes", broker_conf=tmp_path / "broker.conf", **SIZES)
+    assert (kinds(found), found.loads, found.exit_status) == (["checkpoint-logics-offset"], False, 4)
 
 
 def test_no_segment(store: Path) -> None:
