@@ -32,9 +32,10 @@ def make_base(real: RealStores, path: Path, seed: int) -> Base:
     if real.release.startswith("4."):
         features -= {"v2"}
     first = sizes.segment * rng.choice((0, 0, 0, 1, 7, 1000))
+    records = int((segments - 0.5) * sizes.segment / (200 + body * 0.6))
     random_log(
-        path / "commitlog", seed, records=int((segments - 0.5) * sizes.segment / (200 + body * 0.6)), segment_size=sizes.segment,
-        first_offset=first, features=features, topics=rng.randrange(1, 5), queues=rng.randrange(1, 4), biggest_body=body,
+        path / "commitlog", seed, records=records, segment_size=sizes.segment, first_offset=first,
+        features=features, topics=rng.randrange(1, 5), queues=rng.randrange(1, 4), biggest_body=body,
     )  # fmt: skip
     complete(real, path, sizes)
     return Base(path, sizes)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from tests.preflight.disk import Disk, Item, Unit, items_of
+from tests.preflight.disk import Disk, Unit
+from tests.preflight.log_walk import Item, LogRecord
 from tests.preflight.real import RealQueue, RealStart
-from tests.reference.records import Record
 
 BLANK = 2**31 - 1
 """the size in units that ConsumeQueue.fillPreBlank writes"""
@@ -25,15 +26,27 @@ class Outcome:
     told: RealStart
     before: Disk
     after: Disk
-    log: list[Record]
+    log: list[LogRecord]
     end: int
     filler: bool
     """the log is accepted up to a filler at the end of its last segment"""
     index_enabled: bool
+    reputs: bool
+    """it dispatches once more, from where the queues end: 4.9, and with recheckReputOffsetFromCq"""
 
-    def kept(self) -> list[Record]:
+    @cached_property
+    def kept(self) -> list[LogRecord]:
         """The records of the log that the start kept."""
         return [record for record in self.log if self.told.min_offset <= record.offset < self.told.max_offset]
+
+    @cached_property
+    def of_queues(self) -> dict[tuple[str, int], list[LogRecord]]:
+        """Those that get a unit, by queue."""
+        found: dict[tuple[str, int], list[LogRecord]] = defaultdict(list)
+        for record in self.kept:
+            if record.gets_unit:
+                found[record.topic, record.queue].append(record)
+        return found
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,8 @@ def _log(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None:
     found.hold("log.abnormal", real.abnormal, said["abnormal"])
     found.hold("log.min_offset", told.min_offset, said["min_offset"])
     found.hold("log.max_offset", told.max_offset, said["max_offset"])
-    found.hold("log.deleted_segments", [n for n in real.before.segments if n not in real.after.segments], list(said["deleted_segments"]))
+    deleted = [name for name in real.before.segments if name not in real.after.segments]
+    found.hold("log.deleted_segments", deleted, list(said["deleted_segments"]))
     cut = 0 if real.filler else max(0, real.end - told.max_offset)
     if not real.before.segments:
         return
@@ -92,7 +106,7 @@ def _log(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None:
     if said["cut_records"] >= 0:
         behind = sum(record.offset >= told.max_offset for record in real.log) if cut else 0
         found.hold("log.cut_records", behind, said["cut_records"])
-    if told.records:
+    if told.records and not real.reputs:
         # The recovery itself cannot be watched: nothing in front of its start is dispatched.
         found.hold("log.start_offset", True, said["start_offset"] <= told.lowest)
 
@@ -119,8 +133,7 @@ def _added(real: Outcome) -> Counter[Item]:
 
 def _all_queues(real: Outcome) -> list[tuple[str, int]]:
     assert real.told.queues is not None
-    in_log = {(record.topic, record.queue_id) for record in real.kept() if record.gets_unit}
-    return sorted({*real.told.queues, *real.before.units, *in_log})
+    return sorted({*real.told.queues, *real.before.units, *real.of_queues})
 
 
 def _after(real: Outcome, queue: tuple[str, int]) -> dict[int, Unit]:
@@ -134,16 +147,12 @@ def _valid(units: dict[int, Unit]) -> dict[int, Unit]:
     return {at: unit for at, unit in units.items() if unit[0] >= 0 and unit[1] > 0 and unit[1] != BLANK}
 
 
-def _hidden(real: Outcome, queue: tuple[str, int]) -> list[Record]:
+def _hidden(real: Outcome, queue: tuple[str, int]) -> list[LogRecord]:
     """The records of a queue that are kept in the log and that no unit from its min offset on points to."""
     assert real.told.queues is not None
     low = real.told.queues.get(queue, NO_QUEUE).min_offset
-    there = {unit[0] for at, unit in _after(real, queue).items() if at >= low}
-    return [
-        record
-        for record in real.kept()
-        if (record.topic, record.queue_id) == queue and record.gets_unit and record.offset not in there
-    ]
+    there = {unit[0] for at, unit in _after(real, queue).items() if at >= low and unit[1] != BLANK}
+    return [record for record in real.of_queues.get(queue, []) if record.offset not in there]
 
 
 def _queues(found: Comparison, said: list[Mapping[str, Any]], real: Outcome) -> None:
@@ -179,7 +188,7 @@ def _queue(found: Comparison, said: Mapping[str, Any], told: RealQueue, real: Ou
         return
     hidden = _hidden(real, queue)
     found.hold("queue.hidden", len(hidden), said["hidden"], name)
-    records = [record for record in real.kept() if (record.topic, record.queue_id) == queue and record.gets_unit]
+    records = real.of_queues.get(queue, [])
     numbers = [record.queue_offset for record in records]
     found.hold("queue.log_min", min(numbers, default=-1), said["log_min"], name)
     found.hold("queue.log_max", max(numbers, default=-2) + 1, said["log_max"], name)
@@ -195,17 +204,19 @@ def _index(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None:
     found.hold("index.deleted", deleted, list(said["deleted"]))
     there = after.all_items()
     low, high = real.told.min_offset, real.told.max_offset
-    gone = Counter(item for name in deleted for item in before.items[name] if low <= item[1] < high)
-    found.hold("index.items_lost", sum((gone - _added(real)).values()), said["items_lost"])
+    added = _added(real)
+    gone = [item for name in deleted for item in before.items[name] if low <= item[1] < high]
+    found.hold("index.items_lost", sum(item not in added for item in gone), said["items_lost"])
     if said["items_missing"] >= 0 and real.index_enabled:
         found.hold("index.items_missing", _missing(real, there), said["items_missing"])
 
 
 def _missing(real: Outcome, there: Counter[Item]) -> int:
     """Items of kept records that no IndexFile has; a record of which only the TAGS item is missing lost none: it is older."""
-    total = 0
-    for record in real.kept():
-        missing = Counter(items_of(record, real.release)) - there
-        if Counter(items_of(record, "5.3")) - there:
-            total += sum(missing.values())
-    return total
+    return sum(
+        _not_in(record.items(real.release >= "5.4"), there) for record in real.kept if _not_in(record.items(False), there)
+    )
+
+
+def _not_in(items: list[Item], there: Counter[Item]) -> int:
+    return sum(max(0, times - there[item]) for item, times in Counter(items).items())

@@ -84,12 +84,16 @@ class RealStores:
 
 def _read(told: dict[str, object]) -> RealStart:
     if not told["loads"]:
-        return RealStart(False, bytes.fromhex(str(told["reason"])).decode())
+        return RealStart(False, _text(str(told["reason"])))
     dispatched, queues = told["dispatched"], told["queues"]
     assert isinstance(dispatched, dict)
     assert isinstance(queues, list)
     return RealStart(
         True, "", int(str(told["min"])), int(str(told["max"])), int(str(told["behind"])),
         dispatched["lowest"], dispatched["highest"], dispatched["records"],
-        {(bytes.fromhex(topic).decode(), queue): RealQueue(low, high, tuple(served)) for topic, queue, low, high, served in queues},
+        {(_text(topic), queue): RealQueue(low, high, tuple(served)) for topic, queue, low, high, served in queues},
     )  # fmt: skip
+
+
+def _text(hexed: str) -> str:
+    return bytes.fromhex(hexed).decode()

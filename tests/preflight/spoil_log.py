@@ -54,8 +54,8 @@ def changed_field(spoiler: Spoiler) -> str | None:
         return None
     segment, at, size = place
     field, where, form = spoiler.rng.choice((
-        ("size", 0, ">i"), ("size", 0, ">i"), ("magic", 4, ">i"), ("queue offset", 20, ">q"), ("place", 28, ">q"), ("store time", 56, ">q"),
-        ("queue", 12, ">i"),
+        ("size", 0, ">i"), ("size", 0, ">i"), ("magic", 4, ">i"), ("queue offset", 20, ">q"), ("place", 28, ">q"),
+        ("store time", 56, ">q"), ("queue", 12, ">i"),
     ))  # fmt: skip
     old = struct.unpack_from(form, segment.read_bytes(), at + where)[0]
     new = spoiler.rng.choice((0, -1, old + 1, old - 1, old + 40, 5, 2**31 - 1, -(2**31), old + 4000))
@@ -188,5 +188,7 @@ def wrong_name(spoiler: Spoiler) -> str | None:
     return f"{spoiler.told(path)} renamed {name}"
 
 
-DAMAGED = (torn_tail, torn_tail, flipped_bit, flipped_bit, changed_field, changed_field, zeroed, garbage, stale_tail, broken_filler)
+DAMAGED = (
+    torn_tail, torn_tail, flipped_bit, flipped_bit, changed_field, changed_field, zeroed, garbage, stale_tail, broken_filler,
+)  # fmt: skip
 SEGMENTS = (lost_segment, trimmed, trimmed, spare_segment, spare_segment, zero_segment, wrong_size, wrong_name, no_segments)

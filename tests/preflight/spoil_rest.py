@@ -84,7 +84,8 @@ def index_header(spoiler: Spoiler) -> str | None:
         return None
     number = spoiler.rng.choice((len(files) - 1, spoiler.rng.randrange(len(files))))
     where, form, change = spoiler.rng.choice((
-        (8, ">q", 10**9), (8, ">q", -(10**9)), (24, ">q", 1 << 40), (24, ">q", -(1 << 14)), (36, ">i", -3), (36, ">i", -(10**6)),
+        (8, ">q", 10**9), (8, ">q", -(10**9)), (24, ">q", 1 << 40), (24, ">q", -(1 << 14)),
+        (36, ">i", -3), (36, ">i", -(10**6)),
     ))  # fmt: skip
     old = struct.unpack_from(form, files[number].read_bytes().ljust(40, b"\0"), where)[0]
     spoiler.overwrite(files[number], where, struct.pack(form, max(0, old + change)))

@@ -21,8 +21,9 @@ from typing import Any
 
 from tests.preflight.bases import Base, make_base
 from tests.preflight.compare import Comparison, Outcome, compare
-from tests.preflight.disk import read_disk, read_log
+from tests.preflight.disk import read_disk
 from tests.preflight.foretold import foretell
+from tests.preflight.log_walk import read_log
 from tests.preflight.real import RealStores
 from tests.preflight.spoil import Spoilt, spoil
 
@@ -45,8 +46,9 @@ class Judged:
         """What is wrong."""
         if not self.comparison:
             return []
-        settings = " ".join(f"{name}={value}" for name, value in self.spoilt.conf.more.items())
-        place = f"RocketMQ {release}, SEED={self.seed}{' abort' if self.spoilt.abnormal else ''} {settings} ({'; '.join(self.spoilt.deeds)})"
+        settings = ["abort"] if self.spoilt.abnormal else []
+        settings += [f"{name}={value}" for name, value in self.spoilt.conf.more.items()]
+        place = f"RocketMQ {release}, SEED={self.seed} {' '.join(settings)} ({'; '.join(self.spoilt.deeds)})"
         return [f"{place}: {difference}" for difference in self.comparison.differences]
 
 
@@ -77,7 +79,7 @@ def try_store(real: RealStores, base: Base, scratch: Path, seed: int) -> tuple[S
     spoilt = spoil(store, base.sizes, seed)
     said = foretell(store, real.release, spoilt.conf, scratch)
     before = read_disk(store, base.sizes.hash_slots)
-    log = read_log(store, base.sizes.segment, real.release, spoilt.conf.flag("checkCRCOnRecover", True))
+    log = read_log(store / "commitlog", real.release, spoilt.conf.flag("checkCRCOnRecover", True))
     last = _last_bytes(store)
     told = real.start(store, spoilt.conf)
     after = read_disk(store, base.sizes.hash_slots)
@@ -86,14 +88,15 @@ def try_store(real: RealStores, base: Base, scratch: Path, seed: int) -> tuple[S
     shutil.rmtree(store, ignore_errors=True)
     end, filler = _end_of(last, told.max_offset)
     indexed = spoilt.conf.flag("messageIndexEnable", True)
-    return spoilt, said, Outcome(real.release, spoilt.abnormal, told, before, after, log, end, filler, indexed)
+    reputs = real.release.startswith("4.") or spoilt.conf.flag("recheckReputOffsetFromCq", False)
+    return spoilt, said, Outcome(real.release, spoilt.abnormal, told, before, after, log, end, filler, indexed, reputs)
 
 
 def _last_bytes(store: Path) -> list[tuple[int, bytes]]:
     """(offset of its first byte, bytes up to the last that is not zero) of each segment."""
     folder = store / "commitlog"
-    paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [(int(path.name), path.read_bytes().rstrip(b"\0")) for path in paths if path.is_file() and path.name.isdigit()]
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name.isdigit()) if folder.is_dir() else []
+    return [(int(path.name), path.read_bytes().rstrip(b"\0")) for path in paths if path.stat().st_size]
 
 
 def _end_of(segments: list[tuple[int, bytes]], max_offset: int) -> tuple[int, bool]:
@@ -110,19 +113,21 @@ def sweep(version: str, seed: int, count: int) -> int:
     """How many statements about the stores of one version do not hold; tells each."""
     began, wrong, stores, loads, unsaid = time.monotonic(), 0, 0, 0, Counter[str]()
     counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="preflight-", ignore_cleanup_errors=True) as folder:
-        with RealStores(version, Path(folder)) as real:
-            for one in judged(real, Path(folder), seed, count):
-                stores += 1
-                loads += one.loads
-                if one.unsaid:
-                    unsaid[one.unsaid.split(":")[-1][:60]] += 1
-                    continue
-                assert one.comparison
-                counts += one.comparison.counts
-                wrong += len(one.comparison.differences)
-                for line in one.lines(version):
-                    print(line, flush=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="preflight-", ignore_cleanup_errors=True) as folder,
+        RealStores(version, Path(folder)) as real,
+    ):
+        for one in judged(real, Path(folder), seed, count):
+            stores += 1
+            loads += one.loads
+            if one.unsaid:
+                unsaid[one.unsaid.split(":")[-1][:60]] += 1
+                continue
+            assert one.comparison
+            counts += one.comparison.counts
+            wrong += len(one.comparison.differences)
+            for line in one.lines(version):
+                print(line, flush=True)
     print(
         f"{version}: {stores} stores, of which {loads} load and {sum(unsaid.values())} are not foretold; "
         f"{sum(counts.values())} statements, {wrong} wrong, {time.monotonic() - began:.0f} s",

@@ -15,6 +15,7 @@ import java.util.TreeSet;
 import java.util.concurrent.Callable;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.store.CommitLogDispatcher;
 import org.apache.rocketmq.store.DispatchRequest;
@@ -81,7 +82,7 @@ final class Start {
         Recorder recorder = new Recorder();
         OracleStore store;
         try {
-            store = inGroup(group, () -> begin(config, root, recorder));
+            store = begun(group, () -> begin(config, root, recorder), recorder);
         } catch (Exception e) {
             Throwable cause = e.getCause() == null ? e : e.getCause();
             cause.printStackTrace();
@@ -104,11 +105,22 @@ final class Start {
         return store;
     }
 
-    /** A store's threads are of the group of the thread that starts it: IndexPatience looks for them there. */
-    private static <T> T inGroup(ThreadGroup group, Callable<T> task) throws Exception {
-        FutureTask<T> future = new FutureTask<>(task);
+    /**
+     * A store's threads are of the group of the thread that starts it: IndexPatience looks for them there. 4.9, and 5.x with
+     * recheckReputOffsetFromCq, start only when all is dispatched: on some damaged logs never.
+     */
+    private static OracleStore begun(ThreadGroup group, Callable<OracleStore> task, Recorder recorder) throws Exception {
+        FutureTask<OracleStore> future = new FutureTask<>(task);
         new Thread(group, future).start();
-        return future.get();
+        for (long before = -1; ; before = recorder.records) {
+            try {
+                return future.get(STALL, TimeUnit.NANOSECONDS);
+            } catch (TimeoutException e) {
+                if (recorder.records == before) {
+                    throw new Main.Failure("start() does not end");
+                }
+            }
+        }
     }
 
     /** How many bytes are left that the store does not dispatch; 0 if all goes well. */
