@@ -30,7 +30,7 @@ from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.verifying.work import work_folder
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, LOG, QUEUES, Tally
-from rocketmq_reindex.storage_format.fitting import Sign, fit
+from rocketmq_reindex.storage_format.checks.fitting import Sign, fit
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import redacted
 from rocketmq_reindex.storage_format.plurals import counted

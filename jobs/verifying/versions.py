@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rocketmq_reindex.jobs.store.checkpoint import read_times
 from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.storage_format.checks.fitting import Sign
 from rocketmq_reindex.storage_format.file_names import is_index_file
-from rocketmq_reindex.storage_format.fitting import Sign
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.udfs import files

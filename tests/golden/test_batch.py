@@ -31,6 +31,7 @@ def test_equals_the_brokers_rebuild(name: str, golden_store: Stores, tmp_path: P
     store, out, manifests = golden_store(name).path, tmp_path / "out", set()
     topics = batch_topics((store / "config" / "topics.json").read_text())
     settings = {**SIZES, "batch_topics": topics, "queue_order": "broker", "checkpoint": "broker", "overwrite": True}
+    settings["broker_version"] = "5.3"
     for size, buckets, partitions in ((0, 1, 1), (700, 7, 3), (20_000, 4, 2)):
         summary = local_build(store, out, LocalEngine(buckets, partitions), range_size=size, **settings)
         assert (summary.exit, summary.error) == (0, None)

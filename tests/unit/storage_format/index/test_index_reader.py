@@ -79,7 +79,7 @@ def test_the_brokers_own_files(name: str, golden_store: Callable[[str], GoldenSt
         if checked.items:
             assert guess_sizes(view.data) == (slots, items)
     (segment,) = {path.stat().st_size for path in (store.path / "commitlog").iterdir()}
-    records = reference_walk(store.path / "commitlog", segment).records
+    records = reference_walk(store.path / "commitlog", segment, broker_version=store.broker_version).records
     wanted: dict[str, list[int]] = {}
     for record in records:
         for text in record.index_keys():
