@@ -25,7 +25,7 @@ from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, sealed, unsealed
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Goes up when builds have other fields or lines. Ranges that were scanned stay known then."""
 LINES: Final = (".files", ".odd")
 _ROWS_MISSING: Final = ".owed"
@@ -71,7 +71,7 @@ class LastBuild:
     own: list[dict[str, Any]] = field(default_factory=list)
     """entries of the manifest for other files that the driver writes: checkpoint, topics; with the files' times"""
     old_checkpoint: list[int] | None = None
-    """times of STORE's checkpoint, where the built one says no more than they (``building.unclean_stop``)"""
+    """times and offset of STORE's checkpoint, where the built one says no more than they (``building.unclean_stop``)"""
     summary: dict[str, Any] = field(default_factory=dict)
     """the figures, lists and warnings of the run's summary"""
     lines: list[str] = field(default_factory=list)
@@ -109,8 +109,8 @@ def sizes(log: Commitlog) -> list[list[Any]]:
 
 
 def times(checkpoint: Checkpoint | None) -> list[int] | None:
-    """Return the times of a checkpoint, as JSON holds them."""
-    return None if checkpoint is None else [checkpoint.physic, checkpoint.logics, checkpoint.index]
+    """Return what a checkpoint vouches for, as JSON holds it."""
+    return None if checkpoint is None else [checkpoint.physic, checkpoint.logics, checkpoint.index, checkpoint.logics_offset]
 
 
 def is_new(store: ScanStore, digest: str, log: Commitlog) -> bool:

@@ -21,7 +21,7 @@ class Settings:
     queue_order: str = "logical"  # logical | broker | fail
     crc: str = "body"  # body | all | none
     checkpoint: str = "safe"  # safe | broker
-    broker_version: str = "5.3"  # 5.5 | 5.4 | 5.3 | 4.9
+    broker_version: str = "5.5"  # 5.5 | 5.4 | 5.3 | 4.9
     lmq: bool = False
     delay_levels: str = DEFAULT_DELAYS
     include_topic: tuple[str, ...] = ()
