@@ -41,7 +41,9 @@ final class ScenarioRun {
     }
 
     static Plan closedPlan(Plan plan) {
-        return plan.without(NOT_CLOSED);
+        Plan closed = plan.without(NOT_CLOSED);
+        // In 4.x a light queue of a scenario may have a plain topic's name, and offsets that are not that topic's.
+        return plan.version().startsWith("4") ? closed.without(EnumSet.of(Feature.LMQ)) : closed;
     }
 
     /** Leaves the store as the broker closed it, with its own queues, index and checkpoint. */
