@@ -47,6 +47,11 @@ class Scenario:
         return {**given, "broker_version": self.settings["version"][:3], "queue_order": "broker", "checkpoint": "broker"}
 
     @property
+    def unusable(self) -> bool:
+        """Whether the real store does not load or close what it wrote itself, as is known of its version."""
+        return self.failure == UNCLEAN or (self.failure == UNLOADABLE and not self.keeps_empty_files)
+
+    @property
     def keeps_empty_files(self) -> bool:
         """Whether this version starts on a queue whose last file is empty (``ConsumeQueue.correctMinOffset``).
 
@@ -68,7 +73,8 @@ def java_home() -> dict[str, str]:
 def make(version: str, seed: int, count: int, out: Path, kind: str = PLAIN, threads: int = 4) -> list[Scenario]:
     """The scenarios ``seed`` to ``seed + count - 1`` of one version, below ``out`` (new or empty).
 
-    ``kind``: PLAIN, or STALE for stores that were truncated and written on, or CLOSED; the last two stay as the broker left them.
+    ``kind``: PLAIN, or STALE for stores that were truncated and written on, or CLOSED. The last two stay as the broker left
+    them.
 
     Raises RuntimeError with what the JVM said, if it fails as a whole.
     """

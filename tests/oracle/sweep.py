@@ -21,7 +21,7 @@ from typing import NamedTuple
 from tests.oracle.closed import judge_closed
 from tests.oracle.cuts import judge_cuts
 from tests.oracle.judge import judge
-from tests.oracle.scenarios import CLOSED, PLAIN, STALE, UNCLEAN, UNLOADABLE, VERSIONS, Scenario, make
+from tests.oracle.scenarios import CLOSED, PLAIN, STALE, VERSIONS, Scenario, make
 from tests.oracle.stale import judge_stale
 
 BATCH = 50
@@ -69,7 +69,7 @@ def sweep(version: str, kind: str, seed: int, count: int, keep: Path | None) -> 
             for scenario in make(version, first, min(BATCH, seed + count - first), Path(folder) / "stores", KINDS[kind].made):
                 seen += 1
                 features.update(scenario.settings["features"])
-                if (scenario.failure == UNLOADABLE and not scenario.keeps_empty_files) or scenario.failure == UNCLEAN:
+                if scenario.unusable:
                     unloadable += 1
                     continue
                 found = KINDS[kind].judge(scenario, Path(folder) / "out")

@@ -12,9 +12,12 @@ import java.util.SplittableRandom;
 
 /** One scenario: its messages, what befalls its files, and the real store's rebuild of them. */
 final class ScenarioRun {
-    /** What a store as it was closed does without: what befalls files, clocks and queue offsets that jump by themselves. */
-    private static final Set<Feature> NOT_CLOSED = EnumSet.of(Feature.CLOCK, Feature.FULL_INDEX, Feature.TRIMMED, Feature.GAPS, Feature.TORN,
-        Feature.SPARE_SEGMENT, Feature.SHORT_SEGMENT);
+    /**
+     * What a store as it was closed does without: what befalls files, clocks and queue offsets that jump by themselves, and
+     * property strings with offsets of light queues that no broker gave.
+     */
+    private static final Set<Feature> NOT_CLOSED = EnumSet.of(Feature.CLOCK, Feature.FULL_INDEX, Feature.TRIMMED, Feature.GAPS,
+        Feature.TORN, Feature.SPARE_SEGMENT, Feature.SHORT_SEGMENT, Feature.RAW_PROPERTIES);
 
     private final Plan plan;
     private final Path root;
@@ -38,7 +41,9 @@ final class ScenarioRun {
     }
 
     static Plan closedPlan(Plan plan) {
-        return plan.without(NOT_CLOSED);
+        Plan closed = plan.without(NOT_CLOSED);
+        // In 4.x a light queue of a scenario may have a plain topic's name, and offsets that are not that topic's.
+        return plan.version().startsWith("4") ? closed.without(EnumSet.of(Feature.LMQ)) : closed;
     }
 
     /** Leaves the store as the broker closed it, with its own queues, index and checkpoint. */
