@@ -102,6 +102,7 @@ def main() -> int:
         segments = len(tree(store, "commitlog"))
         options = ["--cq-file-size", scenario["store"]["cqSize"], "--hash-slots", scenario["store"]["slots"]]
         options += ["--index-items", scenario["store"]["indexNum"]]
+        options += ["--broker-version", ".".join(scenario["rocketmq"].split(".")[:2])]
         options += ["--queue-order", "broker", "--checkpoint", "broker", "--master", "local[2]"]
         words = [str(word) for word in options]
         print(f"A store written by RocketMQ {scenario['rocketmq']}: {scenario['records']:,} messages in {segments} segments.")

@@ -10,6 +10,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_sizes import check_sizes
 from rocketmq_reindex.jobs.command.tables_place import check_place
 from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.jobs.store import rocksdb
 from rocketmq_reindex.jobs.store.segments import Commitlog, list_segments
 
 
@@ -34,5 +35,10 @@ def look_at(settings: BuildSettings) -> Inputs:
     check_place(settings.tables, (settings.out, *settings.inputs))
     log = list_segments(settings.roots, settings.segment_size)
     passing = tuple(check_broker(settings))
-    warnings = (*log.warnings, *check_segments(settings, log, target), *check_sizes(settings))
+    warnings = (
+        *log.warnings,
+        *check_segments(settings, log, target),
+        *rocksdb.of_build(settings, settings.only),
+        *check_sizes(settings),
+    )
     return Inputs(target, log, warnings, passing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from rocketmq_reindex.storage_format.errors import UsageError
@@ -62,8 +63,18 @@ def _plain(text: str) -> str:
     )
 
 
+def rocksdb_lines(conf: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the settings by which ConsumeQueues lie in RocksDB (``MessageStoreConfig``, 5.5.0), with what each means."""
+    lines = []
+    if conf.get("storeType", "").strip().lower() == "defaultrocksdb":
+        lines.append("storeType=defaultRocksDB: this broker does not read the consumequeue/ of a build")
+    elif conf.get("rocksdbCQDoubleWriteEnable", "").strip().lower() == "true":
+        lines.append("rocksdbCQDoubleWriteEnable=true: this broker also has ConsumeQueues in RocksDB, which no build makes")
+    return tuple(lines)
+
+
 def settings_of(text: str, path: str) -> dict[str, Any]:
-    """What a broker.conf says of sizes, roots, delay levels and LMQ, by the names of ``BuildSettings``."""
+    """What a broker.conf says of sizes, roots, delay levels, LMQ and RocksDB, by the names of ``BuildSettings``."""
     conf = read_properties(text)
     found: dict[str, Any] = {}
     for name, setting in _NUMBERS.items():
@@ -82,6 +93,8 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
         found["commitlogs"] = tuple(root for root in roots if root)
     if conf.get("messageDelayLevel", "").strip():
         found["delay_levels"] = conf["messageDelayLevel"].strip()
+    if lines := rocksdb_lines(conf):
+        found["rocksdb"] = lines
     switches = [conf.get(name, "false").strip().lower() == "true" for name in ("enableLmq", "enableMultiDispatch")]
     if all(switches):
         found["lmq"] = True

@@ -14,6 +14,7 @@ from rocketmq_reindex.jobs.fetching.swap import PARTS, Swap
 from rocketmq_reindex.jobs.publishing.layout import TOPICS
 from rocketmq_reindex.jobs.store.checkpoint import read_times
 from rocketmq_reindex.jobs.store.lock import store_locked
+from rocketmq_reindex.jobs.store.rocksdb import check_swapped
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.names import escape, redacted
@@ -72,6 +73,7 @@ class Fetch:
             wanted = [file for file in build.wanted if part_of(file.path) in parts]
             count, size = len(wanted), sum(file.used for file in wanted)
             swap.check(parts)
+            summary.notes += check_swapped(store, parts)
             self._check(build, size, swap.held())
             self._check_abort(build, parts)
             summary.notes += other_sizes(store, parts, build.sizes)

@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.querying.tag_items import parts_with_tag_items, parts
 from rocketmq_reindex.jobs.querying.tags import UnindexedTag
 from rocketmq_reindex.jobs.store.log import EXPIRED, StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.jobs.store.rocksdb import rocksdb_queues
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
@@ -199,6 +200,10 @@ class Search:
             folder = files.join(self._store, PLAIN, topic, str(number))
             what = "is not there" if files.entry_of(folder).kind == files.ABSENT else "holds no file of the queue"
             size = sum(segment.size for segment in self.log.segments)
+            if found := rocksdb_queues(self._store):
+                raise InputError(
+                    f"{found}: query reads ConsumeQueue files alone: add --scan to read the whole log ({size:,} bytes)"
+                )
             raise InputError(
                 f"{escape(folder)}: {what}: the topic has no such queue, or its files are lost: add --scan to read the whole "
                 f"log ({size:,} bytes) instead, or make them by "

@@ -44,6 +44,8 @@ class StoreSettings:
     """``enableLmq`` and ``enableMultiDispatch``: light message queues are derived as well"""
     delay_levels: str = DELAY_LEVELS
     """``messageDelayLevel``"""
+    rocksdb: tuple[str, ...] = ()
+    """the settings of --broker-conf by which ConsumeQueues lie in RocksDB, and what each means"""
     broker_version: str = NEWEST
     """one of ``VERSIONS``, where they write different bytes"""
     batch_topics: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import Final
 
 from rocketmq_reindex.jobs.spark.engine import Engine
 from rocketmq_reindex.jobs.spark.shuffle import task_count
+from rocketmq_reindex.jobs.store.rocksdb import check_verified
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.verifying.build import of_build
 from rocketmq_reindex.jobs.verifying.mend import Mend
@@ -57,6 +58,8 @@ class Against:
         """
         logs = logs or self.settings.logs()
         self.summary.notes += broker_notes(self.settings)
+        for store in (self.a, self.b):
+            self.summary.notes += check_verified(store, self.settings.only)
         self.settings, notes = take_sizes(of_build(self.settings))
         self.summary.notes += notes
         with self.engines() as engine, work_folder(self.settings.work) as staging:

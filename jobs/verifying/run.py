@@ -15,6 +15,7 @@ from rocketmq_reindex.jobs.building.notices import first_cut
 from rocketmq_reindex.jobs.building.planning import BUCKET_BYTES, even_range_size, store_scan
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.store.rocksdb import check_verified
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.verifying import versions
 from rocketmq_reindex.jobs.verifying.build import of_build
@@ -61,6 +62,8 @@ class Verify:
         """
         (log,) = logs or self.settings.logs()
         self.summary.notes += broker_notes(self.settings)
+        advice = ": leave the queues out, by --only index,checkpoint,log"
+        self.summary.notes += check_verified(self.settings.store, self.settings.only, advice)
         self.settings = of_build(self.settings)
         if "broker_version" not in self.settings.named:
             self.signs += versions.of_files(self.settings)

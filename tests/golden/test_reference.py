@@ -12,7 +12,11 @@ from tests.reference.build import reference_build
 @pytest.mark.parametrize("queue_order", ["broker", "logical", "fail"])
 def test_equals_the_brokers_rebuild(name: str, queue_order: str, golden_store: Callable[[str], GoldenStore]) -> None:
     store = golden_store(name)
-    settings = store.broker_settings() | {"queue_order": queue_order, "crc": "all", "segment_size": 1 << 20}
+    settings = store.broker_settings() | {
+        "queue_order": queue_order,
+        "crc": "all",
+        "segment_size": max(path.stat().st_size for path in (store.path / "commitlog").iterdir()),
+    }
     built = reference_build(store.path, **settings)
     expected = store.rebuilt()
     summary = built.summary

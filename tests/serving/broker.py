@@ -88,6 +88,10 @@ class Broker:
         lines = answers.read_text().split("\n")[:-1]
         return {key: [int(word) for word in line.split(",") if word] for key, line in zip(keys, lines, strict=True)}
 
+    def send(self, queue: Queue, prefix: str, count: int) -> list[int]:
+        """Send messages with the keys PREFIX-0, PREFIX-1, ... and the tag PREFIX; where they lie in the log."""
+        return [int(place) for place in self._program.step("send", *queue, prefix, count).split(",")]
+
     def offset_at(self, queue: Queue, time: int) -> int:
         """The queue offset from which a consumer that starts at a store time reads."""
         return int(self._program.step("time", *queue, time))

@@ -99,10 +99,10 @@ def options(**sizes: int) -> list[str]:
     return [word for name, value in named.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
-def ask(program: Program, name: str, keys: Mapping[Key, set[int]], scratch: Path) -> dict[Key, list[int]]:
-    """What a store opened as ``name`` finds for each key: physical offsets, as they came."""
+def ask(program: Program, name: str, keys: Mapping[Key, set[int]], scratch: Path, kind: str = "") -> dict[Key, list[int]]:
+    """What a store opened as ``name`` finds for each key, or for each tag (``kind`` T): physical offsets, as they came."""
     questions, answers = scratch / f"{name}.questions", scratch / f"{name}.answers"
-    questions.write_text("".join(f"{topic}\t{key}\n" for topic, key in keys))
+    questions.write_text("".join("\t".join([topic, key, *([kind] if kind else [])]) + "\n" for topic, key in keys))
     program.step("find", name, questions, answers)
     lines = answers.read_text().split("\n")[:-1]
     return {key: [int(word) for word in line.split(",") if word] for key, line in zip(keys, lines, strict=True)}

@@ -1,11 +1,13 @@
 package oracle;
 
+import java.lang.reflect.Method;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -21,9 +23,10 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /** Stores that are opened as they stand, put more records, asked for keys or read, and closed or left open when the JVM dies. */
 final class Crash {
-    /** As many as a store gives to one question, whatever is asked for: maxMsgsNumBatch. */
-    private static final int MOST_FOUND = 64;
     private static final int PHYSICAL_OFFSET = 28;
+    /** queryMessage with a type of index; null before 5.4. */
+    private static final Method BY_TYPE = Arrays.stream(OracleStore.class.getMethods())
+        .filter(method -> method.getName().equals("queryMessage") && method.getParameterCount() == 7).findAny().orElse(null);
 
     private final Map<String, OracleStore> stores = new HashMap<>();
     /** Store time of the record that was put last, by name of the store. */
@@ -62,7 +65,7 @@ final class Crash {
     /** Opens a store and says whether it loads: a broker whose store does not load does not start. */
     private boolean loads(String name, Path root, List<String> options) throws Exception {
         Args args = new Args(options.toArray(new String[0]),
-            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items"), Set.of("enable-lmq"));
+            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items", "set"), Set.of("enable-lmq"));
         MessageStoreConfig config = Settings.of(root, args, Settings.SEGMENT_SIZE);
         OracleStore store = new OracleStore(config, null);
         IndexPatience.of(store, root);
@@ -112,6 +115,7 @@ final class Crash {
             message.setBornHost(new InetSocketAddress("127.0.0.1", 1));
             message.setStoreHost(new InetSocketAddress("127.0.0.1", 2));
             message.setKeys(prefix + "-" + i);
+            message.setTags(prefix);
             MessageAccessor.putProperty(message, MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, prefix + "-id-" + i);
             message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
             PutMessageResult result = store.putMessage(message);
@@ -143,15 +147,21 @@ final class Crash {
         return String.valueOf(stores.get(name).getMaxOffsetInQueue(topic, 0));
     }
 
-    /** Asks for each key of a file (lines: topic, tab, key); the answers are lines of physical offsets, in that order. */
+    /**
+     * Asks for each key of a file (lines: topic, tab, key, and from 5.4 on a tab and T where the key is a tag); the answers
+     * are lines of physical offsets, in that order.
+     */
     private String find(String name, Path questions, Path answers) throws Exception {
         OracleStore store = stores.get(name);
         List<String> lines = new ArrayList<>();
         int found = 0;
         for (String question : Files.readAllLines(questions)) {
-            int tab = question.indexOf('\t');
-            QueryMessageResult result = store.queryMessage(
-                question.substring(0, tab), question.substring(tab + 1), MOST_FOUND, 0, Long.MAX_VALUE);
+            String[] words = question.split("\t");
+            // As many as a store gives to one question, whatever is asked for.
+            int most = store.getMessageStoreConfig().getMaxMsgsNumBatch();
+            QueryMessageResult result = words.length == 2
+                ? store.queryMessage(words[0], words[1], most, 0, Long.MAX_VALUE)
+                : (QueryMessageResult) BY_TYPE.invoke(store, words[0], words[1], most, 0L, Long.MAX_VALUE, words[2], null);
             StringBuilder line = new StringBuilder();
             for (ByteBuffer record : result.getMessageBufferList()) {
                 line.append(line.isEmpty() ? "" : ",").append(placeOf(record));

@@ -49,7 +49,20 @@ final class Settings {
             config.setEnableLmq(true);
             config.setEnableMultiDispatch(true);
         }
+        set(config, args.text("set", ""));
         return config;
+    }
+
+    /** {@code name=value,...} as broker.conf has them; a version that lacks a setting passes over it, as its broker does. */
+    private static void set(MessageStoreConfig config, String words) {
+        Properties properties = new Properties();
+        for (String word : words.split(",")) {
+            int equals = word.indexOf('=');
+            if (equals > 0) {
+                properties.setProperty(word.substring(0, equals), word.substring(equals + 1));
+            }
+        }
+        MixAll.properties2Object(properties, config);
     }
 
     static MessageStoreConfig of(Path root) {

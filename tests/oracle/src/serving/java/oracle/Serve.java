@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.rocketmq.common.MQVersion;
+import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.TlsSystemConfig;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
@@ -25,7 +26,7 @@ final class Serve {
     }
 
     public static void main(String[] argv) {
-        Main.run("usage: Serve   (steps on stdin: boot, pull, lite, push, pop, find, time, stop)", () -> {
+        Main.run("usage: Serve   (steps on stdin: boot, pull, lite, push, pop, find, time, send, stop)", () -> {
             // As BrokerStartup and NamesrvStartup do: who names no version is taken for one of 2012.
             System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
             // Keys and certificates that nobody asks for cost seconds.
@@ -44,6 +45,9 @@ final class Serve {
                 "find", words -> String.valueOf(serve.admin.find(Path.of(words.get(0)), Path.of(words.get(1)))),
                 "time", words -> String.valueOf(serve.admin.offsetOf(
                     words.get(0), serve.name, Integer.parseInt(words.get(1)), Long.parseLong(words.get(2)))),
+                "send", words -> ServProducer.send(
+                    serve.nameServer, new MessageQueue(words.get(0), serve.name, Integer.parseInt(words.get(1))), words.get(2),
+                    Integer.parseInt(words.get(3))),
                 "stop", words -> serve.stop()), 1800);
         });
     }
@@ -53,7 +57,7 @@ final class Serve {
         NamesrvController nameServers = ServBroker.nameServer(scratch);
         nameServer = ServBroker.address(nameServers);
         Args args = new Args(options.toArray(new String[0]),
-            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items"), Set.of("enable-lmq", "timer-wheel"));
+            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items", "set"), Set.of("enable-lmq", "timer-wheel"));
         name = brokerName;
         broker = ServBroker.boot(name, root, args, nameServers);
         admin = new ServAdmin(nameServer);
