@@ -18,7 +18,7 @@ COMMANDS = {
     "build": ("rocketmq_reindex.jobs.build", "ConsumeQueue, IndexFiles and checkpoint from raw segments"),
     "query": (
         "rocketmq_reindex.jobs.query",
-        "messages by key, id, time, queue offset or physical offset, without a broker",
+        "messages by key, tag, id, time, queue offset or physical offset, without a broker",
     ),
     "inspect": ("rocketmq_reindex.jobs.inspect_files", "what a file of a store holds, by its kind"),
     "verify": ("rocketmq_reindex.jobs.verify", "commitlog, ConsumeQueue, IndexFiles and checkpoint compared, both ways"),

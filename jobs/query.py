@@ -1,4 +1,4 @@
-"""``rmq-reindex query``: messages of a store by key, id, queue offset, time or physical offset, without broker and Spark."""
+"""``rmq-reindex query``: messages by key, tag, id, queue offset, time or physical offset, without broker and Spark."""
 
 from __future__ import annotations
 

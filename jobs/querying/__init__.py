@@ -1,1 +1,1 @@
-"""``query``: messages found by key, id, queue offset, time or physical offset."""
+"""``query``: messages found by key, tag, id, queue offset, time or physical offset."""

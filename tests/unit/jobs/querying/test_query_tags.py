@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.jobs.api.query import query
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.querying import tag_items, tags
 from rocketmq_reindex.jobs.querying.search import Search
@@ -293,6 +294,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert ask(f"a --begin {EPOCH + 2000} --end {EPOCH + 4000} --max 2")[0] == at[3:5]
     assert ask("nobody") == ([], "searched: the tag items of 1 of 1 IndexFile\nnothing found\n")
     assert ask("a --scan")[0] == at
+    found = query(tmp_path, topic="T", tag="a", max=2)
+    assert [message.phy_offset for message in found] == at[-2:]
+    assert (found.searched, found.warnings) == ("searched: the tag items of 1 of 1 IndexFile", ())
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
