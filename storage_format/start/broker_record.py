@@ -20,7 +20,7 @@ from rocketmq_reindex.storage_format.integers import (
     UINT32_MAX,
 )
 from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
-from rocketmq_reindex.storage_format.kernels.jit import inlined
+from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.record import frame as f
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record import properties as p
@@ -70,12 +70,15 @@ def _is_schedule(data: npt.NDArray[np.uint8], start: int, end: int) -> bool:
     return k == len(_SCHEDULE)
 
 
-@inlined
-def _property_crc(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
+@jit
+def property_crc_holds(data: npt.NDArray[np.uint8], at: int, total: int, spans: npt.NDArray[np.int64]) -> bool:
+    """Whether a record's ``__CRC32#``, ten digits with the lowest first, is right; true for a record without one."""
+    if spans[2 * p.CRC32] < 0:
+        return True
     value = np.int64(0)
-    for at in range(end - 1, start - 1, -1):
-        value = (value * 10 + np.int64(data[at]) - 0x30) & UINT32_MAX
-    return int(signed32(value))
+    for k in range(spans[2 * p.CRC32 + 1] - 1, spans[2 * p.CRC32] - 1, -1):
+        value = (value * 10 + np.int64(data[k]) - 0x30) & UINT32_MAX
+    return bool((crc32(data, at, at + total - r.CRC_PROPERTY_SIZE) & LOW31) == signed32(value))
 
 
 @inlined
@@ -136,10 +139,8 @@ def broker_record(
         return BAD_SUM
     if reading.crc == CRC_PROPERTY and spans[2 * p.CRC32] < 0:
         return r.BAD_PROPERTY_CRC
-    if (reading.crc == CRC_PROPERTY or reading.crc == r.CRC_ALL) and spans[2 * p.CRC32] >= 0:
-        expected = _property_crc(data, spans[2 * p.CRC32], spans[2 * p.CRC32 + 1])
-        if (crc32(data, at, at + total - r.CRC_PROPERTY_SIZE) & LOW31) != expected:
-            return r.BAD_PROPERTY_CRC
+    if (reading.crc == CRC_PROPERTY or reading.crc == r.CRC_ALL) and not property_crc_holds(data, at, total, spans):
+        return r.BAD_PROPERTY_CRC
     rec[f.TOTAL] = total
     rec[f.QUEUE_ID] = f.int32_at(data, at + r.AT_QUEUE_ID)
     rec[f.QUEUE_OFFSET] = f.int64_at(data, at + r.AT_QUEUE_OFFSET)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, STORE_TIME
 from rocketmq_reindex.storage_format.start.broker_record import FIELDS, PHY_OFFSET, READ, Reading, broker_record
-from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, Rows, new_rows, read_rows
+from rocketmq_reindex.storage_format.start.record_loop import DAMAGED, HAS_UNIT, LIGHT, Rows, new_rows, read_rows
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.lmq import new_lmqs
 from rocketmq_reindex.storage_format.walk.name_table import NameTable
@@ -94,10 +94,10 @@ class LogReader:
         """Topic and queue id of a number in ``Rows.queue``."""
         return self._names.texts[int(self._queues.name[queue])], int(self._queues.queue_id[queue])
 
-    @property
-    def queue_count(self) -> int:
-        """How many queues were met."""
-        return int(self._state[w.QUEUES])
+    def are_sound(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Which rows ``verify`` and builds take: each record is where it says, its queue's id and offset are not negative."""
+        sound: npt.NDArray[np.bool_] = (rows.at == rows.phy_offset) & ((rows.flags & DAMAGED) == 0)
+        return sound & (rows.offset >= 0) & (rows.offset <= r.QUEUE_OFFSET_MAX) & (self._queues.queue_id[rows.queue] >= 0)
 
     def _add_lmqs(self, data: npt.NDArray[np.uint8]) -> None:
         start, end = int(self._state[w.NAME_START]), int(self._state[w.NAME_END])

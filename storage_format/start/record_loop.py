@@ -13,7 +13,14 @@ from rocketmq_reindex.storage_format.names import BATCH, DISPATCHES
 from rocketmq_reindex.storage_format.record import frame as f
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record import properties as p
-from rocketmq_reindex.storage_format.start.broker_record import BATCH_BASE, BATCH_COUNT, PHY_OFFSET, Reading, broker_record
+from rocketmq_reindex.storage_format.start.broker_record import (
+    BATCH_BASE,
+    BATCH_COUNT,
+    PHY_OFFSET,
+    Reading,
+    broker_record,
+    property_crc_holds,
+)
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.lmq import check_lmq, dispatch_lmq
@@ -25,6 +32,8 @@ LIGHT: Final = 4
 """the row is a light queue's, not a record's"""
 TAGGED: Final = 8
 """one of its items is for its tags"""
+DAMAGED: Final = 16
+"""its ``__CRC32#`` is wrong, which a broker does not ask"""
 
 
 class Rows(NamedTuple):
@@ -133,11 +142,13 @@ def read_rows(
         rows.offset[n] = rec[BATCH_BASE] if flags & BATCH else rec[f.QUEUE_OFFSET]
         rows.messages[n] = rec[BATCH_COUNT] if flags & BATCH else 1
         rows.items[n] = 0 if transaction == r.TRANSACTION_ROLLBACK else _items_of(data, spans, reading.tag_items)
+        damaged = reading.crc == r.CRC_BODY and not property_crc_holds(data, at, rec[f.TOTAL], spans)
         tagged = reading.tag_items and spans[2 * p.TAGS] >= 0
         rows.flags[n] = (
             (HAS_UNIT if has_unit else 0)
             | (ROLLBACK if transaction == r.TRANSACTION_ROLLBACK else 0)
             | (TAGGED if tagged else 0)
+            | (DAMAGED if damaged else 0)
         )
         rows.tag_hash[n] = _tag_hash(data, spans, names.hash[name]) if tagged else 0
         state[w.RECORDS] = n + 1
