@@ -92,7 +92,7 @@ def test_timer_messages(name: str, check: tuple[int, int] | None, tmp_path: Path
     store = tmp_path / "store"
     make(store, TIMER)
     if check is not None:
-        (store / "timercheck").write_bytes(struct.pack(">qqqq", EPOCH, 0, *check).ljust(4096, b"\0"))
+        (store / "config" / "timercheck").write_bytes(struct.pack(">qqqq", EPOCH, 0, *check).ljust(4096, b"\0"))
     if name == "bare":
         shutil.rmtree(store / "consumequeue")
     told = rr.preflight(store, broker_version=VERSION, segment_size=SEGMENT, **SIZES)  # type: ignore[arg-type]
