@@ -34,13 +34,18 @@ READ: Final = f.REC_SIZE + 3
 FIELDS: Final = f.REC_SIZE + 4
 """the fields of ``record.frame``, and those above"""
 
+CRC_PROPERTY: Final = 3
 BAD_SUM: Final = 38
 """The lengths add up to another size than TOTALSIZE: the one refusal that tells a size."""
 _SCHEDULE: Final = np.frombuffer(b"SCHEDULE_TOPIC_XXXX", np.uint8).astype(np.int64)
 
 
 class Reading(NamedTuple):
-    """How records are read. ``crc``: CRC_NONE, CRC_BODY, or CRC_ALL for the whole record's alone (``forceVerifyPropCRC``)."""
+    """How records are read.
+
+    ``crc``: CRC_NONE; CRC_BODY as brokers do; CRC_PROPERTY for that of the whole record alone, which must be there
+    (``forceVerifyPropCRC``); CRC_ALL for both, if it is there, as ``verify`` and builds do.
+    """
 
     crc: int
     old: bool
@@ -117,7 +122,7 @@ def broker_record(
     props_size = max(0, f.int16_at(data, props - 2))
     if props_size > total or props + props_size > end:
         return r.BAD_LENGTHS
-    if reading.crc == r.CRC_BODY and body_size > 0:
+    if (reading.crc == r.CRC_BODY or reading.crc == r.CRC_ALL) and body_size > 0:
         found = crc32(data, at + fixed, at + fixed + body_size) & LOW31
         if found != f.int32_at(data, at + r.AT_BODY_CRC):
             return r.BAD_BODY_CRC
@@ -129,11 +134,11 @@ def broker_record(
     rec[READ] = props + props_size - at
     if props + props_size - at != total:
         return BAD_SUM
-    if reading.crc == r.CRC_ALL:
-        if spans[2 * p.CRC32] < 0:
-            return r.BAD_PROPERTY_CRC
+    if reading.crc == CRC_PROPERTY and spans[2 * p.CRC32] < 0:
+        return r.BAD_PROPERTY_CRC
+    if (reading.crc == CRC_PROPERTY or reading.crc == r.CRC_ALL) and spans[2 * p.CRC32] >= 0:
         expected = _property_crc(data, spans[2 * p.CRC32], spans[2 * p.CRC32 + 1])
-        if expected < 0 or (crc32(data, at, at + total - r.CRC_PROPERTY_SIZE) & LOW31) != expected:
+        if (crc32(data, at, at + total - r.CRC_PROPERTY_SIZE) & LOW31) != expected:
             return r.BAD_PROPERTY_CRC
     rec[f.TOTAL] = total
     rec[f.QUEUE_ID] = f.int32_at(data, at + r.AT_QUEUE_ID)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE, find_record
+from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE, TOTAL, check_record, find_record
 from rocketmq_reindex.storage_format.start.broker_record import Reading
 from rocketmq_reindex.storage_format.start.log_reader import LogReader
 from rocketmq_reindex.storage_format.start.queue_state import Int64s
@@ -20,8 +20,7 @@ _CHUNK: Final = 1 << 20
 
 
 def read_sound(stretches: Sequence[tuple[StoreFile, int, int]], reading: Reading, reader: LogReader) -> Rows:
-    """The sound records of stretches (segment, first byte, end): each where it says, damage between them passed over."""
-    reading = reading._replace(sound=True)
+    """The sound records of stretches (segment, first byte, end), damage between them passed over."""
     rec, spans = np.zeros(REC_SIZE, np.int64), np.zeros(SPANS_SIZE, np.int64)
     for segment, first, end in stretches:
         at = first
@@ -29,10 +28,13 @@ def read_sound(stretches: Sequence[tuple[StoreFile, int, int]], reading: Reading
             code, at = reader.read(segment.data, at, end, segment.start, reading)
             if code == r.FILLER:
                 break
-            size, start = end, segment.start
-            found, at = find_record(
-                segment.data, size, start, at + 1, end, start + segment.size, start + end, reading.crc, rec, spans
-            )
+            # A damaged record whose length holds is passed as a whole: its body may have records in it.
+            base, whole = segment.start, segment.start + segment.size
+            framed = check_record(segment.data, end, base, at, whole, base + end, reading.crc, rec, spans)
+            if framed == r.GOOD or framed >= r.FIRST_FRAMED:
+                at += int(rec[TOTAL])
+                continue
+            found, at = find_record(segment.data, end, base, at + 1, end, whole, base + end, reading.crc, rec, spans)
             if found != r.GOOD:
                 break
     return reader.take()

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.start.batch_queue_state import BatchQueueState
 from rocketmq_reindex.storage_format.start.counting import are_among, by_queue, last_byte, read_sound
 from rocketmq_reindex.storage_format.start.index_state import IndexState
-from rocketmq_reindex.storage_format.start.log_reader import LogReader, concatenated
+from rocketmq_reindex.storage_format.start.log_reader import LogReader, chosen, concatenated
 from rocketmq_reindex.storage_format.start.prediction import (
     DispatchOutcome,
     IndexOutcome,
@@ -21,7 +22,7 @@ from rocketmq_reindex.storage_format.start.prediction import (
 )
 from rocketmq_reindex.storage_format.start.queue_state import QueueState
 from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, Rows
-from rocketmq_reindex.storage_format.start.recovery import REASONS, End, Start, reading_of
+from rocketmq_reindex.storage_format.start.recovery import REASONS, End, Start, counting_of
 from rocketmq_reindex.storage_format.start.reput import KeptLog
 from rocketmq_reindex.storage_format.start.rules import RULES
 from rocketmq_reindex.storage_format.start.store import StartSettings, Store
@@ -32,7 +33,7 @@ Queues = Mapping[tuple[str, int], QueueState | BatchQueueState]
 @dataclass(frozen=True)
 class Started:
     """A store behind its start. ``rows`` are the records that the recovery read, ``covered`` the queues' max physic offset
-    before it; ``dispatched`` has (where the first lies, how many) of each dispatch."""
+    before it; ``dispatched`` has (the lowest PHYSICALOFFSET, how many) of each dispatch."""
 
     start: Start
     end: End
@@ -48,6 +49,7 @@ class Started:
 def outcome(store: Store, settings: StartSettings, started: Started, count_limit: int) -> Prediction:
     """The statements about a start."""
     rows, counted = _kept_rows(store, settings, started, count_limit)
+    rows = chosen(rows, started.reader.are_sound(rows))
     hidden = _hidden(rows, started) if counted else None
     return Prediction(
         settings.release,
@@ -69,7 +71,7 @@ def _kept_rows(store: Store, settings: StartSettings, started: Started, count_li
         return started.rows, True
     if sum(end for _, _, end in below) > count_limit:
         return started.rows, False
-    reading = reading_of(settings, RULES[settings.release])._replace(crc=r.CRC_NONE)
+    reading = counting_of(settings, RULES[settings.release])
     return concatenated([read_sound(below, reading, started.reader), started.rows]), True
 
 
@@ -96,9 +98,7 @@ def _log(store: Store, settings: StartSettings, started: Started, count_limit: i
         stretches += [(segment, 0, segment.size) for segment in segments[end.index + 1 :]]
         records = -1
         if sum(high - low for _, low, high in stretches) <= count_limit:
-            # Good is what verify and build call good, whatever this start refuses.
-            reading = reading_of(settings, RULES[settings.release])._replace(crc=r.CRC_BODY)
-            found = read_sound(stretches, reading, started.reader)
+            found = read_sound(stretches, counting_of(settings, RULES[settings.release]), started.reader)
             records = int(np.count_nonzero((found.flags & LIGHT) == 0))
     kept = {segment.name for segment in log.segments}
     return LogOutcome(
@@ -144,7 +144,8 @@ def _queues(
     in_log: dict[tuple[str, int], tuple[int, int, int]] = {}
     for number, which in by_queue(rows, (rows.flags & HAS_UNIT) > 0):
         offsets = rows.offset[which]
-        low = int(offsets.min()) if hidden is not None else -1
+        low = int(offsets[offsets >= 0].min(initial=INT64_MAX)) if hidden is not None else -1
+        low = low if low < INT64_MAX else -1
         high = int((offsets + rows.messages[which]).max())
         in_log[started.reader.queue_name(number)] = (low, high, int(hidden[which].sum()) if hidden is not None else -1)
     absent = (-1, -1, 0 if hidden is not None else -1)

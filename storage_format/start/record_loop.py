@@ -103,6 +103,8 @@ def read_rows(
             return found, at
         if reading.sound and rec[PHY_OFFSET] != base + at:
             return r.BAD_POSITION, at
+        if reading.sound and (rec[f.QUEUE_ID] < 0 or rec[f.QUEUE_OFFSET] < 0 or rec[f.QUEUE_OFFSET] > r.QUEUE_OFFSET_MAX):
+            return r.BAD_QUEUE, at
         name = find_name(names, data, rec[f.TOPIC_START], rec[f.TOPIC_END])
         if name < 0:
             state[w.NAME_START] = rec[f.TOPIC_START]

@@ -11,7 +11,7 @@ import numpy as np
 from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import frame as f
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.start.broker_record import BAD_SUM, Reading
+from rocketmq_reindex.storage_format.start.broker_record import BAD_SUM, CRC_PROPERTY, Reading
 from rocketmq_reindex.storage_format.start.log_reader import LogReader
 from rocketmq_reindex.storage_format.start.queue_state import LoadFailure
 from rocketmq_reindex.storage_format.start.rules import StartRules
@@ -62,7 +62,7 @@ class End:
 
 def reading_of(settings: StartSettings, rules: StartRules) -> Reading:
     """How the recovery reads records."""
-    crc = r.CRC_ALL if settings.force_verify_prop_crc and rules.v2_records else r.CRC_BODY
+    crc = CRC_PROPERTY if settings.force_verify_prop_crc and rules.v2_records else r.CRC_BODY
     return Reading(
         crc=crc if settings.check_crc else r.CRC_NONE,
         old=not rules.v2_records,
@@ -73,6 +73,12 @@ def reading_of(settings: StartSettings, rules: StartRules) -> Reading:
         tag_items=rules.tag_items,
         lmq=settings.lmq and settings.multi_dispatch,
     )
+
+
+def counting_of(settings: StartSettings, rules: StartRules) -> Reading:
+    """How records are read that are only counted: good is what ``verify`` and builds call good."""
+    reading = reading_of(settings, rules)
+    return reading._replace(crc=r.CRC_ALL if settings.check_crc else r.CRC_NONE, sound=True)
 
 
 class SegmentChoice:
