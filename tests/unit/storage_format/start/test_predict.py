@@ -121,8 +121,9 @@ def test_acceleration_wants_the_sixth_field(tmp_path: Path) -> None:
 
 
 def test_an_empty_last_queue_file(tmp_path: Path) -> None:
-    segments, puts = log(tmp_path, 20)
-    folder = queue(units(puts) + bytes(20))
+    segments, puts = log(tmp_path, 21)
+    # The last record gets no unit in 5.x: else a cut would make a unit of zeros.
+    folder = queue(units(puts[:20]) + bytes(20))
     assert len(folder.files) == 3
     kinds = {release: [r.kind for r in start(Store(segments, [folder]), release).refusals] for release in RELEASES}
     wrong = ["queue-last-file-empty"]
