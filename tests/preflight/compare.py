@@ -204,9 +204,9 @@ def _index(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None:
     found.hold("index.deleted", deleted, list(said["deleted"]))
     there = after.all_items()
     low, high = real.told.min_offset, real.told.max_offset
-    added = _added(real)
-    gone = [item for name in deleted for item in before.items[name] if low <= item[1] < high]
-    found.hold("index.items_lost", sum(item not in added for item in gone), said["items_lost"])
+    indexed = {place for _, place in _added(real)}
+    gone = [place for name in deleted for _, place in before.items[name] if low <= place < high]
+    found.hold("index.items_lost", sum(place not in indexed for place in gone), said["items_lost"])
     if said["items_missing"] >= 0 and real.index_enabled:
         found.hold("index.items_missing", _missing(real, there), said["items_missing"])
 
