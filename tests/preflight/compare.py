@@ -212,11 +212,15 @@ def _index(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None:
 
 
 def _missing(real: Outcome, there: Counter[Item]) -> int:
-    """Items of kept records that no IndexFile has; a record of which only the TAGS item is missing lost none: it is older."""
-    return sum(
-        _not_in(record.items(real.release >= "5.4"), there) for record in real.kept if _not_in(record.items(False), there)
-    )
+    """Items of kept records that no IndexFile has. A record of which only the TAGS item is missing lost none: it is older.
 
-
-def _not_in(items: list[Item], there: Counter[Item]) -> int:
-    return sum(max(0, times - there[item]) for item, times in Counter(items).items())
+    Counted by record: one whose keys were spoilt after it was indexed has as many items as before.
+    """
+    places = Counter(place for _, place in there.elements())
+    total = 0
+    for record in real.kept:
+        keys, all_items = record.items(False), record.items(real.release >= "5.4")
+        of_tags = sum(there[item] > 0 for item in all_items[len(keys) :])
+        if places[record.offset] - of_tags < len(keys):
+            total += max(0, len(all_items) - places[record.offset])
+    return total

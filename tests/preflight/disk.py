@@ -74,5 +74,6 @@ def read_items(path: Path, hash_slots: int) -> list[Item]:
     (count,) = struct.unpack_from(">i", data, 36)
     items = data[INDEX_HEADER + 4 * hash_slots :]
     items = items[: len(items) // 20 * 20][: 20 * max(0, count)]
-    # The first place stays free: an item 0 is none.
-    return [(key, offset) for number, (key, offset, _, _) in enumerate(_ITEM.iter_unpack(items)) if number]
+    # The first place stays free. What a file was cut short of, the start fills up with zeros.
+    found = [(key, offset) for key, offset, _, _ in _ITEM.iter_unpack(items)]
+    return [item for item in found[1:] if item != (0, 0)]

@@ -102,7 +102,9 @@ def _parse(data: bytes, at: int, base: int, release: str, crc: bool) -> tuple[in
         return 0, None
     if place + 2 + length != size or min(length, len(topic), place) < 0:
         return 0, None
-    good = told == base + at and min(queue, queue_offset) >= 0 and not (crc and body and zlib.crc32(body) & 0x7FFFFFFF != body_crc)
+    good = (
+        told == base + at and min(queue, queue_offset) >= 0 and not (crc and body and zlib.crc32(body) & 0x7FFFFFFF != body_crc)
+    )
     if not good:
         return size, None
     text = raw[place + 2 :]
