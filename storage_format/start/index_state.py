@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.start.counting import are_among
 from rocketmq_reindex.storage_format.start.queue_state import Int64s, ascending
 from rocketmq_reindex.storage_format.start.record_loop import LIGHT, ROLLBACK, TAGGED, Rows
 from rocketmq_reindex.storage_format.start.store import IndexFileData, StartSettings
@@ -126,7 +127,7 @@ class IndexState:
         """Items in the deleted files of records in [lowest, highest) that got none again."""
         lost = ascending([self._column(file, "phy_offset", ">i8") for file in self._gone])
         lost = lost[(lost >= lowest) & (lost < highest)]
-        return int(np.count_nonzero(~np.isin(lost, ascending(self._places))))
+        return int(np.count_nonzero(~are_among(lost, ascending(self._places)))) if len(lost) else 0
 
     def missing(self, rows: Rows) -> int:
         """How many items of ``rows``, the records of the kept log, are in no file after the start.

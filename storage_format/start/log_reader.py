@@ -94,10 +94,10 @@ class LogReader:
         """Topic and queue id of a number in ``Rows.queue``."""
         return self._names.texts[int(self._queues.name[queue])], int(self._queues.queue_id[queue])
 
-    @property
-    def queue_count(self) -> int:
-        """How many queues were met."""
-        return int(self._state[w.QUEUES])
+    def are_sound(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Which rows ``verify`` and builds take: each record is where it says, its queue's id and offset are not negative."""
+        sound: npt.NDArray[np.bool_] = rows.at == rows.phy_offset
+        return sound & (rows.offset >= 0) & (rows.offset <= r.QUEUE_OFFSET_MAX) & (self._queues.queue_id[rows.queue] >= 0)
 
     def _add_lmqs(self, data: npt.NDArray[np.uint8]) -> None:
         start, end = int(self._state[w.NAME_START]), int(self._state[w.NAME_END])

@@ -12,7 +12,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.start.batch_queue_state import BatchQueueState
 from rocketmq_reindex.storage_format.start.counting import are_among, by_queue, last_byte, read_sound
 from rocketmq_reindex.storage_format.start.index_state import IndexState
-from rocketmq_reindex.storage_format.start.log_reader import LogReader, concatenated
+from rocketmq_reindex.storage_format.start.log_reader import LogReader, chosen, concatenated
 from rocketmq_reindex.storage_format.start.prediction import (
     DispatchOutcome,
     IndexOutcome,
@@ -33,7 +33,7 @@ Queues = Mapping[tuple[str, int], QueueState | BatchQueueState]
 @dataclass(frozen=True)
 class Started:
     """A store behind its start. ``rows`` are the records that the recovery read, ``covered`` the queues' max physic offset
-    before it; ``dispatched`` has (where the first lies, how many) of each dispatch."""
+    before it; ``dispatched`` has (the lowest PHYSICALOFFSET, how many) of each dispatch."""
 
     start: Start
     end: End
@@ -49,6 +49,7 @@ class Started:
 def outcome(store: Store, settings: StartSettings, started: Started, count_limit: int) -> Prediction:
     """The statements about a start."""
     rows, counted = _kept_rows(store, settings, started, count_limit)
+    rows = chosen(rows, started.reader.are_sound(rows))
     hidden = _hidden(rows, started) if counted else None
     return Prediction(
         settings.release,

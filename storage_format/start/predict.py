@@ -126,7 +126,7 @@ class _Run:
         if not len(rows.at):
             return
         records = (rows.flags & LIGHT) == 0
-        self._dispatched.append((int(rows.at[0]), int(np.count_nonzero(records))))
+        self._dispatched.append((int(rows.phy_offset.min()), int(np.count_nonzero(records))))
         self._index.build(rows)
         for number, which in by_queue(rows, (rows.flags & HAS_UNIT) > 0):
             self._append(self._queue(number), rows, which)

@@ -31,7 +31,7 @@ class LogOutcome:
     max_offset: int
     """where the accepted log ends: ``getMaxPhyOffset`` after the start"""
     end: int
-    """where the last live byte of the log ends now"""
+    """where the last byte of the log ends now that is not zero, if not before ``max_offset``"""
     cut_reason: str
     """why the log is cut before ``end``; "" if it is not"""
     cut_bytes: int
@@ -67,7 +67,7 @@ class QueueOutcome:
     units_cut: int
     units_added: int
     log_min: int
-    """lowest QUEUEOFFSET of the queue in the log now, and ``log_max`` the highest plus 1; -1 where not known"""
+    """lowest QUEUEOFFSET of the queue in the kept log, and ``log_max`` the highest plus 1; -1 where not known"""
     log_max: int
     hidden: int
     """messages of the queue in the kept log to which no unit points after the start; -1 where not counted"""
@@ -81,9 +81,10 @@ class IndexOutcome:
     deleted: tuple[str, ...]
     """file names"""
     items_lost: int
-    """items in the deleted files whose records are not dispatched again"""
+    """items in the deleted files of records that the log keeps, and that get no items again"""
     items_missing: int
-    """items of the kept log that are in no file after the start; -1 where they were not counted"""
+    """items of the kept log that are in no file after the start, but for tags where a broker before 5.4 indexed all keys; -1
+    where they were not counted"""
 
 
 @dataclass(frozen=True)

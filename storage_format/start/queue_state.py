@@ -36,6 +36,7 @@ class QueueState:
         self._state = np.zeros(k.STATE_SIZE, np.int64)
         self._state[k.MAX_PHYSIC] = self._state[k.LAST_START] = -1
         self._tail_phy, self._tail_size = np.empty(0, np.int64), np.empty(0, np.int32)
+        self._revived = 0
 
     @property
     def max_physic(self) -> int:
@@ -126,11 +127,25 @@ class QueueState:
             kept, ends = k.cut_file(*self._content(len(self._starts) - 1), self._size, phy_offset)
             if kept:
                 self._state[k.MAX_PHYSIC] = ends
+                self._revive(int(kept))
                 self._set_last(int(kept))
                 return
             self._starts.pop()
             self._data.pop()
             self._set_last(self._size if self._starts else 0)
+
+    def _revive(self, kept: int) -> None:
+        """Old units behind those of this start are read on by a cut: they become part of the tail."""
+        tail, start = int(self._state[k.TAIL]), self._starts[-1]
+        first = int(self._state[k.TAIL_FROM]) + tail * k.UNIT - start
+        if not tail or kept <= first:
+            return
+        phy_offset, size, _ = _columns(self._data[-1][first:kept])
+        self._make_room(len(size))
+        self._tail_phy[tail : tail + len(size)] = phy_offset
+        self._tail_size[tail : tail + len(size)] = size
+        self._state[k.TAIL] += len(size)
+        self._revived += int(np.count_nonzero(size != k.BLANK_SIZE))
 
     def correct_min(self, lowest: int, rules: StartRules, path: str) -> None:
         """``correctMinOffset``. Raises LoadFailure where it throws; ``path`` is the queue's folder."""
@@ -181,7 +196,7 @@ class QueueState:
     def units_added(self) -> int:
         """Units that this start appended, without those that stand for none."""
         tail = int(self._state[k.TAIL])
-        return tail - int(np.count_nonzero(self._tail_size[:tail] == k.BLANK_SIZE))
+        return tail - int(np.count_nonzero(self._tail_size[:tail] == k.BLANK_SIZE)) - self._revived
 
     @property
     def units_cut(self) -> int:
@@ -190,7 +205,8 @@ class QueueState:
             kept = -1
         else:
             kept = int(self._state[k.TAIL_FROM]) if self._state[k.TAIL] else self.max_logic
-        return sum(int(k.count_valid(file.data, min(file.size, max(0, kept - file.start)), k.UNIT)) for file in self._given)
+        behind = sum(int(k.count_valid(file.data, min(file.size, max(0, kept - file.start)), k.UNIT)) for file in self._given)
+        return behind - self._revived
 
     def pointed_to(self) -> Int64s:
         """The physical offsets that the units from the min offset on point to, ascending."""
@@ -199,11 +215,9 @@ class QueueState:
             end = min(len(data), self._end_of(index))
             if self._state[k.TAIL]:
                 end = min(end, int(self._state[k.TAIL_FROM]) - start)
-            cells = data[: max(0, end - end % k.UNIT)].reshape(-1, k.UNIT)
-            sizes = np.ascontiguousarray(cells[:, 8:12]).view(">i4").ravel()
+            found, sizes, places = _columns(data[: max(0, end - end % k.UNIT)])
             # A unit is looked for at its offset modulo the file's size, wherever the file's name says that it begins.
-            places = start + (np.arange(len(cells), dtype=np.int64) * k.UNIT - start) % self._size
-            found = np.ascontiguousarray(cells[:, :8]).view(">i8").ravel().astype(np.int64)
+            places = start + (places - start) % self._size
             parts.append(found[(sizes != k.BLANK_SIZE) & (places >= lowest) & (places < self.max_logic)])
         tail = int(self._state[k.TAIL])
         if tail:
@@ -211,6 +225,14 @@ class QueueState:
             own = self._tail_phy[skipped:tail]
             parts.append(own[self._tail_size[skipped:tail] != k.BLANK_SIZE])
         return ascending(parts)
+
+
+def _columns(data: npt.NDArray[np.uint8]) -> tuple[Int64s, Int32s, Int64s]:
+    """Offset, size and place of each unit in ``data``."""
+    cells = data.reshape(-1, k.UNIT)
+    sizes = np.ascontiguousarray(cells[:, 8:12]).view(">i4").ravel().astype(np.int32)
+    found = np.ascontiguousarray(cells[:, :8]).view(">i8").ravel().astype(np.int64)
+    return found, sizes, np.arange(len(cells), dtype=np.int64) * k.UNIT
 
 
 def _offset(data: npt.NDArray[np.uint8], tail_at: int, tail_phy: Int64s, at: int) -> int:

@@ -1,0 +1,170 @@
+"""Rules of a start, each as the real stores of the releases named follow it (tests/preflight holds thousands against them)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocketmq_reindex.storage_format.start.prediction import DispatchOutcome, IndexOutcome, LogOutcome, QueueOutcome
+from rocketmq_reindex.storage_format.start.store import RELEASES, Store
+from tests.tools.encode import EPOCH
+from tests.unit.storage_format.start.stores import SEGMENT, checkpoint, file, log, queue, start, units
+
+FIVE = [release for release in RELEASES if release != "4.9.8"]
+
+
+def test_a_whole_store_keeps_all(tmp_path: Path) -> None:
+    segments, puts = log(tmp_path)
+    for release in RELEASES:
+        found = start(Store(segments, [queue(units(puts))]), release)
+        assert found.loads
+        assert found.log is not None
+        assert (found.log.max_offset, found.log.cut_bytes, found.log.deleted_segments) == (
+            puts[-1].offset + puts[-1].size,
+            0,
+            (),
+        )
+        assert found.queues == (QueueOutcome("TopicA", 0, 0, 30, 0, 0, 0, 30, 0),)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_bare_log_is_dispatched_but_for_the_limit(tmp_path: Path, release: str) -> None:
+    segments, puts = log(tmp_path, 80)
+    limited = release >= "5.4"
+    assert len(segments) == 14
+    found = start(Store(segments), release)
+    first = next(number for number, put in enumerate(puts) if put.offset >= 4 * SEGMENT) if limited else 0
+    assert found.dispatch is not None
+    assert found.dispatch.from_offset == puts[first].offset
+    assert (found.dispatch.records, found.dispatch.units, found.dispatch.hidden_records) == (80 - first, 80 - first, first)
+    assert found.dispatch.hidden_to == (puts[first - 1].offset + puts[first - 1].size if limited else -1)
+    assert found.queues[0] == QueueOutcome("TopicA", 0, first, 80, 0, 80 - first, 0, 80, first)
+    assert found.index == IndexOutcome(1, (), 0, first)
+
+
+def test_the_limit_is_a_setting(tmp_path: Path) -> None:
+    segments, _ = log(tmp_path, 80)
+    for most, records in ((1, 2), (14, 80), (0, 56)):
+        found = start(Store(segments), "5.5.1", recover_max_segments=most)
+        assert found.dispatch is not None
+        assert found.dispatch.records == records
+
+
+def test_what_is_not_walked_is_not_counted(tmp_path: Path) -> None:
+    segments, _ = log(tmp_path, 80)
+    found = start(Store(segments), "5.5.1", count_limit=4 * SEGMENT - 1)
+    assert found.dispatch == DispatchOutcome(4 * SEGMENT, 56, 56, 56, 0, 4 * SEGMENT, -1)
+    assert (found.queues[0].log_min, found.queues[0].log_max, found.queues[0].hidden) == (-1, 80, -1)
+
+
+@pytest.mark.parametrize("release", FIVE)
+def test_the_record_at_the_end_of_the_queues_is_left_out(tmp_path: Path, release: str) -> None:
+    """``recoverNormally`` dispatches what lies behind the queues' end, not what begins there."""
+    segments, puts = log(tmp_path)
+    found = start(Store(segments, [queue(units(puts[:20]))]), release)
+    assert found.dispatch is not None
+    assert (found.dispatch.from_offset, found.dispatch.records) == (puts[21].offset, 9)
+    assert (found.dispatch.hidden_from, found.dispatch.hidden_records) == (puts[20].offset, 1)
+    # The units behind it stand one place too low.
+    assert (found.queues[0].max_offset, found.queues[0].units_added) == (29, 9)
+
+
+def test_4_9_dispatches_from_where_the_queues_end(tmp_path: Path) -> None:
+    segments, puts = log(tmp_path)
+    found = start(Store(segments, [queue(units(puts[:20]))]), "4.9.8")
+    assert found.dispatch is not None
+    assert (found.dispatch.from_offset, found.dispatch.records, found.dispatch.hidden_records) == (puts[20].offset, 10, 0)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_damage_cuts_the_log_and_the_units_behind(tmp_path: Path, release: str) -> None:
+    segments, puts = log(tmp_path)
+    damaged, number = puts[17].offset, puts[17].offset // SEGMENT
+    data = bytearray(segments[number].data.tobytes())
+    data[damaged % SEGMENT + 100] ^= 1
+    segments[number] = file(number * SEGMENT, bytes(data), SEGMENT)
+    found = start(Store(segments, [queue(units(puts))], checkpoint=checkpoint()), release, abnormal=True)
+    end = puts[-1].offset + puts[-1].size
+    assert found.log == LogOutcome(
+        True, segments[0].name, 0, False, 0, damaged, end, "body CRC does not match", end - damaged, 12,
+        tuple(segment.name for segment in segments[number + 1 :]),
+    )  # fmt: skip
+    assert found.queues[0] == QueueOutcome("TopicA", 0, 0, 17, 13, 0, 0, 17, 0)
+
+
+def test_a_checkpoint_tells_where_an_abnormal_start_begins(tmp_path: Path) -> None:
+    segments, puts = log(tmp_path)
+    third = next(put for put in puts if put.offset >= 3 * SEGMENT)
+    time = third.message.store_timestamp
+    for release, file_time, begins in (
+        ("4.9.8", time + 3000, 3), ("4.9.8", time + 2999, 2), ("5.4.0", time + 3000, 3), ("5.4.0", time + 2999, 2),
+        ("5.5.1", time, 3), ("5.5.1", time - 1, 2),
+    ):  # fmt: skip
+        store = Store(segments, [queue(units(puts))], checkpoint=checkpoint(file_time, file_time))
+        found = start(store, release, abnormal=True)
+        assert found.log is not None
+        assert found.log.start_offset == begins * SEGMENT
+    store = Store(segments, [queue(units(puts))], checkpoint=checkpoint(EPOCH, EPOCH, logics_offset=third.offset))
+    found = start(store, "5.5.1", abnormal=True, accelerated=True)
+    assert found.log is not None
+    assert found.log.start_offset == third.offset
+
+
+def test_acceleration_wants_the_sixth_field(tmp_path: Path) -> None:
+    segments, puts = log(tmp_path)
+    store = Store(segments, [queue(units(puts))], checkpoint=checkpoint(EPOCH, EPOCH))
+    found = start(store, "5.5.1", abnormal=True, accelerated=True)
+    assert [refusal.kind for refusal in found.refusals] == ["checkpoint-logics-offset"]
+    assert start(store, "5.5.1", accelerated=True).loads
+    assert start(store, "5.4.0", abnormal=True, accelerated=True).loads
+
+
+def test_an_empty_last_queue_file(tmp_path: Path) -> None:
+    segments, puts = log(tmp_path, 21)
+    # The last record gets no unit in 5.x: else a cut would make a unit of zeros.
+    folder = queue(units(puts[:20]) + bytes(20))
+    assert len(folder.files) == 3
+    kinds = {release: [r.kind for r in start(Store(segments, [folder]), release).refusals] for release in RELEASES}
+    wrong = ["queue-last-file-empty"]
+    assert kinds == {"4.9.8": [], "5.3.3": wrong, "5.3.4": wrong, "5.4.0": wrong, "5.5.0": [], "5.5.1": []}
+
+
+def test_a_missing_segment(tmp_path: Path) -> None:
+    segments, puts = log(tmp_path)
+    del segments[2]
+    for release in RELEASES:
+        found = start(Store(segments, [queue(units(puts))]), release)
+        assert found.log is not None
+        assert found.log.max_offset == puts[-1].offset + puts[-1].size
+    # Nothing leads 4.9's dispatch over the gap.
+    assert [r.kind for r in start(Store(segments), "4.9.8").refusals] == ["dispatch-stuck"]
+    assert start(Store(segments), "5.5.1").loads
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_an_empty_log_takes_the_queues_with_it(tmp_path: Path, release: str) -> None:
+    _, puts = log(tmp_path)
+    found = start(Store([], [queue(units(puts))]), release)
+    assert found.log == LogOutcome(False, "", 0, False, -1, 0, 0, "", 0, 0, ())
+    assert found.queues == (QueueOutcome("TopicA", 0, 0, 0, 30, 0, -1, -1, 0),)
+
+
+def test_a_log_that_begins_later(tmp_path: Path) -> None:
+    segments, puts = log(tmp_path)
+    for release in RELEASES:
+        found = start(Store(segments[3:], [queue(units(puts))]), release)
+        first = next(number for number, put in enumerate(puts) if put.offset >= 3 * SEGMENT)
+        # 4.9 looks at the first file of a queue alone, and 5.x searches no other.
+        assert (found.queues[0].min_offset, found.queues[0].max_offset) == (first if first < 10 else 0, 30)
+
+
+def test_an_unknown_release() -> None:
+    with pytest.raises(ValueError, match=r"no release '5\.2'"):
+        start(Store([]), "5.2")
+
+
+def test_batch_topics_get_batch_queues(tmp_path: Path) -> None:
+    segments, _ = log(tmp_path, 12)
+    found = start(Store(segments, batch_topics=frozenset({"TopicA"})), "5.5.1", batch_cq_file_size=460)
+    assert found.queues == (QueueOutcome("TopicA", 0, 0, 12, 0, 12, 0, 12, 0),)
