@@ -48,7 +48,7 @@ class StoreFolders:
             lock_holder=holder(self._store) if lock is not None and lock.kind == FILE else None,
             timer_log=list(self._entries(os.path.join(self._store, "timerlog"), "timerlog")) if self._timers else [],
             timer_wheel=self._place("timerwheel") if self._timers else None,
-            timer_check=self._place("timercheck") if self._timers else None,
+            timer_check=self._place("config/timercheck") if self._timers else None,
             abort=self._place("abort"),
             queue_types=self._queue_types(),
         )

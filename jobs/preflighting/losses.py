@@ -137,9 +137,11 @@ def delivered(levels: tuple[DelayedOutcome, ...], timers: TimerOutcome | None) -
         warned.append(Loss("delayed-again", again, text, (advice,)))
     if timers is not None and timers.again:
         text = f"{counted(timers.again, 'message')} from queue offset {timers.goes_on:,} on"
-        warned.append(Loss("timer-again", timers.again, text, ("restore timerwheel, timerlog and timercheck together",)))
+        warned.append(Loss("timer-again", timers.again, text, ("restore timerwheel, timerlog and config/timercheck together",)))
     if timers is not None and timers.wheel_lost:
-        advice = "restore timerlog from a backup, or remove timerwheel and timercheck, too: all messages are then taken again"
+        advice = (
+            "restore timerlog from a backup, or remove timerwheel and config/timercheck, too: all messages are then taken again"
+        )
         lost.append(Loss("timer-lost", -1, "timerlog is missing, and timerwheel points into it", (advice,)))
     return lost, warned
 

@@ -31,7 +31,7 @@ KINDS: Final = {
     "timer-log-file-name": "a file in timerlog has a name that is no offset",
     "timer-wheel-size": "timerwheel does not have the one size that a broker takes",
     "timer-wheel-not-a-file": "timerwheel is no regular file",
-    "timer-check-not-a-file": "timercheck is no regular file",
+    "timer-check-not-a-file": "config/timercheck is no regular file",
     "abort-not-a-file": "abort is no regular file: a broker writes its process id into it",
     "delay-levels": "messageDelayLevel cannot be read",
     "queue-last-file-empty": "the recovery leaves no unit in the last file of a queue, and fails on that (5.3)",

@@ -34,7 +34,7 @@ _FIELDS: Final = struct.Struct(">qqqq")
 
 @dataclass(frozen=True)
 class TimerCheck:
-    """The fields of ``timercheck`` that decide (``TimerCheckpoint``); a missing file has zeros."""
+    """The fields of ``config/timercheck`` that decide (``TimerCheckpoint``); a missing file has zeros."""
 
     log_flushed: int = 0
     queue_offset: int = 0

@@ -111,7 +111,7 @@ STATES = (
     state("a timerwheel", new("timerwheel", WHEEL), tried=False),
     state("a file of timerlog cut", folder("timerlog"), new("timerlog/" + name(0), 1000), old="", new="timer-log-file-size",
           tried=False),
-    state("a folder timercheck", folder("timercheck"), old="", new="timer-check-not-a-file", tried=False),
+    state("a folder timercheck", folder("config/timercheck"), old="", new="timer-check-not-a-file", tried=False),
 )  # fmt: skip
 
 
