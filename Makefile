@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-rest test-all oracle fault fuzz bench scale latency spoilt segment lint format matrix clean distclean
+.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-rest test-all oracle preflight fault fuzz bench scale latency spoilt segment lint format matrix clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -19,8 +19,8 @@ setup: ## .venv from uv.lock, a JDK 17 or 21, Delta's jars; does only what is mi
 one-oracle: setup  # RocketMQ 5.3.3's own jars, for `make test`
 	@$(ENV) tests/oracle/run 5.3.3 build
 
-oracles: one-oracle  # the other two versions
-	@for version in 4.9.8 5.5.0; do $(ENV) tests/oracle/run $$version build; done
+oracles: one-oracle  # the other versions
+	@for version in 4.9.8 5.4.0 5.5.0 5.5.1; do $(ENV) tests/oracle/run $$version build; done
 
 full-setup: oracles dist  # an HDFS, Spark's jars for S3, a browser for report's pages, Airflow in .venv-airflow
 	@$(ENV) tests/hdfs/run build
@@ -55,6 +55,9 @@ matrix: setup ## the same bytes from every range size, shuffle, adaptive setting
 
 oracle: oracles ## random stores through the real RocketMQ and through ours: N=500 of each version, SEED=
 	$(ENV) $(PY) -m tests.oracle.sweep --count $(or $(N),500) $(SEEDED)
+
+preflight: oracles ## spoilt stores started by the real ones, beside what preflight says: N=1000 of each version, SEED=
+	$(ENV) $(PY) -m tests.preflight.sweep --count $(or $(N),1000) $(SEEDED)
 
 fault: oracles ## the fault tests in their full numbers (hours); KIND= takes one kind, N= its number, SEED=
 	$(ENV) $(PY) -m tests.fault.all $(if $(KIND),--kind $(KIND)) $(if $(N),--count $(N)) $(SEEDED)
