@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-rest test-all oracle fault fuzz bench scale latency spoilt segment lint format matrix clean distclean
+.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-rest test-all oracle preflight fault fuzz bench scale latency spoilt segment lint format matrix clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -55,6 +55,9 @@ matrix: setup ## the same bytes from every range size, shuffle, adaptive setting
 
 oracle: oracles ## random stores through the real RocketMQ and through ours: N=500 of each version, SEED=
 	$(ENV) $(PY) -m tests.oracle.sweep --count $(or $(N),500) $(SEEDED)
+
+preflight: oracles ## spoilt stores started by the real ones, beside what preflight says: N=1000 of each version, SEED=
+	$(ENV) $(PY) -m tests.preflight.sweep --count $(or $(N),1000) $(SEEDED)
 
 fault: oracles ## the fault tests in their full numbers (hours); KIND= takes one kind, N= its number, SEED=
 	$(ENV) $(PY) -m tests.fault.all $(if $(KIND),--kind $(KIND)) $(if $(N),--count $(N)) $(SEEDED)

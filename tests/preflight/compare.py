@@ -106,7 +106,7 @@ def _log(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None:
     if said["cut_records"] >= 0:
         behind = sum(record.offset >= told.max_offset for record in real.log) if cut else 0
         found.hold("log.cut_records", behind, said["cut_records"])
-    if told.records and not real.reputs:
+    if not real.reputs and any(record.offset == told.lowest for record in real.log):
         # The recovery itself cannot be watched: nothing in front of its start is dispatched.
         found.hold("log.start_offset", True, said["start_offset"] <= told.lowest)
 
@@ -204,19 +204,23 @@ def _index(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None:
     found.hold("index.deleted", deleted, list(said["deleted"]))
     there = after.all_items()
     low, high = real.told.min_offset, real.told.max_offset
-    added = _added(real)
-    gone = [item for name in deleted for item in before.items[name] if low <= item[1] < high]
-    found.hold("index.items_lost", sum(item not in added for item in gone), said["items_lost"])
+    indexed = {place for _, place in _added(real)}
+    gone = [place for name in deleted for _, place in before.items[name] if low <= place < high]
+    found.hold("index.items_lost", sum(place not in indexed for place in gone), said["items_lost"])
     if said["items_missing"] >= 0 and real.index_enabled:
         found.hold("index.items_missing", _missing(real, there), said["items_missing"])
 
 
 def _missing(real: Outcome, there: Counter[Item]) -> int:
-    """Items of kept records that no IndexFile has; a record of which only the TAGS item is missing lost none: it is older."""
-    return sum(
-        _not_in(record.items(real.release >= "5.4"), there) for record in real.kept if _not_in(record.items(False), there)
-    )
+    """Items of kept records that no IndexFile has. A record of which only the TAGS item is missing lost none: it is older.
 
-
-def _not_in(items: list[Item], there: Counter[Item]) -> int:
-    return sum(max(0, times - there[item]) for item, times in Counter(items).items())
+    Counted by record: one whose keys were spoilt after it was indexed has as many items as before.
+    """
+    places = Counter(place for _, place in there.elements())
+    total = 0
+    for record in real.kept:
+        keys, all_items = record.items(False), record.items(real.release >= "5.4")
+        of_tags = sum(there[item] > 0 for item in all_items[len(keys) :])
+        if places[record.offset] - of_tags < len(keys):
+            total += max(0, len(all_items) - places[record.offset])
+    return total

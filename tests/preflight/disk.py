@@ -73,6 +73,7 @@ def read_items(path: Path, hash_slots: int) -> list[Item]:
         return []
     (count,) = struct.unpack_from(">i", data, 36)
     items = data[INDEX_HEADER + 4 * hash_slots :]
-    items = items[: len(items) // 20 * 20][: 20 * max(0, count)]
-    # The first place stays free: an item 0 is none.
-    return [(key, offset) for number, (key, offset, _, _) in enumerate(_ITEM.iter_unpack(items)) if number]
+    # What a file was cut short of, the start fills up with zeros. The first place stays free.
+    items = items[: 20 * max(0, count)].ljust(20 * min(max(0, count), len(items) // 20 + 1), b"\0")
+    found = [(key, offset) for key, offset, _, _ in _ITEM.iter_unpack(items)]
+    return [item for item in found[1:] if item != (0, 0)]

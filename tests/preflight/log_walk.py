@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.reference import java
 from tests.reference import records as r
+from tests.reference.names import HIGHEST_QUEUE_OFFSET
 
 Item = tuple[int, int]
 """key hash, physical offset"""
@@ -102,8 +103,10 @@ def _parse(data: bytes, at: int, base: int, release: str, crc: bool) -> tuple[in
         return 0, None
     if place + 2 + length != size or min(length, len(topic), place) < 0:
         return 0, None
-    good = told == base + at and not (crc and body and zlib.crc32(body) & 0x7FFFFFFF != body_crc)
-    if not good:
+    # No queue has such numbers: verify calls a record with them damage.
+    if queue < 0 or not 0 <= queue_offset <= HIGHEST_QUEUE_OFFSET:
+        return size, None
+    if told != base + at or (crc and body and zlib.crc32(body) & 0x7FFFFFFF != body_crc):
         return size, None
     text = raw[place + 2 :]
     properties = r.parse_properties(text.decode() if text.isascii() else java.decode_utf8(text))

@@ -10,6 +10,8 @@ from types import TracebackType
 from tests.preflight.settings import Conf
 from tests.serving.programs import Program
 
+HEAP = "3g"
+"""A store makes room for a record as large as its first bytes say, up to 2 GiB."""
 LIFETIME = 150
 """Starts in one JVM: a store that does not load leaves some of its parts behind."""
 
@@ -67,7 +69,7 @@ class RealStores:
             self._end()
         if self._program is None:
             self._scratch.mkdir(parents=True, exist_ok=True)
-            self._program = Program(self.release, "Start", self._scratch)
+            self._program = Program(self.release, "Start", self._scratch, HEAP)
         self._starts += 1
         return _read(json.loads(self._program.step("start", path, path, *conf.words(), patience=120)))
 

@@ -21,9 +21,9 @@ from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
 SEED = 50
-COUNT = 12
+COUNT = 10
 RECORDS = 6_000
-BARE = Sizes(segment=1 << 16, cq_file=20_000, hash_slots=500, index_items=20_000)
+BARE = Sizes(segment=54_000, cq_file=20_000, hash_slots=500, index_items=20_000)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -21,9 +21,9 @@ class StepFailed(Exception):
 class Program:
     """``tests/oracle/run VERSION NAME``, its steps on stdin (CrashSteps.java). Nothing of it outlives the ``with`` block."""
 
-    def __init__(self, version: str, name: str, scratch: Path) -> None:
+    def __init__(self, version: str, name: str, scratch: Path, heap: str = "512m") -> None:
         # RocketMQ's parts write logs and settings below the user's home.
-        options = f"-Xms64m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.home={scratch}"
+        options = f"-Xms64m -Xmx{heap} -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.home={scratch}"
         environment = os.environ | {"ORACLE_JAVA_OPTS": options}
         if (ROOT / ".java-home").exists():
             environment["JAVA_HOME"] = (ROOT / ".java-home").read_text().strip()
