@@ -27,6 +27,8 @@ SETTINGS: tuple[tuple[str, ...], ...] = (
     (*SALVAGE, "--range-size", "3000"),
     ("--on-damage", "stop"),
     ("--on-damage", "fail"),
+    (*SALVAGE, "--queue-order", "broker", "--checkpoint", "broker", "--broker-version", "5.4"),
+    (*SALVAGE, "--broker-version", "5.3"),
 )
 _END_PLACE = 24
 """of an IndexFile's header: endPhyOffset"""
@@ -72,7 +74,8 @@ class World:
     def _message(self, rng: random.Random, **more: Any) -> Message:
         self.now += rng.randrange(20_000)
         keys = " ".join(f"k{rng.randrange(30)}" for _ in range(rng.randrange(5)))
-        properties = {"TAGS": "T"} | ({"KEYS": keys} if keys else {})
+        tags = rng.choice(("T", "T", "a||b", "Тег", ""))
+        properties = ({"TAGS": tags} if tags else {}) | ({"KEYS": keys} if keys else {})
         topic, body = rng.choice(("A", "B", "Тема")), rng.randbytes(rng.randrange(1, 400))
         fields: dict[str, Any] = {"topic": topic, "queue_id": rng.randrange(2)} | more
         return Message(body=body, properties=properties, store_timestamp=self.now, **fields)
