@@ -71,7 +71,8 @@ def test_a_safe_checkpoint_seals_the_last_index_file(name: str, golden_store: St
     stored = _store_time(store.path, offset)
     ends = [struct.unpack_from(">q", content, 8)[0] for content in [*ours, last]]
     confirm = 0 if store.broker_version == "4.9" else offset
-    fields = struct.pack(">5q", stored, stored, max(ends), 0, confirm)
+    logics_offset = offset if store.broker_version == "5.5" else 0
+    fields = struct.pack(">6q", stored, stored, max(ends), 0, confirm, logics_offset)
     assert (tmp_path / "out" / "checkpoint").read_bytes() == fields.ljust(4096, b"\0")
     assert differences(store.path, tmp_path / "again", **settings) == []
 

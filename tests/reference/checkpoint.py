@@ -37,4 +37,7 @@ def checkpoint(
     # Where the queues end, by the record that they got last; before 5.5 nobody wrote that down.
     of_queues = last if policy == "safe" else last_dispatched
     offset = of_queues.offset if of_queues and broker_version == "5.5" else 0
+    if broker_version == "5.5" and not offset:
+        # With enableAcceleratedRecovery 5.5 loads without that offset only where physicMsgTimestamp is 0, too.
+        physic = 0
     return struct.pack(">qqqqqq", physic, logics, index, 0, confirm, offset).ljust(SIZE, b"\0")
