@@ -65,7 +65,8 @@ def _walk(data: bytes, base: int, release: str, crc: bool) -> Iterator[LogRecord
     at, sound = 0, True
     while at + 8 <= len(data):
         size, magic = struct.unpack_from(">iI", data, at)
-        if magic == r.MAGIC_BLANK and size == len(data) - at:
+        # A body may hold a filler that fits: behind damage none is taken for one.
+        if sound and magic == r.MAGIC_BLANK and size == len(data) - at:
             return
         framed, record = _parse(data, at, base, release, crc or not sound)
         if record:
