@@ -72,7 +72,7 @@ def _walk(data: bytes, base: int, release: str, crc: bool) -> Iterator[LogRecord
         if record:
             yield record
         # Nothing inside a record is looked at, as long as its length agrees with its parts.
-        sound = framed > 0
+        sound = record is not None
         at = at + framed if framed else _next_magic(data, at + 1)
 
 
