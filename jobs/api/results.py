@@ -61,7 +61,7 @@ class BuildResult(Result):
     """What a build did. With ``dry_run`` the plan is the result's ``text``.
 
     ``exit_status`` is 0, or 3 where damaged parts of the log are missing from the result. ``bytes`` and ``records`` were read;
-    ``units`` of ConsumeQueues and ``items`` of IndexFiles were written.
+    ``units`` of ConsumeQueues and ``items`` of IndexFiles were written, ``tag_items`` of them of TAGS.
     """
 
     version: str
@@ -74,6 +74,7 @@ class BuildResult(Result):
     records: int
     units: int
     items: int
+    tag_items: int
     files: dict[str, int]
     """number of files by kind: ``consumequeue``, ``index``"""
     damage: list[dict[str, Any]]
