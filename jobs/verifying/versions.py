@@ -35,7 +35,8 @@ def _of_checkpoint(path: str) -> Iterator[Sign]:
 
 
 def _of_last_index_file(settings: VerifySettings) -> Iterator[Sign]:
-    """IndexHeader of 4.9 leaves indexCount 0 until the first item, of 5.x 1."""
+    """What an IndexFile without items has as its indexCount after a clean stop: 5.x flushes it (``IndexFile.shutdown``), 4.9
+    does not. After another stop it is 0 in each version."""
     folder, names = files.join(settings.store, "index"), settings.index_names
     named = [(names.get(entry.name, entry.name), entry) for entry in entries_of(folder) if entry.kind == files.FILE]
     _, last = max(((name, entry) for name, entry in named if is_index_file(name)), key=lambda one: one[0], default=("", None))
@@ -43,7 +44,7 @@ def _of_last_index_file(settings: VerifySettings) -> Iterator[Sign]:
         return
     with files.Reader(last.path) as reader:
         count = IndexHeader.from_bytes(reader.read(0, HEADER_SIZE)).index_count
-    if count == 0:
+    if count == 0 and files.entry_of(files.join(settings.store, "abort")).kind == files.ABSENT:
         yield Sign("indexCount 0 in an IndexFile without items", newest="4.9")
     elif count == 1:
         yield Sign("indexCount 1 in an IndexFile without items", oldest="5.3")

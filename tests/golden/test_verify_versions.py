@@ -85,6 +85,18 @@ def test_a_build_fits_its_version(version: str, log: Path, tmp_path: Path) -> No
     assert wrong.fits == []
 
 
+@pytest.mark.parametrize(("version", "fits"), [("5.5", ["5.5", "5.4", "5.3"]), ("4.9", ["4.9"])])
+def test_an_index_without_items(version: str, fits: list[str], tmp_path: Path) -> None:
+    """Only after a clean stop its header tells 4.9 from the others."""
+    store = written(tmp_path / "store", *(Message(topic="T", properties={}) for _ in range(3)))
+    built(store, broker_version=version)
+    (store / "checkpoint").unlink()
+    only = ("index", "log")
+    assert local_verify(store, only=only).fits == fits
+    (store / "abort").touch()
+    assert local_verify(store, only=only).fits == (list(VERSIONS) if version == "4.9" else fits)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("tree", ["", "rebuilt"])
 def test_brokers_stores_fit_their_version(name: str, tree: str, golden_store: Callable[[str], GoldenStore]) -> None:
