@@ -47,8 +47,8 @@ class QueueResult:
                 QUEUES_LISTED, self.queues, key=lambda q: (q.differences > 0, q.units, q.topic, q.queue)
             )
 
-    def add_to(self, tally: Tally, summary: VerifySummary, _settings: VerifySettings) -> None:
-        """Pass everything on to the tally and the summary of the run."""
+    def add_to(self, tally: Tally, summary: VerifySummary, settings: VerifySettings) -> None:
+        """Pass everything on to the tally and the summary of the run; ``settings`` say by which version."""
         tally.merge(self.tally)
         summary.units += self.counts.pop("units", 0)
         summary.units_there += self.counts.pop("there", 0)
@@ -56,8 +56,8 @@ class QueueResult:
         summary.idle_queues += self.counts.pop(IDLE, 0)
         if empty := self.counts.pop(EMPTY_ENDS, 0):
             summary.notes.append(
-                f"files without a unit at the end of queues: {empty}, as such a broker itself leaves them: it starts on them, "
-                "but may count one message too many in such a queue"
+                f"files without a unit at the end of queues: {empty}, as RocketMQ {settings.broker_version} leaves them: it "
+                "starts on them, but may count one message too many in such a queue"
             )
         summary.queues_differing += self.counts.pop("differing", 0)
         if stale := self.counts.pop("stale", 0):
