@@ -76,7 +76,7 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     sizes = settings_of(text, path)
     start: dict[str, int | bool] = {setting: _number(conf, name, path) for name, setting in _NUMBERS.items() if name in conf}
     start |= {setting: _is_on(conf[name]) for name, setting in _SWITCHES.items() if name in conf}
-    start["multi_dispatch"] = bool(sizes.get("lmq"))
+    start["lmq"] = bool(sizes.get("lmq"))
     notes = [f"{path}: {name} {why}" for name, (matters, why) in _NOTED.items() if name in conf and matters(conf[name])]
     names = ("segment_size", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "delay_levels")
     found = BrokerSettings(

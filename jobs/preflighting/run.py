@@ -59,7 +59,7 @@ class Preflight:
         self._note(loading)
         refusals, delays = self._delays(loading.refusals)
         batch = BATCH_QUEUE in listing.queue_types.values()
-        commands = Commands(settings, sizes, batch, start.multi_dispatch)
+        commands = Commands(settings, sizes, batch, start.lmq)
         if refusals:
             self._refuse(refusals, loading, commands, sizes)
         else:

@@ -86,6 +86,8 @@ class LogReader:
         self._flush()
         rows = concatenated(self._parts)
         self._parts = []
+        # A stretch may be read once more: that its last record has given a light queue a unit is forgotten.
+        self._queues.last[:] = -1
         if len(rows.flags) and (rows.flags & LIGHT).any():
             rows = chosen(rows, np.argsort(rows.at, kind="stable"))
         return rows

@@ -71,7 +71,7 @@ def reading_of(settings: StartSettings, rules: StartRules) -> Reading:
         lowest=INT64_MIN,
         highest=INT64_MAX,
         tag_items=rules.tag_items,
-        lmq=settings.lmq and settings.multi_dispatch,
+        lmq=settings.lmq,
     )
 
 

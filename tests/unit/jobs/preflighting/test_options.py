@@ -69,7 +69,7 @@ def test_settings_of_a_broker_conf(tmp_path: Path) -> None:
     assert (broker.timer_wheel, broker.simple_queues, broker.delay_levels) == (False, True, "1s 2s")
     assert broker.start == {
         "recover_max_segments": 14, "check_crc": False, "accelerated": True, "message_index": False,
-        "message_index_safe": True, "multi_dispatch": True,
+        "message_index_safe": True, "lmq": True,
     }  # fmt: skip
     assert broker.start.keys() <= {field.name for field in dataclasses.fields(StartSettings)}
     assert len(broker.notes) == 2
