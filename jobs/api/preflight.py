@@ -6,7 +6,7 @@ from typing import Literal
 
 from rocketmq_reindex.jobs.api.ending import result_of
 from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, given
-from rocketmq_reindex.jobs.api.results import PreflightResult
+from rocketmq_reindex.jobs.api.preflight_result import PreflightResult
 from rocketmq_reindex.jobs.api.run_preflight import run_preflight
 from rocketmq_reindex.jobs.preflighting.options import build_parser, preflight_settings
 

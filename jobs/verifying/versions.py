@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rocketmq_reindex.jobs.store.checkpoint import read_times
 from rocketmq_reindex.jobs.store.folders import entries_of
@@ -11,6 +11,7 @@ from rocketmq_reindex.storage_format.checks.fitting import Sign
 from rocketmq_reindex.storage_format.file_names import is_index_file
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.verify.tags import TagsFound
 
@@ -46,6 +47,12 @@ def _of_last_index_file(settings: VerifySettings) -> Iterator[Sign]:
         yield Sign("indexCount 0 in an IndexFile without items", newest="4.9")
     elif count == 1:
         yield Sign("indexCount 1 in an IndexFile without items", oldest="5.3")
+
+
+def wait_for_tags(fits: Sequence[str]) -> bool:
+    """Return whether what the index says of TAGS decides how queues are compared: ``fits`` are the versions by all else."""
+    older = [version for version in fits if not RULES[version].tag_items][:1]
+    return len({RULES[version].opens_empty_queue_file for version in [*fits[:1], *older]}) > 1
 
 
 def of_tags(found: TagsFound) -> list[Sign]:
