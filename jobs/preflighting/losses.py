@@ -115,7 +115,7 @@ def _index(index: IndexOutcome, keeps_index: bool, commands: Commands, until: in
         more = (
             advice
             if index.files or index.deleted
-            else (*advice, "or say messageIndexEnable=false in --broker-conf, if so it is")
+            else (*advice, "or, if this broker keeps no index, say so by messageIndexEnable=false in --broker-conf")
         )
         text = f"{counted(index.items_missing, 'key')} of records in the log have no item after the start"
         lost.append(Loss("index-items-missing", index.items_missing, text, more, rebuild))
