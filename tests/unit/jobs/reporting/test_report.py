@@ -161,7 +161,7 @@ def test_the_page_of_a_verify(tmp_path: Path) -> None:
     text = make_page(str(tmp_path / "verify.json"))
     check_page(text)
     assert "1 kind of differences" in text
-    for name, number in (("index items", 150), ("tag items", 37), ("tag items missing", 4)):
+    for name, number in (("key items", 150), ("tag items", 37), ("tag items missing", 4)):
         assert re.search(f">{name}<.{{1,20}}<dd[^>]*>{number}<", text), name
     assert {"queue-unit-missing", "3", "record without a unit"} <= set(cells(text))
     assert "queue offset 5 &lt;b&gt;" in text
