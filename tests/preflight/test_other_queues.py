@@ -58,6 +58,12 @@ def log_cut(store: Path) -> None:
     path.write_bytes(data)
 
 
+def expired(store: Path) -> None:
+    """The two oldest segments."""
+    for path in sorted((store / "commitlog").iterdir())[:2]:
+        path.unlink()
+
+
 def last_units_gone(folder: str) -> Deed:
     """The last file of each queue was never written."""
 
@@ -133,7 +139,7 @@ BATCH_DEEDS: dict[str, tuple[Deed, ...]] = {
     "short, crashed": (last_units_gone("batchconsumequeue"), crashed),
     "cut": (log_cut,),
     "cut, crashed": (log_cut, crashed),
-    "first segments gone": (lambda store: [path.unlink() for path in sorted((store / "commitlog").iterdir())[:2]],),
+    "first segments gone": (expired,),
     "topics forgotten": (gone("config"),),
 }
 
