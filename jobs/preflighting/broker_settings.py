@@ -78,6 +78,8 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     start |= {setting: _is_on(conf[name]) for name, setting in _SWITCHES.items() if name in conf}
     start["lmq"] = bool(sizes.get("lmq"))
     notes = [f"{path}: {name} {why}" for name, (matters, why) in _NOTED.items() if name in conf and matters(conf[name])]
+    if _is_on(conf.get("enableMultiDispatch", "")) and not start["lmq"]:
+        notes.append(f"{path}: enableMultiDispatch is on without enableLmq: the queues that records name are not looked at")
     names = ("segment_size", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "delay_levels")
     found = BrokerSettings(
         **{name: sizes[name] for name in names if name in sizes},

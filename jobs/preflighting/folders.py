@@ -10,7 +10,7 @@ from typing import Any, Final
 from rocketmq_reindex.jobs.store.lock import LOCK, holder
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.start.loading import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing
+from rocketmq_reindex.storage_format.start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing
 from rocketmq_reindex.storage_format.topics import QUEUE_TYPE
 from rocketmq_reindex.udfs import files
 

@@ -25,9 +25,11 @@ _ADVICE = {
     "queue-last-file-empty": "remove that file, or rebuild",
     "checkpoint-logics-offset": "rebuild, or start once with enableAcceleratedRecovery=false",
     "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
+    "light-queue-offset": "rebuild, or start once with enableMultiDispatch=false: light queues then get no units",
 }
 _REBUILT = frozenset({
     "queue-file-size", "checkpoint-not-a-file", "queue-last-file-empty", "checkpoint-logics-offset", "dispatch-stuck",
+    "light-queue-offset",
 })  # fmt: skip
 
 

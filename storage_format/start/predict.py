@@ -14,7 +14,7 @@ from rocketmq_reindex.storage_format.start.log_reader import LogReader, chosen
 from rocketmq_reindex.storage_format.start.outcome import Started, outcome
 from rocketmq_reindex.storage_format.start.prediction import Prediction, Refusal
 from rocketmq_reindex.storage_format.start.queue_state import LoadFailure, QueueState
-from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, Rows, new_rows
+from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, STOPS, Rows, new_rows
 from rocketmq_reindex.storage_format.start.recovery import End, SegmentChoice, Start, read_log, read_times, reading_of
 from rocketmq_reindex.storage_format.start.reput import KeptLog, reput
 from rocketmq_reindex.storage_format.start.rules import RULES
@@ -125,6 +125,10 @@ class _Run:
     def _dispatch(self, rows: Rows) -> None:
         if not len(rows.at):
             return
+        stops = np.flatnonzero(rows.flags & STOPS)
+        if len(stops):
+            detail = f"the record at {rows.at[stops[0]]} gives a light queue an offset that is no number"
+            raise LoadFailure("light-queue-offset", detail)
         records = (rows.flags & LIGHT) == 0
         self._dispatched.append((int(rows.phy_offset.min()), int(np.count_nonzero(records))))
         self._index.build(rows)

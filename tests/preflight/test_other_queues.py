@@ -58,6 +58,12 @@ def log_cut(store: Path) -> None:
     path.write_bytes(data)
 
 
+def expired(store: Path) -> None:
+    """The two oldest segments."""
+    for path in sorted((store / "commitlog").iterdir())[:2]:
+        path.unlink()
+
+
 def last_units_gone(folder: str) -> Deed:
     """The last file of each queue was never written."""
 
@@ -133,7 +139,7 @@ BATCH_DEEDS: dict[str, tuple[Deed, ...]] = {
     "short, crashed": (last_units_gone("batchconsumequeue"), crashed),
     "cut": (log_cut,),
     "cut, crashed": (log_cut, crashed),
-    "first segments gone": (lambda store: [path.unlink() for path in sorted((store / "commitlog").iterdir())[:2]],),
+    "first segments gone": (expired,),
     "topics forgotten": (gone("config"),),
 }
 
@@ -149,3 +155,19 @@ def test_batch_queues(version: str, seed: int, tmp_path: Path) -> None:
         assert list((base / "batchconsumequeue").iterdir())
         found = {name: wrong(real, base, BATCH, BATCH_DEEDS[name], tmp_path / str(n)) for n, name in enumerate(BATCH_DEEDS)}
     assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(("version", "deeds"), [("4.9.8", (crashed,)), ("5.5.1", ())])
+def test_a_light_queue_offset_that_is_no_number(version: str, deeds: tuple[Deed, ...], tmp_path: Path) -> None:
+    """As a broker of 5.x writes it for a queue without the prefix: the start ends with it."""
+    properties = {"INNER_MULTI_DISPATCH": "plain,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": ",0"}
+    with LogWriter(tmp_path / "base" / "commitlog", SEGMENT) as writer:
+        writer.append(Message(topic="T"))
+        at = writer.append(Message(topic="T", properties=properties)).offset
+    with RealStores(version, tmp_path) as real:
+        assert wrong(real, tmp_path / "base", LIGHT, deeds, tmp_path / "bad") == []
+        assert wrong(real, tmp_path / "base", Conf(SMALL), deeds, tmp_path / "off") == []
+    said = foretell(tmp_path / "base", version, LIGHT, tmp_path)
+    assert isinstance(said, dict), said
+    assert [refusal["kind"] for refusal in said["refusals"]] == ["light-queue-offset"]
+    assert f"record at {at} " in said["losses"][0]["text"]

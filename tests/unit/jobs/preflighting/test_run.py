@@ -258,3 +258,20 @@ def test_several_roots(store: Path, tmp_path: Path) -> None:
     assert (found.exit_status, found.loads) == (0, True)
     os.truncate(max(other.iterdir()), 5)
     assert told(store, commitlog=[store / "commitlog", other]).refusals[0]["path"] == str(max(other.iterdir()))
+
+
+def test_what_goes_is_named(store: Path) -> None:
+    """Segments behind a cut, the units that pointed there, and IndexFiles that the checkpoint does not cover."""
+    segments = sorted((store / "commitlog").iterdir())
+    with segments[-3].open("r+b") as file:
+        file.write(bytes(100))
+    (store / "checkpoint").write_bytes(bytes(4096))
+    found = told(store, abort="yes")
+    assert found.index and found.queues
+    cut = sum(queue["units_cut"] for queue in found.queues)
+    assert cut > 0
+    assert f"2 segments deleted from {segments[-2].name} on" in found.text
+    assert f"{cut} units cut from 2 queues" in found.text
+    deleted = found.index["deleted"]
+    assert len(deleted) > 3
+    assert f"{len(deleted)} deleted before ({', '.join(deleted[:3])}, ...)" in found.text
