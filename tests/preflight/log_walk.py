@@ -65,13 +65,14 @@ def _walk(data: bytes, base: int, release: str, crc: bool) -> Iterator[LogRecord
     at, sound = 0, True
     while at + 8 <= len(data):
         size, magic = struct.unpack_from(">iI", data, at)
-        if magic == r.MAGIC_BLANK and size == len(data) - at:
+        # A body may hold a filler that fits: behind damage none is taken for one.
+        if sound and magic == r.MAGIC_BLANK and size == len(data) - at:
             return
         framed, record = _parse(data, at, base, release, crc or not sound)
         if record:
             yield record
         # Nothing inside a record is looked at, as long as its length agrees with its parts.
-        sound = framed > 0
+        sound = record is not None
         at = at + framed if framed else _next_magic(data, at + 1)
 
 

@@ -39,7 +39,7 @@ final class Start {
         @Override
         public synchronized void dispatch(DispatchRequest request) {
             long offset = request.getCommitLogOffset();
-            lowest = lowest < 0 ? offset : Math.min(lowest, offset);
+            lowest = records == 0 ? offset : Math.min(lowest, offset);
             highest = Math.max(highest, offset);
             records = records + 1;
         }
