@@ -141,11 +141,11 @@ def test_a_record_too_large_for_java(tmp_path: Path, abnormal: bool) -> None:
 def test_4_9_dispatches_into_a_record_too_large(tmp_path: Path) -> None:
     """The recovery reads three segments, the dispatch those below."""
     segments, puts = log(tmp_path)
-    store = Store(changed(segments, puts[2].offset, (2**31 - 1).to_bytes(4, "big")))
-    found = start(store, "4.9.8")
+    spoilt = changed(segments, puts[2].offset, (2**31 - 1).to_bytes(4, "big"))
+    found = start(Store(spoilt), "4.9.8")
     assert [(r.kind, r.path) for r in found.refusals] == [("record-too-large", f"commitlog/{segments[0].name}")]
     # What is no message is not read so far.
-    no_message = Store(changed(store.segments, puts[2].offset + 4, bytes(4)))
+    no_message = Store(changed(spoilt, puts[2].offset + 4, bytes(4)))
     assert start(no_message, "4.9.8").loads
 
 
