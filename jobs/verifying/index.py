@@ -81,16 +81,16 @@ class IndexResult:
         """Tell records that lost their tag item from those that a broker before 5.4 indexed.
 
         From the first tag item to the last each record with TAGS has its own. Before that, and behind it, keys without tag
-        items are those of an older broker; where keys are gone as well, the tag items are gone with them. With a version that
-        was ``named``, a store without any tag item is none of that version.
+        items are those of an older broker; where keys are gone as well, the tag items are gone with them. One record alone
+        with its keys, behind all others, is where an index ends early. With a version that was ``named``, a store without any
+        tag item is none of that version.
         """
         found, lost = self.tags, list(self.tags.between)
         for side, place in ((found.before, f" before offset {found.first}"), (found.behind, f" behind offset {found.last}")):
             if side.lost is None:
                 continue
-            # An index that ends too early can lack the last item of one record: that is no older broker.
-            cut_off = found.standing and side is found.behind and side.count == 1
-            if side.is_older and not cut_off and (found.standing or not named):
+            ends_early = side is found.behind and side.old == 1
+            if side.is_older and not ends_early and (found.standing or not named):
                 where = place if found.standing else ""
                 summary.notes.append(
                     f"no items of TAGS for {counted(side.count, 'record')}{where}, as a broker before 5.4 leaves it: no query "

@@ -155,6 +155,12 @@ def test_a_downgraded_store_is_clean(log: Path, tmp_path: Path) -> None:
     assert any("no items of TAGS for 20 records behind offset" in note for note in summary.notes)
 
 
+def test_an_index_that_ends_early(log: Path, tmp_path: Path) -> None:
+    """The last record has its key there, and its tag item would be next: no older broker leaves that."""
+    store = store_with(log, tmp_path / "store", range(COUNT - 1))
+    assert kinds(local_verify(store)) == {"index-tag-missing": 1}
+
+
 def test_missing_tag_items(log: Path, tmp_path: Path) -> None:
     """Among others each one is a difference, and where the keys are gone, too."""
     store = store_with(log, tmp_path / "store", {*range(COUNT)} - {20, 21, 40})

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import LocalEngine, local_build
@@ -23,6 +24,10 @@ from tests.tools.spoiling import NotHere, Sizes
 
 SIZES = Sizes(**SMALL)
 CHECKPOINTS = ("safe", "broker")
+_BY = {"queue-file-empty": {"broker_version": "5.4"}}
+"""Nothing but 5.5 and 4.9 starts on a queue's file without a unit."""
+_OF_TAGS = {"index-item-missing": "index-tag-missing"}
+"""what stands for a kind where all that it is about are items of TAGS"""
 
 
 def full_index(folder: Path, seed: int, checkpoint: str = "safe") -> Path:
@@ -69,6 +74,12 @@ def spoilt(store: Path, into: Path, name: str, seed: int) -> str:
     return kind
 
 
+def checked(store: Path, name: str, kind: str, engine: LocalEngine, **settings: Any) -> tuple[VerifySummary, list[str]]:
+    """A verify of a store spoilt in that way, and which of the kinds that say so it found."""
+    summary = local_verify(store, engine, **SMALL, **settings, **_BY.get(name, {}))
+    return summary, sorted(kinds(summary).keys() & {kind, _OF_TAGS.get(kind, kind)})
+
+
 def try_one(folder: Path, seed: int) -> tuple[str, str]:
     """One random store, spoilt in one random way: (how, what went wrong or nothing)."""
     rng = random.Random(seed)
@@ -82,10 +93,10 @@ def try_one(folder: Path, seed: int) -> tuple[str, str]:
             kind = spoilt(store, folder / "spoilt", name, rng.randrange(2**31))
         except NotHere:
             continue
-        summary = local_verify(folder / "spoilt", LocalEngine(3, 2), **engine, **SMALL)
+        summary, found = checked(folder / "spoilt", name, kind, LocalEngine(3, 2), **engine)
         if (clean.exit, kinds(clean)) != (0, {}):
             return name, f"the sound store is not clean: {clean.error} {clean.findings}"
-        if summary.exit != 4 or kind not in kinds(summary):
+        if summary.exit != 4 or not found:
             return name, f"exit {summary.exit} ({summary.error}): {kinds(summary)} instead of {kind}"
         return name, ""
     raise AssertionError("no store is so poor that nothing of it can be spoilt")
