@@ -98,3 +98,9 @@ def test_brokers_that_are_not_foretold(text: str, kind: type[ReindexError], said
 
 def test_switches_that_are_off_are_followed(tmp_path: Path) -> None:
     parse_preflight(["s", *conf(tmp_path, "enableDLegerCommitLog=false\nreadOnlyCommitLogStorePaths=\nstoreType=default")])
+
+
+def test_light_queues_need_both_switches(tmp_path: Path) -> None:
+    found = parse_preflight(conf(tmp_path, "storePathRootDir=/data/store\nenableMultiDispatch=true\n")).broker
+    assert found.start["lmq"] is False
+    assert any("enableMultiDispatch is on without enableLmq" in note for note in found.notes)
