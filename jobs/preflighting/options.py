@@ -71,6 +71,7 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
     broker, places = BrokerSettings(), dict[str, Any]()
     if "broker_conf" in given:
         broker, places = _read_conf(given["broker_conf"])
+    passed_over = () if "commitlogs" in given else places.get("commitlogs", ())
     if "store" in given or "commitlogs" in given:
         places = {}
     store = given.get("store", places.get("store", ""))
@@ -82,6 +83,9 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
             raise UsageError(f"{escape(place)}: is a URI: a broker starts on a store on a disk: name a folder")
         if not place:
             raise UsageError("--commitlog: is empty: name a folder")
+    if "store" in given and passed_over not in ((), (files.join(files.absolute(store), "commitlog"),)):
+        note = f"storePathCommitLog={escape(','.join(passed_over), 200)} is passed over for STORE: name it with --commitlog"
+        broker = dataclasses.replace(broker, notes=(*broker.notes, f"{escape(given['broker_conf'])}: {note}"))
     count_limit = given.get("count_limit", DEFAULT_COUNT_LIMIT)
     if count_limit < 0:
         raise UsageError(f"--count-limit {count_limit}: take a number of bytes from 0 on")

@@ -11,7 +11,7 @@ from rocketmq_reindex.storage_format.start.loading import Loading
 from rocketmq_reindex.storage_format.start.prediction import Refusal
 
 _ADVICE = {
-    "log-file-size": "give the broker.conf of this store; a short last segment starts when zeros fill it up, on a copy",
+    "log-file-size": "give the broker.conf of this store; a short last segment starts when zeros fill it up: keep a copy of it",
     "log-file-name": "move it out of the commitlog",
     "queue-file-size": "give the broker.conf of this store, or rebuild",
     "queue-file-name": "move it out of the queue's folder",

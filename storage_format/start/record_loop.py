@@ -151,7 +151,7 @@ def read_rows(
             | (ROLLBACK if transaction == r.TRANSACTION_ROLLBACK else 0)
             | (TAGGED if tagged else 0)
             | (DAMAGED if damaged else 0)
-            | (STOPS if lmq == r.LMQ_MALFORMED and lmq_stops_dispatch(data, spans, reading.old) else 0)
+            | (STOPS if lmq == r.LMQ_MALFORMED and lmq_stops_dispatch(data, spans) else 0)
         )
         rows.tag_hash[n] = _tag_hash(data, spans, names.hash[name]) if tagged else 0
         state[w.RECORDS] = n + 1

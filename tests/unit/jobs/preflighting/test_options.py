@@ -98,3 +98,24 @@ def test_brokers_that_preflight_does_not_know(text: str, kind: type[ReindexError
 
 def test_switches_that_are_off_are_followed(tmp_path: Path) -> None:
     parse_preflight(["s", *conf(tmp_path, "enableDLegerCommitLog=false\nreadOnlyCommitLogStorePaths=\nstoreType=default")])
+
+
+def test_light_queues_need_both_switches(tmp_path: Path) -> None:
+    found = parse_preflight(conf(tmp_path, "storePathRootDir=/data/store\nenableMultiDispatch=true\n")).broker
+    assert found.start["lmq"] is False
+    assert any("enableMultiDispatch is on without enableLmq" in note for note in found.notes)
+
+
+def test_a_log_elsewhere_is_told_of(tmp_path: Path) -> None:
+    text = "storePathRootDir=/data/store\nstorePathCommitLog=/log\x1b/a\n"
+    words = conf(tmp_path, text)
+    assert parse_preflight(words).roots == ("/log\x1b/a",)
+    assert parse_preflight(words).broker.notes == ()
+    given = parse_preflight(["/data/store", *words])
+    assert given.roots == ("/data/store/commitlog",)
+    (note,) = given.broker.notes
+    assert note.isprintable()
+    assert "storePathCommitLog=" in note
+    assert parse_preflight(["/data/store", "--commitlog", "/b", *words]).broker.notes == ()
+    usual = conf(tmp_path, "storePathCommitLog=/data/store/commitlog\n")
+    assert parse_preflight(["/data/store", *usual]).broker.notes == ()

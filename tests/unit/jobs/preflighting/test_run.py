@@ -9,67 +9,16 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.preflight import preflight
-from rocketmq_reindex.jobs.preflighting import folders, run
+from rocketmq_reindex.jobs.preflighting import run
 from rocketmq_reindex.storage_format.start.predict import predict
-from tests.tools.encode import EPOCH, Message
-from tests.tools.local_engine import local_build
-from tests.tools.log_writer import LogWriter
-
-SEGMENT = 1 << 12
-SIZES: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 7, "index_items": 40}
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of 5.3 with ConsumeQueues, index and checkpoint, and delayed messages of level 1."""
-    store = tmp_path_factory.mktemp("built") / "store"
-    with LogWriter(store / "commitlog", SEGMENT) as writer:
-        for number in range(600):
-            topic, properties = ("SCHEDULE_TOPIC_XXXX", {"DELAY": "1"}) if number % 20 == 0 else ("T", {"KEYS": f"k{number}"})
-            writer.append(Message(topic=topic, properties=properties, store_timestamp=EPOCH + number * 100))
-    summary = local_build(store, store.with_name("out"), broker_version="5.3", **SIZES)
-    assert summary.exit == 0, summary.error
-    for part in ("consumequeue", "index", "checkpoint"):
-        shutil.move(store.with_name("out") / part, store / part)
-    (store / "config").mkdir()
-    (store / "config" / "delayOffset.json").write_text(json.dumps({"offsetTable": {1: 30}}))
-    return store
-
-
-@pytest.fixture
-def store(built: Path, tmp_path: Path) -> Path:
-    shutil.copytree(built, tmp_path / "store")
-    return tmp_path / "store"
-
-
-def told(store: Path, release: str = "5.3.3", **keywords: Any) -> rr.PreflightResult:
-    return rr.preflight(store, broker_version=release, **keywords)  # type: ignore[arg-type]
-
-
-def kinds(found: rr.PreflightResult) -> list[str]:
-    return [loss["kind"] for loss in found.losses]
-
-
-def error_of(store: Path, **keywords: Any) -> str:
-    with pytest.raises(rr.InputError) as raised:
-        told(store, **keywords)
-    assert str(raised.value).isprintable()
-    return str(raised.value)
-
-
-def state_of(store: Path) -> dict[str, tuple[int, int, bytes]]:
-    return {
-        str(path.relative_to(store)): (path.stat().st_size, path.stat().st_mtime_ns, path.read_bytes())
-        for path in store.rglob("*") if path.is_file()
-    }  # fmt: skip
+from tests.tools.encode import EPOCH
+from tests.unit.jobs.preflighting.told import SIZES, error_of, kinds, state_of, told
 
 
 def test_a_whole_store_and_nothing_is_written(store: Path) -> None:
@@ -169,11 +118,6 @@ def test_rocksdb(store: Path, tmp_path: Path) -> None:
     assert any("RocksDB" in note for note in told(store, broker_conf=tmp_path / "broker.conf").notes)
 
 
-def test_no_store(tmp_path: Path) -> None:
-    assert "is not a folder" in error_of(tmp_path / "none")
-    assert "name the broker's store" in error_of(tmp_path)
-
-
 def test_the_checkpoint_of_an_accelerated_recovery(store: Path, tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_text("enableAcceleratedRecovery=true\n")
     (store / "checkpoint").write_bytes(struct.pack(">q", EPOCH).ljust(4096, b"\0"))
@@ -215,79 +159,6 @@ def test_no_segment(store: Path) -> None:
     assert (kinds(found), found.exit_status) == (["log-missing"], 4)
 
 
-@pytest.mark.parametrize("part", ["commitlog", "consumequeue", "index"])
-def test_a_folder_that_is_none(part: str, store: Path) -> None:
-    shutil.rmtree(store / part)
-    (store / part).touch()
-    assert "is no folder" in error_of(store)
-
-
-def test_a_file_of_an_odd_name(store: Path) -> None:
-    (store / "commitlog" / "7").write_bytes(bytes(SEGMENT))
-    assert "is not the offset of a file of its size" in error_of(store)
-
-
-def test_too_many_files(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "ENTRIES_MAX", 5)
-    assert "has more than 5 files" in error_of(store)
-
-
-def hostile_topic(store: Path) -> None:
-    (store / "consumequeue" / "a\x1b[31m\n\udcff" / "0").mkdir(parents=True)
-    (store / "consumequeue" / "a\x1b[31m\n\udcff" / "0" / "x\n").write_bytes(b"x")
-
-
-def fifo(store: Path) -> None:
-    os.mkfifo(store / "consumequeue" / "T" / "0" / "00000000000000000001")
-
-
-def loop(store: Path) -> None:
-    (store / "commitlog" / "0").symlink_to("0")
-
-
-def device(store: Path) -> None:
-    (store / "index" / "20261121015957822").symlink_to("/dev/zero")
-
-
-def huge(store: Path) -> None:
-    with (store / "commitlog" / "00000000000000000000").open("r+b") as file:
-        file.truncate(1 << 40)
-
-
-@pytest.mark.parametrize("spoil", [hostile_topic, fifo, loop, device, huge])
-def test_hostile_files_are_refused_in_one_line_each(spoil: Callable[[Path], None], store: Path) -> None:
-    spoil(store)
-    found = told(store, **SIZES, segment_size=SEGMENT)
-    assert (found.loads, found.exit_status) == (False, 4)
-    assert found.refusals
-    assert all(line.isprintable() for line in found.text.splitlines())
-    assert json.loads(json.dumps(found.to_dict())) == found.to_dict()
-
-
-def test_links_are_followed(store: Path, tmp_path: Path) -> None:
-    """A commitlog on another disk."""
-    shutil.move(store / "commitlog", tmp_path / "elsewhere")
-    (store / "commitlog").symlink_to(tmp_path / "elsewhere")
-    assert told(store).exit_status == 0
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
-def test_a_folder_that_cannot_be_read(store: Path) -> None:
-    (store / "consumequeue" / "T").chmod(0)
-    assert "Permission denied" in error_of(store)
-
-
-def test_several_roots(store: Path, tmp_path: Path) -> None:
-    other = tmp_path / "more"
-    other.mkdir()
-    for path in sorted((store / "commitlog").iterdir())[::2]:
-        shutil.move(path, other / path.name)
-    found = told(store, commitlog=[store / "commitlog", other])
-    assert (found.exit_status, found.loads) == (0, True)
-    os.truncate(max(other.iterdir()), 5)
-    assert told(store, commitlog=[store / "commitlog", other]).refusals[0]["path"] == str(max(other.iterdir()))
-
-
 def test_what_goes_is_named(store: Path) -> None:
     """Segments behind a cut, the units that pointed there, and IndexFiles that the checkpoint does not cover."""
     segments = sorted((store / "commitlog").iterdir())
@@ -295,7 +166,8 @@ def test_what_goes_is_named(store: Path) -> None:
         file.write(bytes(100))
     (store / "checkpoint").write_bytes(bytes(4096))
     found = told(store, abort="yes")
-    assert found.index and found.queues
+    assert found.index
+    assert found.queues
     cut = sum(queue["units_cut"] for queue in found.queues)
     assert cut > 0
     assert f"2 segments deleted from {segments[-2].name} on" in found.text

@@ -1,0 +1,92 @@
+"""Stores that are none, or hostile, or lie in several places: one line that can be shown, and no more."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketmq_reindex.jobs.preflighting import folders
+from tests.unit.jobs.preflighting.told import SEGMENT, SIZES, error_of, told
+
+
+def test_no_store(tmp_path: Path) -> None:
+    assert "is not a folder" in error_of(tmp_path / "none")
+    assert "name the broker's store" in error_of(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue", "index"])
+def test_a_folder_that_is_none(part: str, store: Path) -> None:
+    shutil.rmtree(store / part)
+    (store / part).touch()
+    assert "is no folder" in error_of(store)
+
+
+def test_a_file_of_an_odd_name(store: Path) -> None:
+    (store / "commitlog" / "7").write_bytes(bytes(SEGMENT))
+    assert "is not the offset of a file of its size" in error_of(store)
+
+
+def test_too_many_files(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "ENTRIES_MAX", 5)
+    assert "has more than 5 files" in error_of(store)
+
+
+def hostile_topic(store: Path) -> None:
+    (store / "consumequeue" / "a\x1b[31m\n\udcff" / "0").mkdir(parents=True)
+    (store / "consumequeue" / "a\x1b[31m\n\udcff" / "0" / "x\n").write_bytes(b"x")
+
+
+def fifo(store: Path) -> None:
+    os.mkfifo(store / "consumequeue" / "T" / "0" / "00000000000000000001")
+
+
+def loop(store: Path) -> None:
+    (store / "commitlog" / "0").symlink_to("0")
+
+
+def device(store: Path) -> None:
+    (store / "index" / "20261121015957822").symlink_to("/dev/zero")
+
+
+def huge(store: Path) -> None:
+    with (store / "commitlog" / "00000000000000000000").open("r+b") as file:
+        file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize("spoil", [hostile_topic, fifo, loop, device, huge])
+def test_hostile_files_are_refused_in_one_line_each(spoil: Callable[[Path], None], store: Path) -> None:
+    spoil(store)
+    found = told(store, **SIZES, segment_size=SEGMENT)
+    assert (found.loads, found.exit_status) == (False, 4)
+    assert found.refusals
+    assert all(line.isprintable() for line in found.text.splitlines())
+    assert json.loads(json.dumps(found.to_dict())) == found.to_dict()
+
+
+def test_links_are_followed(store: Path, tmp_path: Path) -> None:
+    """A commitlog on another disk."""
+    shutil.move(store / "commitlog", tmp_path / "elsewhere")
+    (store / "commitlog").symlink_to(tmp_path / "elsewhere")
+    assert told(store).exit_status == 0
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
+def test_a_folder_that_cannot_be_read(store: Path) -> None:
+    (store / "consumequeue" / "T").chmod(0)
+    assert "Permission denied" in error_of(store)
+
+
+def test_several_roots(store: Path, tmp_path: Path) -> None:
+    other = tmp_path / "more"
+    other.mkdir()
+    for path in sorted((store / "commitlog").iterdir())[::2]:
+        shutil.move(path, other / path.name)
+    found = told(store, commitlog=[store / "commitlog", other])
+    assert (found.exit_status, found.loads) == (0, True)
+    os.truncate(max(other.iterdir()), 5)
+    assert told(store, commitlog=[store / "commitlog", other]).refusals[0]["path"] == str(max(other.iterdir()))
