@@ -46,8 +46,8 @@ def preflight(
 
     Raises:
         UsageError: A keyword has a value that is not possible (exit status 2).
-        InputError: The store cannot be read, changes while it is read, or belongs to a broker whose start is not foretold
-            (exit status 1).
+        InputError: The store cannot be read, changes while it is read, or belongs to a broker that ``preflight`` does not
+            know (exit status 1).
 
     Example:
         >>> import rocketmq_reindex as rr

@@ -17,7 +17,8 @@ from rocketmq_reindex.storage_format.start.delayed import (
     kept_offsets,
     newest_time,
 )
-from rocketmq_reindex.storage_format.start.loading import Listing, Loading
+from rocketmq_reindex.storage_format.start.listing import Listing
+from rocketmq_reindex.storage_format.start.loading import Loading
 from rocketmq_reindex.storage_format.start.prediction import Prediction, QueueOutcome
 from rocketmq_reindex.storage_format.start.store import Store, StoreFile
 from rocketmq_reindex.storage_format.start.timers import TIMER_TOPIC, TimerCheck, TimerOutcome, log_end, timers

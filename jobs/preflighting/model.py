@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from rocketmq_reindex.jobs.preflighting.mapping import MappedFile, MappedIndex, Maps
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes
-from rocketmq_reindex.storage_format.start.loading import FILE, Listed, Listing, Loading
+from rocketmq_reindex.storage_format.start.listing import FILE, Listed, Listing
+from rocketmq_reindex.storage_format.start.loading import Loading
 from rocketmq_reindex.storage_format.start.store import QueueFolder, StartSettings, Store, StoreFile
 from rocketmq_reindex.storage_format.topics import BATCH_QUEUE
 from rocketmq_reindex.udfs import files

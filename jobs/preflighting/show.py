@@ -10,6 +10,7 @@ from rocketmq_reindex.storage_format.plurals import counted, form
 
 QUEUES_SHOWN: Final = 20
 NOTES_SHOWN: Final = 10
+FILES_SHOWN: Final = 3
 
 
 def lines_of(summary: PreflightSummary) -> list[str]:
@@ -49,8 +50,9 @@ def _log(log: dict[str, Any]) -> list[str]:
     if log["cut_bytes"] or log["deleted_segments"]:
         records = _number(log["cut_records"], "good record")
         cut = f"cut at {log['max_offset']:,} ({log['cut_reason']}): {counted(log['cut_bytes'], 'byte')}, {records}"
-        many = len(log["deleted_segments"])
-        found.append(f"         {cut}" + (f", {counted(many, 'segment')} deleted" if many else ""))
+        gone = log["deleted_segments"]
+        deleted = f", {counted(len(gone), 'segment')} deleted from {escape(gone[0])} on" if gone else ""
+        found.append(f"         {cut}{deleted}")
     return found
 
 
@@ -70,9 +72,11 @@ def _queues(queues: list[dict[str, Any]]) -> list[str]:
     bad = [queue for queue in queues if queue["hidden"] > 0 or queue["log_max"] > max(queue["max_offset"], 0)]
     bad.sort(key=lambda queue: (-queue["hidden"], queue["topic"], queue["queue"]))
     total = counted(len(queues), "queue")
+    cuts = [queue["units_cut"] for queue in queues if queue["units_cut"]]
+    cut = [f"         {counted(sum(cuts), 'unit')} cut from {counted(len(cuts), 'queue')}"] if cuts else []
     if not bad:
         known = all(queue["hidden"] >= 0 for queue in queues)
-        return [f"queues   {total}: consumers get all that {'the log holds' if known else 'was read of the log'}"]
+        return [f"queues   {total}: consumers get all that {'the log holds' if known else 'was read of the log'}", *cut]
     found = [
         f"queues   {len(bad):,} of {total} {form(len(bad), 'hides', 'hide')} or {form(len(bad), 'loses', 'lose')} messages"
     ]
@@ -84,7 +88,7 @@ def _queues(queues: list[dict[str, Any]]) -> list[str]:
         found.append(f"    {name:<24} {seen}, {log}{hidden}")
     if len(bad) > QUEUES_SHOWN:
         found.append(f"    {len(bad) - QUEUES_SHOWN:,} more, with --json")
-    return found
+    return found + cut
 
 
 def _index(index: dict[str, Any]) -> list[str]:
@@ -92,7 +96,9 @@ def _index(index: dict[str, Any]) -> list[str]:
         return ["index    no IndexFile"]
     text = f"index    {counted(index['files'], 'IndexFile')} after the start"
     if index["deleted"]:
-        text += f", {len(index['deleted']):,} deleted before"
+        more = ", ..." if len(index["deleted"]) > FILES_SHOWN else ""
+        names = ", ".join(map(escape, index["deleted"][:FILES_SHOWN]))
+        text += f", {len(index['deleted']):,} deleted before ({names}{more})"
     lost = f"{counted(index['items_lost'], 'item')} not made again" if index["items_lost"] > 0 else ""
     missing = f"{_number(index['items_missing'], 'key')} without an item" if index["items_missing"] else ""
     return [": ".join(filter(None, (text, ", ".join(filter(None, (lost, missing))))))]

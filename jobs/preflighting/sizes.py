@@ -15,7 +15,8 @@ from rocketmq_reindex.storage_format.index.header import file_size
 from rocketmq_reindex.storage_format.index.reader import guess_sizes
 from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS, DEFAULT_SLOTS
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
-from rocketmq_reindex.storage_format.start.loading import FILE, FileSizes, Listed, Listing
+from rocketmq_reindex.storage_format.start.listing import FILE, Listed, Listing
+from rocketmq_reindex.storage_format.start.loading import FileSizes
 
 SEGMENT: Final = 1 << 30
 UNITS: Final = 300_000

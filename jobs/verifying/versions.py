@@ -61,5 +61,5 @@ def of_tags(found: TagsFound) -> list[Sign]:
     if found.standing:
         return [Sign(f"items of TAGS ({found.standing:,})", oldest="5.4")]
     if found.before.is_older:
-        return [Sign(f"no items of TAGS for {counted(found.count, 'record')} that have them", newest="5.3")]
+        return [Sign(f"no items of TAGS for {counted(found.count, 'record')} with TAGS", newest="5.3")]
     return []

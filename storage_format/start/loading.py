@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_reindex.storage_format.file_names import is_number
 from rocketmq_reindex.storage_format.integers import INT32_MAX, INT32_MIN
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.start.listing import FILE, FOLDER, Listed, ListedQueue, Listing
 from rocketmq_reindex.storage_format.start.prediction import Refusal
 from rocketmq_reindex.storage_format.topics import BATCH_QUEUE, SIMPLE_QUEUE
 
-FILE, FOLDER, OTHER = "file", "folder", "other"
 WHEEL_SIZE: Final = 7 * 24 * 3600 * 2 * 32
 """bytes of ``timerwheel`` (``TimerWheel.wheelLength``): slots for twice seven days"""
 KINDS: Final = {
@@ -36,52 +36,12 @@ KINDS: Final = {
     "delay-levels": "messageDelayLevel cannot be read",
     "queue-last-file-empty": "the recovery leaves no unit in the last file of a queue, and fails on that (5.3, 5.4)",
     "checkpoint-logics-offset": "with enableAcceleratedRecovery, the checkpoint's logicsPhysicalOffset is 0 or behind the log",
+    "record-too-large": "a record's size is above 2147483645: the broker makes an array for it first (4.9)",
     "dispatch-stuck": "the broker waits for ever to dispatch a part of the log that is not there (4.9)",
+    "light-queue-offset": "with enableLmq and enableMultiDispatch, the start fails on a light queue's offset that is no number",
 }
-"""What each refusal means; the last three are found by the recovery (``predict``)."""
+"""What each refusal means; the last four are found by the recovery (``predict``)."""
 _NUMBER: Final = re.compile(r"[+-]?\d{1,255}")
-
-
-@dataclass(frozen=True)
-class Listed:
-    """One entry of a folder. ``path`` is how messages name it; ``size`` as ``File.length`` gives it: 0 for what is no file."""
-
-    name: str
-    path: str
-    kind: str
-    """FILE, FOLDER or OTHER; a link without an end is OTHER"""
-    size: int = 0
-
-
-@dataclass(frozen=True)
-class ListedQueue:
-    """What lies under a topic's folder, by its ``name``; ``files`` is None where it is no folder."""
-
-    topic: str
-    name: str
-    path: str
-    files: Sequence[Listed] | None
-    batch: bool = False
-    """it lies in ``batchconsumequeue``"""
-
-
-@dataclass(frozen=True)
-class Listing:
-    """The folders of a store, as ``File.listFiles`` gives them; entries are in any order."""
-
-    segments: Sequence[Listed] = ()
-    queues: Sequence[ListedQueue] = ()
-    indexes: Sequence[Listed] = ()
-    checkpoint: Listed | None = None
-    lock: Listed | None = None
-    lock_holder: int | None = None
-    """the process that holds the lock, 0 for one that is not known, None for nobody"""
-    timer_log: Sequence[Listed] = ()
-    timer_wheel: Listed | None = None
-    timer_check: Listed | None = None
-    abort: Listed | None = None
-    queue_types: Mapping[str, str] = field(default_factory=dict)
-    """``queue.type`` by topic, of ``config/topics.json``, for topics that have it"""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from rocketmq_reindex.storage_format.start.broker_record import (
 )
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
 from rocketmq_reindex.storage_format.walk import state as w
-from rocketmq_reindex.storage_format.walk.lmq import check_lmq, dispatch_lmq
+from rocketmq_reindex.storage_format.walk.lmq import check_lmq, dispatch_lmq, lmq_stops_dispatch
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
 
 HAS_UNIT: Final = 1
@@ -34,6 +34,8 @@ TAGGED: Final = 8
 """one of its items is for its tags"""
 DAMAGED: Final = 16
 """its ``__CRC32#`` is wrong, which a broker does not ask"""
+STOPS: Final = 32
+"""a broker that dispatches it dispatches no more: it names a light queue with an offset that is no number"""
 
 
 class Rows(NamedTuple):
@@ -149,6 +151,7 @@ def read_rows(
             | (ROLLBACK if transaction == r.TRANSACTION_ROLLBACK else 0)
             | (TAGGED if tagged else 0)
             | (DAMAGED if damaged else 0)
+            | (STOPS if lmq == r.LMQ_MALFORMED and lmq_stops_dispatch(data, spans, reading.old) else 0)
         )
         rows.tag_hash[n] = _tag_hash(data, spans, names.hash[name]) if tagged else 0
         state[w.RECORDS] = n + 1

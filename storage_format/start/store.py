@@ -110,8 +110,6 @@ class StartSettings:
     message_index_safe: bool = False
     """``messageIndexSafe``"""
     lmq: bool = False
-    """``enableLmq``"""
-    multi_dispatch: bool = False
-    """``enableMultiDispatch``: with both, records get units in the light queues that they name"""
+    """``enableLmq`` and ``enableMultiDispatch``: with both, records get units in the light queues that they name"""
     recheck_reput: bool = False
     """``recheckReputOffsetFromCq`` (5.x)"""

@@ -118,6 +118,26 @@ def check_lmq(
 
 
 @jit
+def lmq_stops_dispatch(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64], old: bool) -> bool:
+    """Whether ``Long.parseLong`` throws at an offset of a record that is LMQ_MALFORMED: its broker then dispatches no more.
+
+    ``old``: 4.9, which passes over no name with a slash.
+    """
+    q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
+    count, q_end = _pieces(data, q, spans[2 * p.MULTI_DISPATCH + 1])
+    offsets, o_end = _pieces(data, o, spans[2 * p.MULTI_OFFSET + 1])
+    if count != offsets:
+        return False
+    for _ in range(count):
+        stop, o_stop = _piece_end(data, q, q_end), _piece_end(data, o, o_end)
+        number, _value = parse_number(data, o, o_stop, INT64_MIN, INT64_MAX)
+        if not number and (old or not _has_slash(data, q, stop)):
+            return True
+        q, o = stop + 1, o_stop + 1
+    return False
+
+
+@jit
 def new_lmqs(data: npt.NDArray[np.uint8], start: int, end: int, names: NameArrays, found: npt.NDArray[np.int64]) -> int:
     """Put start and end of each name in ``data[start:end]`` that has not been met into ``found``, int64; returns how many."""
     count, at = 0, start

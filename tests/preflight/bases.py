@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.preflight.real import RealStores
 from tests.preflight.settings import Conf, Sizes, random_sizes
@@ -41,9 +43,9 @@ def make_base(real: RealStores, path: Path, seed: int) -> Base:
     return Base(path, sizes)
 
 
-def complete(real: RealStores, path: Path, sizes: Sizes) -> None:
-    """Let the real store dispatch the whole log of ``path``, and close it."""
-    told = real.start(path, Conf(sizes, {"commitLogRecoverMaxNum": "1000000"}))
+def complete(real: RealStores, path: Path, sizes: Sizes, more: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Let the real store dispatch the whole log of ``path``, under ``more`` settings, and close it."""
+    told = real.start(path, Conf(sizes, {"commitLogRecoverMaxNum": "1000000", **more}))
     if not told.loads or told.behind:
         raise RuntimeError(f"{real.release} does not make a store of {path}: {told}")
     real.close(path)

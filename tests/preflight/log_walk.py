@@ -1,4 +1,4 @@
-"""The good records of a commitlog, walked plainly: each is whole, lies where it says, and its body has its CRC."""
+"""The good records of a commitlog, walked plainly: each is whole, lies where it says, and has its CRCs."""
 
 from __future__ import annotations
 
@@ -65,13 +65,16 @@ def _walk(data: bytes, base: int, release: str, crc: bool) -> Iterator[LogRecord
     at, sound = 0, True
     while at + 8 <= len(data):
         size, magic = struct.unpack_from(">iI", data, at)
-        if magic == r.MAGIC_BLANK and size == len(data) - at:
+        # A body may hold a filler that fits: behind damage none is taken for one.
+        if sound and magic == r.MAGIC_BLANK and size == len(data) - at:
             return
         framed, record = _parse(data, at, base, release, crc or not sound)
+        if record and crc and not _own_crc_holds(data[at : at + framed], record.properties):
+            record = None
         if record:
             yield record
         # Nothing inside a record is looked at, as long as its length agrees with its parts.
-        sound = framed > 0
+        sound = record is not None
         at = at + framed if framed else _next_magic(data, at + 1)
 
 
@@ -92,16 +95,19 @@ def _parse(data: bytes, at: int, base: int, release: str, crc: bool) -> tuple[in
         body_crc, queue, _, queue_offset, told, sysflag = struct.unpack_from(">IiiqqI", raw, 8)
         place = 72 + (20 if sysflag & r.BORN_V6 else 8) + (20 if sysflag & r.STORE_V6 else 8)
         (length,) = struct.unpack_from(">i", raw, place - 4)
+        length = max(0, length)
         body = raw[place : place + length]
         place += length
         (length,) = struct.unpack_from(">h" if magic == r.MAGIC_V2 else ">b", raw, place)
         place += 2 if magic == r.MAGIC_V2 else 1
         topic = raw[place : place + length]
+        if length < 0:
+            return 0, None
         place += length
-        (length,) = struct.unpack_from(">h", raw, place)
+        length = max(0, *struct.unpack_from(">h", raw, place))
     except struct.error:
         return 0, None
-    if place + 2 + length != size or min(length, len(topic), place) < 0:
+    if place + 2 + length != size:
         return 0, None
     # No queue has such numbers: verify calls a record with them damage.
     if queue < 0 or not 0 <= queue_offset <= HIGHEST_QUEUE_OFFSET:
@@ -111,6 +117,11 @@ def _parse(data: bytes, at: int, base: int, release: str, crc: bool) -> tuple[in
     text = raw[place + 2 :]
     properties = r.parse_properties(text.decode() if text.isascii() else java.decode_utf8(text))
     return size, LogRecord(base + at, size, _name(topic), queue, queue_offset, sysflag, properties)
+
+
+def _own_crc_holds(raw: bytes, properties: dict[str, str]) -> bool:
+    """A record whose header was changed may still be served, by its unit: it is damage all the same."""
+    return r.CRC_PROPERTY not in properties or r.property_crc_holds(raw, properties[r.CRC_PROPERTY])
 
 
 def _name(topic: bytes) -> str:

@@ -26,8 +26,7 @@ class Stores:
 
     def queues(self) -> list[Path]:
         """Folders of queues."""
-        root = self.path / "consumequeue"
-        return sorted(queue for topic in root.iterdir() for queue in topic.iterdir() if queue.is_dir()) if root.is_dir() else []
+        return sorted(path for path in (self.path / "consumequeue").glob("*/*") if path.is_dir())
 
     def queue_files(self) -> list[Path]:
         """Files of all ConsumeQueues."""

@@ -193,7 +193,7 @@ def _judge(frame: _Frame, offset: int, raw: bytes, rules: Settings) -> Record | 
     tags_code = _tags_code(topic, properties, frame.store_timestamp, rules)
     if tags_code is None or not _batch_numbers_parse(properties, rules):
         return NUMBER
-    if rules.crc == "all" and CRC_PROPERTY in properties and not _property_crc_holds(raw, properties[CRC_PROPERTY]):
+    if rules.crc == "all" and CRC_PROPERTY in properties and not property_crc_holds(raw, properties[CRC_PROPERTY]):
         return PROPERTY_CRC
     if frame.magic == MAGIC_V2 and rules.broker_version == "4.9":
         return VERSION
@@ -250,7 +250,7 @@ def _batch_numbers_parse(properties: dict[str, str], rules: Settings) -> bool:
     return base is not None and java.parse_number(properties["INNER_NUM"], 16) is not None
 
 
-def _property_crc_holds(raw: bytes, text: str) -> bool:
+def property_crc_holds(raw: bytes, text: str) -> bool:
     """The digits stand lowest first; any character counts as its distance from `0`, in Java ints."""
     expected = 0
     for digit in reversed(text):

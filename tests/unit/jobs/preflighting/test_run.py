@@ -181,6 +181,34 @@ def test_the_checkpoint_of_an_accelerated_recovery(store: Path, tmp_path: Path) 
     assert (kinds(found), found.loads, found.exit_status) == (["checkpoint-logics-offset"], False, 4)
 
 
+def _spoil_record(store: Path, at: int, data: bytes) -> None:
+    """Overwrite bytes of the first record of the last segment."""
+    with max((store / "commitlog").iterdir()).open("r+b") as segment:
+        segment.seek(at)
+        segment.write(data)
+
+
+def test_a_record_too_large_for_java(store: Path) -> None:
+    _spoil_record(store, 0, b"\x7f\xff\xff\xff")
+    found = told(store, "4.9.8", abort="yes")
+    assert (kinds(found), found.loads, found.exit_status) == (["record-too-large"], False, 4)
+    _spoil_record(store, 0, b"\x7f\0\0\0")
+    found = told(store, "4.9.8", abort="yes")
+    assert found.loads
+    assert any("2130706432 bytes: the broker makes an array" in note for note in found.notes)
+
+
+def test_a_topic_that_cannot_be_a_folder(store: Path) -> None:
+    newest = max((store / "commitlog").iterdir()).read_bytes()
+    _spoil_record(store, newest.index(b"\x01T"), b"\x01\0")
+    shutil.rmtree(store / "consumequeue")
+    found = told(store, **SIZES)
+    assert kinds(found)[:2] == ["records-hidden", "dispatch-stopped"]
+    assert found.dispatch is not None
+    assert found.dispatch["stopped_at"] == found.dispatch["hidden_from"]
+    assert "\0" not in found.text
+
+
 def test_no_segment(store: Path) -> None:
     shutil.rmtree(store / "commitlog")
     found = told(store)
@@ -258,3 +286,20 @@ def test_several_roots(store: Path, tmp_path: Path) -> None:
     assert (found.exit_status, found.loads) == (0, True)
     os.truncate(max(other.iterdir()), 5)
     assert told(store, commitlog=[store / "commitlog", other]).refusals[0]["path"] == str(max(other.iterdir()))
+
+
+def test_what_goes_is_named(store: Path) -> None:
+    """Segments behind a cut, the units that pointed there, and IndexFiles that the checkpoint does not cover."""
+    segments = sorted((store / "commitlog").iterdir())
+    with segments[-3].open("r+b") as file:
+        file.write(bytes(100))
+    (store / "checkpoint").write_bytes(bytes(4096))
+    found = told(store, abort="yes")
+    assert found.index and found.queues
+    cut = sum(queue["units_cut"] for queue in found.queues)
+    assert cut > 0
+    assert f"2 segments deleted from {segments[-2].name} on" in found.text
+    assert f"{cut} units cut from 2 queues" in found.text
+    deleted = found.index["deleted"]
+    assert len(deleted) > 3
+    assert f"{len(deleted)} deleted before ({', '.join(deleted[:3])}, ...)" in found.text

@@ -1,6 +1,5 @@
 package oracle;
 
-import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -14,8 +13,6 @@ import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.sysflag.MessageSysFlag;
-import org.apache.rocketmq.remoting.protocol.RemotingSerializable;
-import org.apache.rocketmq.remoting.protocol.body.TopicConfigSerializeWrapper;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.PutMessageResult;
@@ -37,7 +34,7 @@ final class BatchStore {
 
     private static void run(Args args) throws Exception {
         Path root = Path.of(args.word("store folder"));
-        ConcurrentMap<String, TopicConfig> topics = topics(Path.of(args.required("topics")));
+        ConcurrentMap<String, TopicConfig> topics = OracleStore.topics(Path.of(args.required("topics")));
         List<Path> segments = Folders.children(root.resolve("commitlog"));
         MessageStoreConfig config = Settings.of(root, args, segments.isEmpty() ? 1 << 20 : Files.size(segments.get(0)));
         config.setMapperFileSizeBatchConsumeQueue(args.count("batch-cq-file-size", 300_000 * 46));
@@ -68,11 +65,6 @@ final class BatchStore {
         if (args.has("put")) {
             Folders.keepOnlyCommitlog(root);
         }
-    }
-
-    /** As a broker reads its config/topics.json. */
-    private static ConcurrentMap<String, TopicConfig> topics(Path file) throws IOException {
-        return RemotingSerializable.fromJson(Files.readString(file), TopicConfigSerializeWrapper.class).getTopicConfigTable();
     }
 
     /** Messages and inner batches to two queues of each topic; to a topic of plain queues no batches, which a broker refuses. */

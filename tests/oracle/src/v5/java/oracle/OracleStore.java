@@ -1,10 +1,16 @@
 package oracle;
 
 import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.SystemClock;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.remoting.protocol.RemotingSerializable;
+import org.apache.rocketmq.remoting.protocol.body.TopicConfigSerializeWrapper;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
@@ -16,7 +22,7 @@ final class OracleStore extends DefaultMessageStore {
     OracleStore(MessageStoreConfig config, SystemClock clock) throws IOException {
         super(withoutCompaction(config), new BrokerStatsManager("oracle", false),
             (topic, queueId, offset, tagsCode, storeTime, bitMap, properties) -> { },
-            new BrokerConfig(), new ConcurrentHashMap<>());
+            new BrokerConfig(), topics(Path.of(config.getStorePathRootDir(), "config", "topics.json")));
         this.clock = clock;
     }
 
@@ -24,6 +30,13 @@ final class OracleStore extends DefaultMessageStore {
     private static MessageStoreConfig withoutCompaction(MessageStoreConfig config) {
         config.setEnableCompaction(false);
         return config;
+    }
+
+    /** As a broker reads its config/topics.json: some topics may have batch ConsumeQueues. None where there is no such file. */
+    static ConcurrentMap<String, TopicConfig> topics(Path file) throws IOException {
+        return Files.exists(file)
+            ? RemotingSerializable.fromJson(Files.readString(file), TopicConfigSerializeWrapper.class).getTopicConfigTable()
+            : new ConcurrentHashMap<>();
     }
 
     /** Lets the store add a CRC over the whole record to its properties. */
