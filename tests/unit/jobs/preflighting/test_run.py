@@ -295,7 +295,8 @@ def test_what_goes_is_named(store: Path) -> None:
         file.write(bytes(100))
     (store / "checkpoint").write_bytes(bytes(4096))
     found = told(store, abort="yes")
-    assert found.index and found.queues
+    assert found.index
+    assert found.queues
     cut = sum(queue["units_cut"] for queue in found.queues)
     assert cut > 0
     assert f"2 segments deleted from {segments[-2].name} on" in found.text
