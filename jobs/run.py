@@ -174,5 +174,7 @@ class Build:
         until = settings.until_offset
         summary.bytes = sum(max(0, min(segment.data_end, until) - segment.start) for segment in log.segments)
         summary.records = sum(s.records for s in accepted)
-        summary.items = sum(s.items for s in accepted) if "index" in settings.only else 0
+        if "index" in settings.only:
+            summary.items = sum(s.items for s in accepted)
+            summary.tag_items = sum(s.tag_items for s in accepted)
         notices.of_counts(settings, accepted, summary)

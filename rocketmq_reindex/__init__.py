@@ -16,16 +16,10 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.api.messages import FoundMessage, InspectResult, QueryResult
     from rocketmq_reindex.jobs.api.options import options
     from rocketmq_reindex.jobs.api.preflight import preflight
+    from rocketmq_reindex.jobs.api.preflight_result import PreflightResult
     from rocketmq_reindex.jobs.api.query import query
     from rocketmq_reindex.jobs.api.report import report
-    from rocketmq_reindex.jobs.api.results import (
-        BuildResult,
-        FetchResult,
-        PreflightResult,
-        ReportResult,
-        Result,
-        VerifyResult,
-    )
+    from rocketmq_reindex.jobs.api.results import BuildResult, FetchResult, ReportResult, Result, VerifyResult
     from rocketmq_reindex.jobs.api.verify import verify
     from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError, UsageError
 
@@ -40,9 +34,8 @@ __all__ = [
 _MODULES = {
     **{name: f"jobs.api.{name}" for name in ("build", "fetch", "inspect", "options", "preflight", "query", "report", "verify")},
     **dict.fromkeys(("FoundMessage", "InspectResult", "QueryResult"), "jobs.api.messages"),
-    **dict.fromkeys(
-        ("BuildResult", "FetchResult", "PreflightResult", "ReportResult", "Result", "VerifyResult"), "jobs.api.results"
-    ),
+    **dict.fromkeys(("BuildResult", "FetchResult", "ReportResult", "Result", "VerifyResult"), "jobs.api.results"),
+    "PreflightResult": "jobs.api.preflight_result",
     **dict.fromkeys(("InputError", "RefusedError", "ReindexError", "UsageError"), "storage_format.errors"),
 }
 """the module of each name"""

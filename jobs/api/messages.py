@@ -87,7 +87,7 @@ class QueryResult(Result):
     warnings: tuple[str, ...]
     """what could not be read, and what else is odd"""
     searched: str = ""
-    """of a question by tag: which IndexFiles have tag items, and how much of the log was read"""
+    """for a question by tag: which IndexFiles have tag items, and how much of the log was read; else empty"""
 
     def __iter__(self) -> Iterator[FoundMessage]:
         return iter(self.messages)
@@ -99,8 +99,9 @@ class QueryResult(Result):
         return self.messages[number]
 
     def to_dict(self) -> dict[str, Any]:
-        """The messages as ``rmq-reindex query --json`` prints them, a line each, and the warnings."""
-        return {"messages": [message.to_dict() for message in self.messages], "warnings": list(self.warnings)}
+        """The messages, each as ``rmq-reindex query --json`` prints it, and what the command says on stderr."""
+        messages = [message.to_dict() for message in self.messages]
+        return {"messages": messages, "warnings": list(self.warnings), "searched": self.searched}
 
     def _facts(self) -> dict[str, str]:
         return {"found": counted(len(self.messages), "message"), "warnings": str(len(self.warnings))}

@@ -6,7 +6,7 @@ from typing import Literal
 
 from rocketmq_reindex.jobs.api.ending import result_of
 from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, given
-from rocketmq_reindex.jobs.api.results import PreflightResult
+from rocketmq_reindex.jobs.api.preflight_result import PreflightResult
 from rocketmq_reindex.jobs.api.run_preflight import run_preflight
 from rocketmq_reindex.jobs.preflighting.options import build_parser, preflight_settings
 
@@ -46,8 +46,8 @@ def preflight(
 
     Raises:
         UsageError: A keyword has a value that is not possible (exit status 2).
-        InputError: The store cannot be read, changes while it is read, or belongs to a broker whose start is not foretold
-            (exit status 1).
+        InputError: The store cannot be read, changes while it is read, or belongs to a broker that ``preflight`` does not
+            know (exit status 1).
 
     Example:
         >>> import rocketmq_reindex as rr

@@ -61,7 +61,7 @@ class BuildResult(Result):
     """What a build did. With ``dry_run`` the plan is the result's ``text``.
 
     ``exit_status`` is 0, or 3 where damaged parts of the log are missing from the result. ``bytes`` and ``records`` were read;
-    ``units`` of ConsumeQueues and ``items`` of IndexFiles were written.
+    ``units`` of ConsumeQueues and ``items`` of IndexFiles were written, ``tag_items`` of them of TAGS.
     """
 
     version: str
@@ -74,6 +74,7 @@ class BuildResult(Result):
     records: int
     units: int
     items: int
+    tag_items: int
     files: dict[str, int]
     """number of files by kind: ``consumequeue``, ``index``"""
     damage: list[dict[str, Any]]
@@ -108,8 +109,8 @@ class VerifyResult(Result):
     """What a verify found. ``exit_status`` is 0 where the store is what its commitlog says, and 4 where it differs.
 
     ``units``, ``items`` (of keys) and ``tag_items`` are those that the log gives, ``units_there``, ``items_there`` and
-    ``tag_items_there`` those that the store has. Each of
-    ``findings`` is one kind of difference: ``kind``, ``part``, ``text``, ``count``, ``mend`` and the first ``examples``.
+    ``tag_items_there`` those that the store has. Each of ``findings`` is one kind of difference: ``kind``, ``part``, ``text``,
+    ``count``, ``mend`` and the first ``examples``.
     """
 
     version: str
@@ -213,56 +214,3 @@ class ReportResult(Result):
 
     def _facts(self) -> dict[str, str]:
         return {"page": self.out, "bytes": f"{self.bytes:,}"}
-
-
-@dataclass(frozen=True, repr=False)
-class PreflightResult(Result):
-    """What the start of a broker will do to a store.
-
-    ``exit_status`` is 0 where the start loses nothing, and 4 where it loses or hides something or does not come about. Offsets
-    are bytes of the log or queue offsets; -1 stands for what is not known or was not counted. Without ``loads`` the start's
-    parts are None or empty.
-    """
-
-    version: str
-    """of rocketmq-reindex"""
-    store: str
-    release: str
-    """the release of RocketMQ whose start is worked out"""
-    abort: bool
-    """the start is one after an unclean stop"""
-    sizes: dict[str, int]
-    """the broker's settings for its files, and ``recover_max_segments``"""
-    loads: bool
-    """the store loads, and the broker starts"""
-    refusals: list[dict[str, Any]]
-    """why it does not: ``kind``, ``path``, ``detail``"""
-    log: dict[str, Any] | None
-    """where the recovery begins, where the log is cut, and what is deleted"""
-    dispatch: dict[str, Any] | None
-    """what is dispatched again, and what is not"""
-    queues: list[dict[str, Any]]
-    """what consumers will see of each queue, and what the log holds"""
-    index: dict[str, Any] | None
-    """IndexFiles that are deleted, and items that are lost"""
-    delayed: list[dict[str, Any]]
-    """delayed messages by level"""
-    timers: dict[str, Any] | None
-    """timer messages"""
-    losses: list[dict[str, Any]]
-    """what is lost or hidden: ``kind``, ``count``, ``text``, ``advice``, ``commands``"""
-    warnings: list[dict[str, Any]]
-    """the same of what costs no message"""
-    notes: list[str]
-    seconds: float
-    error: str | None
-
-    def _order(self, names: list[str]) -> list[str]:
-        return [*names[:-1], "exit", "error"]
-
-    def _facts(self) -> dict[str, str]:
-        return {
-            "release": self.release,
-            "loads": "yes" if self.loads else "no",
-            "losses": ", ".join(each["kind"] for each in self.losses) or "none",
-        }

@@ -68,7 +68,7 @@ def verify(
         crc: The checksums that are verified. Default: ``body``.
         lmq: Also compare light message queues.
         delay_levels: ``messageDelayLevel`` of the broker. Default: ``1s 5s 10s 30s 1m ... 2h``.
-        broker_version: The version that wrote the store, where the bytes differ. Default: ``5.5``.
+        broker_version: The version that wrote the store, where the bytes differ. Default: the one that fits the store best.
         broker_conf: A ``broker.conf``, for sizes, folders, delay levels and LMQ. Keywords win.
         topics_config: A broker's ``config/topics.json``, for batch topics. Default: that of the store.
         max_fill: Number of missing queue offsets that a build may fill. Default: 100000.

@@ -23,6 +23,7 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 _PATH: Final = b'{"path": "'
+_COUNTS: Final = ("records", "units", "items", "tag_items")
 
 
 def inputs(log: Commitlog, summaries: Iterable[RangeSummary], until: int) -> list[dict[str, Any]]:
@@ -64,7 +65,7 @@ def write(
         "version": __version__,
         "settings": settings.for_manifest(),
         "inputs": inputs(log, summaries, until),
-        "counts": {"records": summary.records, "units": summary.units, "items": summary.items, **summary.files},
+        "counts": {name: getattr(summary, name) for name in _COUNTS} | summary.files,
         "checkpoint": checkpoint,
         "damage": sorted(summary.damage, key=lambda d: (d["offset"], d["reason"])),
         "decisions": summary.decisions,

@@ -34,6 +34,9 @@ class Summary:
     records: int = 0
     units: int = 0
     items: int = 0
+    """of IndexFiles, of keys and of TAGS"""
+    tag_items: int = 0
+    """how many of them are of TAGS"""
     files: dict[str, int] = field(default_factory=lambda: {"consumequeue": 0, "index": 0})
     damage: list[dict[str, Any]] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)

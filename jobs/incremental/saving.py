@@ -20,7 +20,19 @@ from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.staging import StagingFolder
 
-REPEATED: Final = ("bytes", "records", "units", "items", "files", "damage", "decisions", "warnings", "about", "exit")
+REPEATED: Final = (
+    "bytes",
+    "records",
+    "units",
+    "items",
+    "tag_items",
+    "files",
+    "damage",
+    "decisions",
+    "warnings",
+    "about",
+    "exit",
+)
 """fields of the summary that a run repeats when it finds nothing new"""
 
 

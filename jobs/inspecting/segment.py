@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-import numpy as np
-
 from rocketmq_reindex.jobs.command.times import show_time
 from rocketmq_reindex.jobs.inspecting.first_offset import Begin, begin_of, by_records
 from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Rows
@@ -42,13 +40,14 @@ def segment(path: str, whole: int | None, first: int | None = None) -> Inspected
     size = files.entry_of(path).size
     begin = begin_of(path, size, first)
     one = SegmentFile(path, begin.offset, size)
-    scanner = RangeScanner(ScanSettings(want_units=False, mark_tags=True))
+    scanner = RangeScanner(ScanSettings(want_units=False))
     end = one.start + max(size, whole or _beside(path, size))
-    tags = sum(int(np.count_nonzero(block.items.key_hash < 0)) for block in scan_segment(scanner, one, end))
+    for _ in scan_segment(scanner, one, end):
+        pass
     summary = scanner.summary
     tail = stale_tail(one, end, _later(path, one), summary)
     rows = Rows(lambda: (fields(message) for message in _messages(one, summary)))
-    return Inspected(_summary(one, begin, end, summary, tail, tags), rows)
+    return Inspected(_summary(one, begin, end, summary, tail), rows)
 
 
 def _later(path: str, one: SegmentFile) -> list[SegmentFile]:
@@ -120,10 +119,7 @@ def _glances(one: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, int
                 phy_offset += size
 
 
-def _summary(
-    one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, tail: StaleTail | None, tags: int
-) -> dict[str, Any]:
-    """The fields of a segment; ``tags`` of its items are of TAGS."""
+def _summary(one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, tail: StaleTail | None) -> dict[str, Any]:
     kinds: Counter[tuple[int, int]] = Counter()
     raw: dict[bytes, list[int]] = {}
     used = body = 0
@@ -161,8 +157,8 @@ def _summary(
         "recordBytes": used,
         "bodyBytes": body,
         "kinds": _kinds(kinds),
-        "indexItems": scanned.items - tags,
-        "tagItems": tags,
+        "indexItems": scanned.items - scanned.tag_items,
+        "tagItems": scanned.tag_items,
         "firstStoreTime": show_time(min(counts[2] for counts in topics.values())) if topics else None,
         "lastStoreTime": show_time(max(counts[3] for counts in topics.values())) if topics else None,
         "endsWith": _end(scanned),

@@ -38,7 +38,7 @@ def _is_set(value: str) -> bool:
     return bool(value.strip())
 
 
-_NOT_FORETOLD: Final[Mapping[str, Callable[[str], bool]]] = {
+_NOT_KNOWN: Final[Mapping[str, Callable[[str], bool]]] = {
     "enableDLegerCommitLog": _is_on,
     "enableControllerMode": _is_on,
     "duplicationEnable": _is_on,
@@ -54,11 +54,11 @@ _NOT_FORETOLD: Final[Mapping[str, Callable[[str], bool]]] = {
 _NOTED: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
     "brokerRole": (
         lambda value: value.strip().upper() == "SLAVE",
-        "is SLAVE: what the broker then takes from its master is not foretold",
+        "is SLAVE: preflight does not know what the broker takes from its master",
     ),
     "enableConsumeQueueExt": (_is_on, "is on: consumequeue_ext is not looked at"),
     "timerRocksDBEnable": (_is_on, "is on: timer messages in RocksDB are not looked at"),
-    "indexFileWriteEnable": (lambda value: not _is_on(value), "is off: IndexFiles are foretold as if it was on"),
+    "indexFileWriteEnable": (lambda value: not _is_on(value), "is off: preflight speaks of IndexFiles as if it was on"),
     "storePathConsumeQueue": (_is_set, "is no setting that a broker reads: STORE/consumequeue is"),
     "storePathIndex": (_is_set, "is no setting that a broker reads: STORE/index is"),
 }
@@ -70,9 +70,9 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     Raises UsageError for a number that is none, and InputError for a way to start that is not followed.
     """
     conf = read_properties(text)
-    odd = [f"{name}={escape(conf[name].strip(), 60)}" for name, matters in _NOT_FORETOLD.items() if matters(conf.get(name, ""))]
+    odd = [f"{name}={escape(conf[name].strip(), 60)}" for name, matters in _NOT_KNOWN.items() if matters(conf.get(name, ""))]
     if odd:
-        raise InputError(f"{path}: has {', '.join(odd)}: what such a broker does at its start is not foretold")
+        raise InputError(f"{path}: has {', '.join(odd)}: preflight does not know what such a broker does at its start")
     sizes = settings_of(text, path)
     start: dict[str, int | bool] = {setting: _number(conf, name, path) for name, setting in _NUMBERS.items() if name in conf}
     start |= {setting: _is_on(conf[name]) for name, setting in _SWITCHES.items() if name in conf}

@@ -111,7 +111,9 @@ class StoreFolders:
         """Raises InputError for a folder of the store that is none: a broker starts, and fails later."""
         for place in (*self._roots, *(os.path.join(self._store, part) for part in _PARTS)):
             if os.path.lexists(place) and files.entry_of(place).kind != files.FOLDER:
-                raise InputError(f"{escape(place)}: is no folder: what a broker then does is not foretold: move it away")
+                raise InputError(
+                    f"{escape(place)}: is no folder: preflight does not know what a broker then does: move it away"
+                )
 
     def _queue_types(self) -> dict[str, str]:
         """``queue.type`` of the topics that have it (``QueueTypeUtils.getCQType``)."""

@@ -16,6 +16,7 @@ KINDS: Final = {
     "log-missing": "the commitlog has no segment: the start deletes all ConsumeQueues",
     "log-cut": "good records behind the place where the log is cut: the start removes them from the disk",
     "records-hidden": "records that stay in the log and have no unit: no consumer gets them",
+    "dispatch-stopped": "a topic cannot be a folder: the broker gives up after 30 seconds, and takes no messages any more",
     "queue-short": "queues whose max offset is below what the log holds: the next message gets an offset that is taken",
     "index-items-lost": "items of IndexFiles that the start deletes, and does not make again: no query by key finds them",
     "index-items-missing": "keys of the log without an item: no query by key finds them",
@@ -61,6 +62,8 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
         lost.append(_hidden(found, rebuild, segments))
+    if dispatch.stopped_at >= 0:
+        lost.append(_stopped(dispatch.stopped_at))
     short = [queue for queue in found.queues if queue.log_max > max(queue.max_offset, 0) and queue.hidden <= 0]
     if short:
         worst = max(short, key=lambda queue: queue.log_max - queue.max_offset)
@@ -103,6 +106,18 @@ def _hidden(found: Prediction, rebuild: str, segments: int) -> Loss:
     return Loss("records-hidden", dispatch.hidden_records, text, tuple(advice), (rebuild,))
 
 
+def _stopped(offset: int) -> Loss:
+    text = (
+        f"the topic of the record at offset {offset:,} cannot be a folder: the broker tries 30 times, a second each, then puts "
+        "no unit into any queue, and takes no messages until it starts again"
+    )
+    advice = (
+        "take the damaged segment from a replica or a backup",
+        "or rebuild, and ask preflight again for the store with what was built",
+    )
+    return Loss("dispatch-stopped", 1, text, advice)
+
+
 def _index(index: IndexOutcome, keeps_index: bool, commands: Commands, until: int) -> list[Loss]:
     if not keeps_index:
         return []
@@ -115,7 +130,7 @@ def _index(index: IndexOutcome, keeps_index: bool, commands: Commands, until: in
         more = (
             advice
             if index.files or index.deleted
-            else (*advice, "or say messageIndexEnable=false in --broker-conf, if so it is")
+            else (*advice, "or, if this broker keeps no index, say so by messageIndexEnable=false in --broker-conf")
         )
         text = f"{counted(index.items_missing, 'key')} of records in the log have no item after the start"
         lost.append(Loss("index-items-missing", index.items_missing, text, more, rebuild))

@@ -34,7 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--broker-version",
         choices=(*LINES, *RELEASES),
-        help=f"a release, or a line for its newest release ({NEWEST})",
+        help=f"release of the broker; a line, such as 5.3, stands for its newest release ({NEWEST})",
     )
     add("--abort", choices=("yes", "no"), help="as if the last stop was unclean, or clean (by the store's file abort)")
     add("--broker-conf", metavar="FILE", help="take sizes, folders and settings from a broker.conf; options given here win")
@@ -55,14 +55,14 @@ def build_parser() -> argparse.ArgumentParser:
         "--count-limit",
         type=int,
         metavar="BYTES",
-        help=f"read at most so much of the log only to count what is lost ({DEFAULT_COUNT_LIMIT})",
+        help=f"read at most this much of the log only to count what is lost ({DEFAULT_COUNT_LIMIT})",
     )
     add("--json", action="store_true", help="print the result on stdout as one JSON object")
     return parser
 
 
 def parse_preflight(arguments: Sequence[str]) -> PreflightSettings:
-    """The settings in the words behind ``preflight``. Raises UsageError, and InputError for a broker that is not foretold."""
+    """The settings in the words behind ``preflight``. Raises UsageError, and InputError for an unknown broker."""
     return preflight_settings(vars(build_parser().parse_args(arguments)))
 
 

@@ -24,6 +24,7 @@ _ADVICE = {
     "delay-levels": "set messageDelayLevel right",
     "queue-last-file-empty": "remove that file, or rebuild",
     "checkpoint-logics-offset": "rebuild, or start once with enableAcceleratedRecovery=false",
+    "record-too-large": "take the damaged segment from a replica or a backup; build --on-damage salvage reads what lies behind",
     "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
     "light-queue-offset": "rebuild, or start once with enableMultiDispatch=false: light queues then get no units",
 }

@@ -88,8 +88,8 @@ class Preflight:
         text = f"consumequeue: holds RocksDB's files ({escape(found[0])})"
         if not self._settings.broker.simple_queues:
             raise InputError(
-                f"{text}: a broker with storeType=defaultRocksDB reads its queues there, and what its start does is not "
-                "foretold; if this broker has another storeType, say so in --broker-conf"
+                f"{text}: a broker with storeType=defaultRocksDB reads its queues there, and preflight does not know "
+                "what its start does; if this broker has another storeType, say so in --broker-conf"
             )
         self._summary.notes.append(
             f"{text}, which a broker of this storeType does not read: it starts with the queues in folders"
@@ -100,7 +100,7 @@ class Preflight:
         if loading.odd:
             raise InputError(
                 f"{escape(loading.odd[0])}: a broker takes this file by its name, which is not the offset of a file of its "
-                f"size ({counted(len(loading.odd), 'such file')}): what its start then does is not foretold: move it away"
+                f"size ({counted(len(loading.odd), 'such file')}): preflight does not know what it then does: move it away"
             )
         for path in loading.removed[:3]:
             notes.append(f"{escape(path)}: has no bytes: the start removes it")

@@ -13,6 +13,7 @@ from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 
 QUEUE_PATH: Final = re.compile(r"consumequeue/([^/]+)/(\d+)/(\d{20})")
+_TAG_ITEMS: Final = "tag items"
 
 
 @dataclass
@@ -123,7 +124,8 @@ def of_build(manifest: dict[str, Any], name: str) -> Model:
     ]
     model.gaps_elsewhere = gaps.get(("", -1), 0)
     model.sizes = {kind: size for kind, size in kinds.items() if size}
-    model.facts = _facts(model, counts["units"], counts["items"] - counts.get("tag_items", 0), counts.get("tag_items", 0))
+    tag_items = counts.get("tag_items", 0)
+    model.facts = _facts(model, counts["units"], counts["items"] - tag_items, tag_items or None)
     return model
 
 
@@ -160,11 +162,14 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
 
 
 def _verified(model: Model, summary: dict[str, Any]) -> list[tuple[str, str]]:
-    facts = _facts(model, summary["units_there"], summary["items_there"], summary.get("tag_items_there", 0))
-    kinds = ((3, "tag items missing", "tag_items"), (3, "index items missing", "items"), (2, "units missing", "units"))
-    for at, name, kind in kinds:
-        if missing := summary.get(kind, 0) - summary.get(f"{kind}_there", 0):
-            facts.insert(at, (name, f"{missing:,}"))
+    """What is there, each followed by what is missing of it."""
+    tag_items = summary["tag_items_there"] if summary.get("tag_items") else None
+    kinds = {"units": "units", _items(tag_items): "items", _TAG_ITEMS: "tag_items"}
+    facts = []
+    for name, value in _facts(model, summary["units_there"], summary["items_there"], tag_items):
+        facts.append((name, value))
+        if name in kinds and (missing := summary[kinds[name]] - summary[f"{kinds[name]}_there"]):
+            facts.append((f"{name} missing", f"{missing:,}"))
     return facts
 
 
@@ -194,15 +199,19 @@ def _index(name: str, entry: dict[str, Any], settings: dict[str, Any], used: int
     )
 
 
-def _facts(model: Model, units: int, items: int, tag_items: int) -> list[tuple[str, str]]:
-    """``items`` are those of keys, ``tag_items`` those of TAGS."""
+def _items(tag_items: int | None) -> str:
+    return "index items" if tag_items is None else "key items"
+
+
+def _facts(model: Model, units: int, items: int, tag_items: int | None) -> list[tuple[str, str]]:
+    """``items`` are those of keys, ``tag_items`` those of TAGS; None where there are to be none."""
     light = sum(q.units for q in model.queues if q.light)
     return [
         ("records read", f"{model.records:,}"),
         ("units", f"{units:,}"),
         *([("light-queue units", f"{light:,}")] if light else []),
-        ("index items", f"{items:,}"),
-        *([("tag items", f"{tag_items:,}")] if tag_items else []),
+        (_items(tag_items), f"{items:,}"),
+        *([(_TAG_ITEMS, f"{tag_items:,}")] if tag_items is not None else []),
         ("topics", f"{len(model.topics):,}"),
         ("queues", f"{len(model.queues):,}"),
         ("IndexFiles", f"{len(model.index):,}"),

@@ -16,6 +16,7 @@ from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.order import RolledBack
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.versions import VersionRules
 from rocketmq_reindex.udfs import files, plans, schemas
 from rocketmq_reindex.udfs.order.decide import DecideOrder
 from rocketmq_reindex.udfs.order.placements import PlanWriter
@@ -46,8 +47,8 @@ class QueueResult:
                 QUEUES_LISTED, self.queues, key=lambda q: (q.differences > 0, q.units, q.topic, q.queue)
             )
 
-    def add_to(self, tally: Tally, summary: VerifySummary, _settings: VerifySettings) -> None:
-        """Pass everything on to the tally and the summary of the run."""
+    def add_to(self, tally: Tally, summary: VerifySummary, settings: VerifySettings) -> None:
+        """Pass everything on to the tally and the summary of the run; ``settings`` say by which version."""
         tally.merge(self.tally)
         summary.units += self.counts.pop("units", 0)
         summary.units_there += self.counts.pop("there", 0)
@@ -55,8 +56,8 @@ class QueueResult:
         summary.idle_queues += self.counts.pop(IDLE, 0)
         if empty := self.counts.pop(EMPTY_ENDS, 0):
             summary.notes.append(
-                f"files without a unit at the end of queues: {empty}, as such a broker itself leaves them: it starts on them, "
-                "but may count one message too many in such a queue"
+                f"files without a unit at the end of queues: {empty}, as RocketMQ {settings.broker_version} leaves them: it "
+                "starts on them, but may count one message too many in such a queue"
             )
         summary.queues_differing += self.counts.pop("differing", 0)
         if stale := self.counts.pop("stale", 0):
@@ -117,7 +118,7 @@ class Queues:
             more = f", and {passed_over - 1:,} more" if passed_over > 1 else ""
             summary.notes.append(f"{kind}/ also holds what a broker passes over: {min(others)}{more}")
 
-    def _task(self, kind: str, file_size: int, holes: tuple[int, ...]) -> QueueTask:
+    def _task(self, kind: str, file_size: int, holes: tuple[int, ...], rules: VersionRules) -> QueueTask:
         settings = self.settings
         log = (self.segments[0].start, self.segments[-1].segment_end) if self.segments else (0, 0)
         folder = files.join(settings.store, kind)
@@ -130,15 +131,15 @@ class Queues:
             holes,
             self.unread,
             settings.max_fill,
-            settings.rules.opens_empty_queue_file,
+            rules.opens_empty_queue_file,
             *known,
         )
 
-    def compare(self, accepted: list[RangeSummary], holes: tuple[int, ...]) -> QueueResult:
-        """Compare every queue of the log and of the store; ``holes`` are offsets of damage."""
+    def compare(self, accepted: list[RangeSummary], holes: tuple[int, ...], rules: VersionRules) -> QueueResult:
+        """Compare every queue of the log and of the store; ``holes`` are offsets of damage, ``rules`` the broker's."""
         scan, settings, result = self.scan, self.settings, QueueResult()
         left_out = scan.left_out(accepted)
-        task = self._task(FOLDER, settings.cq_file_size, holes)
+        task = self._task(FOLDER, settings.cq_file_size, holes, rules)
         result.take(QueuesResult.read(scan.engine.reduce(schemas.UNITS, left_out, None, VerifyQueues(task))))
         if settings.batch_topics and not self.unread:
             decide = DecideOrder(scan.staging, "logical", 1, holes, batch=True, rolled_back=self.rolled_back)
@@ -149,6 +150,6 @@ class Queues:
                 if queue.filled <= settings.max_fill:
                     plan.put(queue.topic, queue.queue, queue.where)
             path = plan.finish()
-            task = self._task(BATCH_FOLDER, settings.batch_cq_file_size, holes)
+            task = self._task(BATCH_FOLDER, settings.batch_cq_file_size, holes, rules)
             result.take(QueuesResult.read(scan.engine.reduce(schemas.BATCHES, left_out, None, VerifyBatches(task, path))))
         return result

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TypeVar
 
 from rocketmq_reindex.jobs.building import running_broker, stale_tails
 from rocketmq_reindex.jobs.building.notices import first_cut
@@ -23,7 +23,7 @@ from rocketmq_reindex.jobs.verifying.checkpoint import check_checkpoint
 from rocketmq_reindex.jobs.verifying.index import Index, IndexResult
 from rocketmq_reindex.jobs.verifying.log import between, check_log, sampled, unmounted
 from rocketmq_reindex.jobs.verifying.mend import LogFindings, advise
-from rocketmq_reindex.jobs.verifying.queues import Queues
+from rocketmq_reindex.jobs.verifying.queues import QueueResult, Queues
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.sizes import take_sizes
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
@@ -39,6 +39,8 @@ from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify.scan import ANY_FILE, VerifyScan
+
+T = TypeVar("T")
 
 
 class Verify:
@@ -81,13 +83,14 @@ class Verify:
         mend = advise(self.settings, self.tally, self.log_findings, orders, idle_queues, self.summary.store)
         self.summary.take(self.tally, mend)
 
-    def _fit(self) -> None:
-        """Go on with the version that fits best, if none was named."""
-        if "broker_version" not in self.settings.named:
-            found = fit(self.signs)
+    def _fit(self) -> bool:
+        """Go on with the version that fits best, if none was named; whether several versions left their signs."""
+        found = None if "broker_version" in self.settings.named else fit(self.signs)
+        if found:
             self.settings = dataclasses.replace(self.settings, broker_version=found.best)
             self.summary.fits, self.summary.signs = list(found.versions), [sign.text for sign in self.signs]
         self.summary.broker_version = self.settings.broker_version
+        return found is not None and found.mixed
 
     @contextlib.contextmanager
     def _timed(self, stage: str, beside: bool = False) -> Iterator[None]:
@@ -140,24 +143,36 @@ class Verify:
         self.log_findings.damaged = bool(holes)
         self.log_findings.undecided = unmounted(settings, log, accepted, self.summary) or stale_tails.undecided(chain)
         self.log_findings.cut = first_cut(self.settings.rules, log.segments, damaged)
+
+        def compare_index() -> IndexResult:
+            result = self._part("index", lambda: index.compare(accepted, log.segments, unread))
+            self.signs += versions.of_tags(result.tags)
+            return result
+
+        def compare_queues() -> QueueResult:
+            return self._part("consumequeue", lambda: queues.compare(accepted, holes, self.settings.rules))
+
         with self._timed("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
-            both: list[Future[Any]] = []
-            if QUEUES in settings.only:
-                both.append(pool.submit(self._part, "consumequeue", lambda: queues.compare(accepted, holes)))
+            compared: list[Future[QueueResult] | Future[IndexResult]] = []
             if INDEX in settings.only:
-                both.append(pool.submit(self._part, "index", lambda: index.compare(accepted, log.segments, unread)))
-            results = [compared.result() for compared in both]
-        for result in results:
-            if isinstance(result, IndexResult):
-                self.signs += versions.of_tags(result.tags)
-        self._fit()
+                compared.append(pool.submit(compare_index))
+                if versions.wait_for_tags(self.summary.fits):
+                    compared[0].result()
+                    self._fit()
+            if QUEUES in settings.only:
+                compared.append(pool.submit(compare_queues))
+            results = [one.result() for one in reversed(compared)]
+        if self._fit():
+            self.summary.notes.append(
+                f"the signs are of several versions, as after an upgrade: checked as a store of {self.settings.broker_version}"
+            )
         self._note_settings()
         for result in results:
             result.add_to(self.tally, self.summary, self.settings)
         if CHECKPOINT in settings.only:
             check_checkpoint(self.settings, log, accepted, index, self.tally, self.summary)
 
-    def _part(self, name: str, compare: Callable[[], Any]) -> Any:
+    def _part(self, name: str, compare: Callable[[], T]) -> T:
         with self._timed(name, beside=True), self.reporter.step(f"compare {name}") as step:
             self.reporter.line(f"compare: {name}")
             result = compare()

@@ -184,7 +184,7 @@ class VerifySummary:
         if not self.fits:
             return []
         by = ", ".join(self.signs) or "nothing in the store tells"
-        return [f"version  {' or '.join(self.fits)} wrote this store ({by})"]
+        return [f"version  its bytes fit {' or '.join(self.fits)} ({by})"]
 
 
 def _of_queue(entry: dict[str, Any]) -> str:

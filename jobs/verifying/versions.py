@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rocketmq_reindex.jobs.store.checkpoint import read_times
 from rocketmq_reindex.jobs.store.folders import entries_of
@@ -11,6 +11,7 @@ from rocketmq_reindex.storage_format.checks.fitting import Sign
 from rocketmq_reindex.storage_format.file_names import is_index_file
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.verify.tags import TagsFound
 
@@ -34,7 +35,8 @@ def _of_checkpoint(path: str) -> Iterator[Sign]:
 
 
 def _of_last_index_file(settings: VerifySettings) -> Iterator[Sign]:
-    """IndexHeader of 4.9 leaves indexCount 0 until the first item, of 5.x 1."""
+    """What an IndexFile without items has as its indexCount after a clean stop: 5.x flushes it (``IndexFile.shutdown``), 4.9
+    does not. After another stop it is 0 in each version."""
     folder, names = files.join(settings.store, "index"), settings.index_names
     named = [(names.get(entry.name, entry.name), entry) for entry in entries_of(folder) if entry.kind == files.FILE]
     _, last = max(((name, entry) for name, entry in named if is_index_file(name)), key=lambda one: one[0], default=("", None))
@@ -42,10 +44,16 @@ def _of_last_index_file(settings: VerifySettings) -> Iterator[Sign]:
         return
     with files.Reader(last.path) as reader:
         count = IndexHeader.from_bytes(reader.read(0, HEADER_SIZE)).index_count
-    if count == 0:
+    if count == 0 and files.entry_of(files.join(settings.store, "abort")).kind == files.ABSENT:
         yield Sign("indexCount 0 in an IndexFile without items", newest="4.9")
     elif count == 1:
         yield Sign("indexCount 1 in an IndexFile without items", oldest="5.3")
+
+
+def wait_for_tags(fits: Sequence[str]) -> bool:
+    """Return whether what the index says of TAGS decides how queues are compared: ``fits`` are the versions by all else."""
+    older = [version for version in fits if not RULES[version].tag_items][:1]
+    return len({RULES[version].opens_empty_queue_file for version in [*fits[:1], *older]}) > 1
 
 
 def of_tags(found: TagsFound) -> list[Sign]:
@@ -53,5 +61,5 @@ def of_tags(found: TagsFound) -> list[Sign]:
     if found.standing:
         return [Sign(f"items of TAGS ({found.standing:,})", oldest="5.4")]
     if found.before.is_older:
-        return [Sign(f"no items of TAGS for {counted(found.count, 'record')} that have them", newest="5.3")]
+        return [Sign(f"no items of TAGS for {counted(found.count, 'record')} with TAGS", newest="5.3")]
     return []

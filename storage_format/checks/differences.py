@@ -48,7 +48,7 @@ KINDS: Final = {
     "queue-file-name": Kind(QUEUES, "file whose name is no multiple of its size: a broker finds other units there", _QUEUE),
     "queue-file-stray": Kind(QUEUES, "what is no file of a queue among its files: a broker does not start on it", _QUEUE),
     "queue-file-empty": Kind(
-        QUEUES, "file without a unit at a queue's end: 5.3 counts a message too many, or does not start", _QUEUE
+        QUEUES, "file without a unit at a queue's end: 5.3 and 5.4 count a message too many, or do not start", _QUEUE
     ),
     "index-item-missing": Kind(INDEX, "key of a record without an item: no query finds it", _INDEX),
     "index-tag-missing": Kind(

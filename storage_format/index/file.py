@@ -1,4 +1,4 @@
-"""Make an IndexFile (``IndexFile.putKey`` of 4.9 and 5.3): stage its items, link them, pack them. The layout:
+"""Make an IndexFile (``IndexFile.putKey`` of 4.9 to 5.5): stage its items, link them, pack them. The layout:
 ``index.header``."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Layout of an IndexFile (RocketMQ ``IndexFile``, ``IndexHeader``, 4.9 and 5.3): a hash index from ``topic#key`` to physical
+"""Layout of an IndexFile (RocketMQ ``IndexFile``, ``IndexHeader``, 4.9 to 5.5): a hash index from ``topic#key`` to physical
 offsets, big-endian.
 
     HEADER_LAYOUT   40 bytes
@@ -24,16 +24,16 @@ HEADER_LAYOUT: Final = Layout(
     Field("hashSlotCount", "slot_count", INT32),
     Field("indexCount", "index_count", INT32),
 )
-"""``IndexHeader`` of 4.9 and 5.3; ``INDEX_HEADER_SIZE``"""
+"""``IndexHeader`` of 4.9 to 5.5; ``INDEX_HEADER_SIZE``"""
 SLOT_LAYOUT: Final = Layout(Field("slotValue", "item", INT32))
-"""``IndexFile.putKey`` of 4.9 and 5.3; ``hashSlotSize``"""
+"""``IndexFile.putKey`` of 4.9 to 5.5; ``hashSlotSize``"""
 ITEM_LAYOUT: Final = Layout(
     Field("keyHash", "key_hash", INT32),
     Field("phyOffset", "phy_offset", INT64),
     Field("timeDiff", "time_diff", INT32),  # seconds since the header's beginTimestamp
     Field("slotValue", "prev", INT32),  # the item that the slot held before, 0 for none
 )
-"""``IndexFile.putKey`` of 4.9 and 5.3; ``indexSize``"""
+"""``IndexFile.putKey`` of 4.9 to 5.5; ``indexSize``"""
 HEADER_SIZE: Final = HEADER_LAYOUT.size
 SLOT_SIZE: Final = SLOT_LAYOUT.size
 ITEM_SIZE: Final = ITEM_LAYOUT.size

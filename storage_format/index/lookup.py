@@ -1,4 +1,4 @@
-"""Look a key up in an IndexFile as the broker does (``IndexFile.selectPhyOffset`` of 4.9 and 5.3), but always come to an end.
+"""Look a key up in an IndexFile as the broker does (``IndexFile.selectPhyOffset`` of 4.9 to 5.5), but always come to an end.
 
 Plain Python over a reader of bytes: a query reads a page at each step, and compiles nothing.
 """

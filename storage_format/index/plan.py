@@ -1,4 +1,4 @@
-"""Cut the items of a whole log into IndexFiles (``IndexService`` of 4.9 and 5.3), from the counts of the ranges alone."""
+"""Cut the items of a whole log into IndexFiles (``IndexService`` of 4.9 to 5.5), from the counts of the ranges alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make a ConsumeQueue file (RocketMQ ``ConsumeQueue``, 4.9 and 5.3) from units. The layout: ``queue.units``."""
+"""Make a ConsumeQueue file (RocketMQ ``ConsumeQueue``, 4.9 to 5.5) from units. The layout: ``queue.units``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def file_units(units_per_file: int, file_number: int, rows: Int64s) -> tuple[int
     """The units of one file: (first logical byte of the file, bytes used, units of dtype UNIT from the file's start on).
 
     ``rows``: int64 (4, n) with position in the queue, physical offset, size, tagsCode; all of this file, consecutive, in any
-    order. Pre-blank stands before the first (``ConsumeQueue.fillPreBlank`` of 4.9 and 5.3). Raises UnitGapError.
+    order. Pre-blank stands before the first (``ConsumeQueue.fillPreBlank`` of 4.9 to 5.5). Raises UnitGapError.
     """
     start = file_number * units_per_file
     position = rows[0] - start

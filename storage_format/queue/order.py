@@ -92,7 +92,7 @@ class Placement:
 
 
 def order_broker(runs: Sequence[Run], units_per_file: int = 0) -> Placement:
-    """``--queue-order broker``: exactly what ``ConsumeQueue.putMessagePositionInfo`` of 4.9 and 5.3 does.
+    """``--queue-order broker``: exactly what ``ConsumeQueue.putMessagePositionInfo`` of 4.9 to 5.5 does.
 
     It never re-orders: QUEUEOFFSET 0 is appended at the queue's end unchecked, one below the end is dropped, one above it is
     appended at the end all the same. With ``units_per_file`` the placement says where a dropped record found the last file

@@ -1,4 +1,4 @@
-"""Read a ConsumeQueue file (``ConsumeQueue`` of 4.9 and 5.3): its slots as columns, what each is, and what is wrong with it.
+"""Read a ConsumeQueue file (``ConsumeQueue`` of 4.9 to 5.5): its slots as columns, what each is, and what is wrong with it.
 
 A sound file is pre-blank (only at the start of a queue's first file), then units, then zeros. Physical offsets never fall. A
 unit that repeats the one before it exactly is a filled offset (``--queue-order logical``) and no fault. The layout:

@@ -17,7 +17,7 @@ UNIT_LAYOUT: Final = Layout(
     Field("size", "size", INT32),
     Field("tagsCode", "tags_code", INT64),
 )
-"""``ConsumeQueue.putMessagePositionInfo`` of 4.9 and 5.3; ``CQ_STORE_UNIT_SIZE``"""
+"""``ConsumeQueue.putMessagePositionInfo`` of 4.9 to 5.5; ``CQ_STORE_UNIT_SIZE``"""
 UNIT_SIZE: Final = UNIT_LAYOUT.size
 PRE_BLANK_SIZE: Final = INT32_MAX
 """``ConsumeQueue.fillPreBlank``: (0, 2147483647, 0) stands before a queue's first unit in its first file."""

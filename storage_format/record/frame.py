@@ -1,4 +1,4 @@
-"""Check whether a whole, undamaged record stands at a byte of the log (``CommitLog.checkMessageAndReturnSize`` of 4.9 and 5.3).
+"""Check whether a whole, undamaged record stands at a byte of the log (``CommitLog.checkMessageAndReturnSize`` of 4.9 to 5.5).
 
 Besides what the broker checks, PHYSICALOFFSET must be where the record lies. Nothing else tells a record from its copy in a
 message's body, or finds a segment under a wrong name.

@@ -1,4 +1,4 @@
-"""Layout of one commitlog record (RocketMQ ``CommitLog``, ``MessageExtEncoder``, 4.9 and 5.3), and codes for what stands there.
+"""Layout of one commitlog record (RocketMQ ``CommitLog``, ``MessageExtEncoder``, 4.9 to 5.5), and codes for what stands there.
 
     HEAD_LAYOUT         48 bytes
     BORNHOST            address 4, or 16 for IPv6; port 4

@@ -1,4 +1,4 @@
-"""Where the properties that matter here lie in a record (``MessageDecoder.string2messageProperties`` of 4.9 and 5.3).
+"""Where the properties that matter here lie in a record (``MessageDecoder.string2messageProperties`` of 4.9 to 5.5).
 
 ``name 0x01 value 0x02 ...``: the last 0x02 may be missing, a piece counts only if name and value have at least one character
 each, a value runs to the next 0x02 and may hold 0x01, and of a repeated name the last one wins. A malformed sequence never

@@ -27,6 +27,7 @@ _COUNTED: Final = {
     "last_unit_time": w.LAST_UNIT_TIME,
     "time_min": w.TIME_MIN,
     "time_max": w.TIME_MAX,
+    "tag_items": w.TAG_ITEMS,
     "waiting": w.WAITING,
     "inner_batches": w.INNER_BATCHES,
     "batches_refused": w.BATCHES_REFUSED,

@@ -60,6 +60,8 @@ class RangeSummary:
     units: int = 0
     batch_units: int = 0
     items: int = 0
+    tag_items: int = 0
+    """items of TAGS, which count among ``items``, too"""
     runs: int = 0
     """runs of consecutive queue offsets, from which the order of queues is decided"""
     queues: int = 0

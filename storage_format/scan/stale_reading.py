@@ -11,6 +11,7 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.integers import INT64_MIN
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE, TOTAL
+from rocketmq_reindex.storage_format.versions import NEWEST
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.name_table import NameTable
 from rocketmq_reindex.storage_format.walk.stale_passes import (
@@ -156,7 +157,7 @@ class _Met:
     """Queues, with the last queue offset in front of the gap and the first one behind it, -1 for none."""
 
     def __init__(self, live: int) -> None:
-        self.names, self.queues = NameTable("5.3", (), ()), w.new_queues(1 << 12)
+        self.names, self.queues = NameTable(NEWEST, (), ()), w.new_queues(1 << 12)
         self.last, self.first = np.full(1 << 11, -1, np.int64), np.full(1 << 11, -1, np.int64)
         self.rec, self.spans = np.zeros(REC_SIZE, np.int64), np.zeros(SPANS_SIZE, np.int64)
         self.state, self.queue_state = np.zeros(STATE_SIZE, np.int64), np.zeros(w.STATE_SIZE, np.int64)

@@ -37,6 +37,10 @@ FIELDS: Final = f.REC_SIZE + 4
 CRC_PROPERTY: Final = 3
 BAD_SUM: Final = 38
 """The lengths add up to another size than TOTALSIZE: the one refusal that tells a size."""
+TOO_LARGE: Final = 39
+"""No JVM has an array of TOTALSIZE bytes, and the OutOfMemoryError is no Exception: nobody catches it."""
+ARRAY_MAX: Final = INT32_MAX - 2
+"""bytes of the largest array of HotSpot, whatever the heap"""
 _SCHEDULE: Final = np.frombuffer(b"SCHEDULE_TOPIC_XXXX", np.uint8).astype(np.int64)
 
 
@@ -100,7 +104,9 @@ def broker_record(
         return r.FILLER
     if magic != r.MAGIC_V1 and (reading.old or magic != r.MAGIC_V2):
         return r.ZERO if total == 0 and magic == 0 else r.BAD_MAGIC
-    # Java reads the hosts into an array of TOTALSIZE bytes.
+    # Java makes an array of TOTALSIZE bytes before it looks further, and reads the hosts into it.
+    if total > ARRAY_MAX:
+        return TOO_LARGE
     if total < 8 or room < r.HEADER_SIZE:
         return r.BAD_SIZE
     sys_flag = f.int32_at(data, at + r.AT_SYS_FLAG)

@@ -125,7 +125,7 @@ class IndexState:
 
     def items_lost(self, lowest: int, highest: int) -> int:
         """Items in the deleted files of records in [lowest, highest) that got none again."""
-        lost = ascending([self._column(file, "phy_offset", ">i8") for file in self._gone])
+        lost = ascending([self._items(file)[0] for file in self._gone])
         lost = lost[(lost >= lowest) & (lost < highest)]
         return int(np.count_nonzero(~are_among(lost, ascending(self._places)))) if len(lost) else 0
 
@@ -136,19 +136,26 @@ class IndexState:
         """
         if not self._settings.message_index:
             return 0
-        places = np.concatenate([self._column(file, "phy_offset", ">i8") for file in self._kept] + self._places)
-        hashes = np.concatenate([self._column(file, "key_hash", ">i4") for file in self._kept] + self._hashes)
+        kept = [self._items(file) for file in self._kept]
+        places = np.concatenate([file_places for file_places, _ in kept] + self._places)
+        hashes = np.concatenate([file_hashes for _, file_hashes in kept] + self._hashes)
         order = np.argsort(places, kind="stable") if (places[1:] < places[:-1]).any() else slice(None)
         return int(_missing(rows.at, rows.items, rows.flags, rows.tag_hash, places[order], hashes[order]))
 
-    def _column(self, file: IndexFileData, column: str, kind: str) -> Int64s:
-        """A field of each of a file's items."""
+    def _items(self, file: IndexFileData) -> tuple[Int64s, Int64s]:
+        """phy_offset and key hash of each of a file's items. Zeros, as where the file was cut off, are no item."""
         start = HEADER_SIZE + SLOT_SIZE * self._settings.hash_slots
         count = max(0, min(_header(file).index_count, self._settings.index_items) - 1)
         data = file.data[start + ITEM_SIZE : start + ITEM_SIZE * (count + 1)]
         cells = data[: len(data) - len(data) % ITEM_SIZE].reshape(-1, ITEM_SIZE)
-        at, size = ITEM_LAYOUT.at[column], np.dtype(kind).itemsize
-        return np.ascontiguousarray(cells[:, at : at + size]).view(kind).ravel().astype(np.int64)
+        places, hashes = _column(cells, "phy_offset", ">i8"), _column(cells, "key_hash", ">i4")
+        there = (places != 0) | (hashes != 0)
+        return places[there], hashes[there]
+
+
+def _column(cells: npt.NDArray[np.uint8], column: str, kind: str) -> Int64s:
+    at, size = ITEM_LAYOUT.at[column], np.dtype(kind).itemsize
+    return np.ascontiguousarray(cells[:, at : at + size]).view(kind).ravel().astype(np.int64)
 
 
 def _header(file: IndexFileData) -> IndexHeader:

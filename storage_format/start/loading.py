@@ -36,6 +36,7 @@ KINDS: Final = {
     "delay-levels": "messageDelayLevel cannot be read",
     "queue-last-file-empty": "the recovery leaves no unit in the last file of a queue, and fails on that (5.3, 5.4)",
     "checkpoint-logics-offset": "with enableAcceleratedRecovery, the checkpoint's logicsPhysicalOffset is 0 or behind the log",
+    "record-too-large": "a record's size is above 2147483645: the broker makes an array for it first (4.9)",
     "dispatch-stuck": "the broker waits for ever to dispatch a part of the log that is not there (4.9)",
     "light-queue-offset": "with enableLmq and enableMultiDispatch, the start fails on a light queue's offset that is no number",
 }

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, STORE_TIME
+from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, STORE_TIME, int32_at
 from rocketmq_reindex.storage_format.start.broker_record import FIELDS, PHY_OFFSET, READ, Reading, broker_record
 from rocketmq_reindex.storage_format.start.record_loop import DAMAGED, HAS_UNIT, LIGHT, Rows, new_rows, read_rows
 from rocketmq_reindex.storage_format.walk import state as w
@@ -45,6 +45,8 @@ class LogReader:
         self._light = _new_light(_LIGHT)
         self._rec, self._spans = np.zeros(FIELDS, np.int64), np.zeros(SPANS_SIZE, np.int64)
         self._parts: list[Rows] = []
+        self.notes: list[str] = []
+        """what else is to be said of the log"""
 
     def read(self, data: npt.NDArray[np.uint8], start: int, end: int, base: int, reading: Reading) -> tuple[int, int]:
         """Read records of ``data[start:end]`` until one is refused; returns why, and where in ``data``."""
@@ -76,6 +78,15 @@ class LogReader:
     def refused_read(self) -> int:
         """How many bytes of the last record Java had read when it refused it (BAD_SUM)."""
         return int(self._rec[READ])
+
+    def claims(self, data: npt.NDArray[np.uint8], at: int, end: int, reading: Reading) -> int:
+        """For how many bytes Java makes an array before it refuses what stands at ``data[at]``; 0 for none."""
+        if end - at < r.FILLER_MIN:
+            return 0
+        total, magic = int32_at(data, at), int32_at(data, at + r.AT_MAGIC)
+        if magic != r.MAGIC_V1 and (reading.old or magic != r.MAGIC_V2):
+            return 0
+        return max(0, int(total)) if reading.old or total <= end - at else 0
 
     def refused_size(self, data: npt.NDArray[np.uint8], at: int) -> int:
         """TOTALSIZE of the record at ``data[at]``."""

@@ -33,7 +33,8 @@ Queues = Mapping[tuple[str, int], QueueState | BatchQueueState]
 @dataclass(frozen=True)
 class Started:
     """A store behind its start. ``rows`` are the records that the recovery read, ``covered`` the queues' max physic offset
-    before it; ``dispatched`` has (the lowest PHYSICALOFFSET, how many) of each dispatch."""
+    before it; ``dispatched`` has (the lowest PHYSICALOFFSET, how many) of each dispatch. ``stopped_at``: as in DispatchOutcome.
+    """
 
     start: Start
     end: End
@@ -43,6 +44,7 @@ class Started:
     index: IndexState
     reader: LogReader
     dispatched: list[tuple[int, int]]
+    stopped_at: int
     covered: int
 
 
@@ -58,6 +60,7 @@ def outcome(store: Store, settings: StartSettings, started: Started, count_limit
         dispatch=_dispatch(rows, started, hidden),
         queues=_queues(rows, started, hidden),
         index=_index(rows, settings, started, counted),
+        notes=tuple(dict.fromkeys(started.reader.notes)),
     )
 
 
@@ -135,6 +138,7 @@ def _dispatch(rows: Rows, started: Started, hidden: np.ndarray[tuple[int], np.dt
         hidden_from=first,
         hidden_to=last,
         hidden_records=count,
+        stopped_at=started.stopped_at,
     )
 
 

@@ -55,6 +55,7 @@ class _Run:
         self._by_number: list[QueueState | BatchQueueState] = []
         self._index = IndexState(store.indexes, settings, self._times.index)
         self._dispatched: list[tuple[int, int]] = []
+        self._stopped_at = -1
 
     def _state_of(self, folder: QueueFolder) -> QueueState | BatchQueueState:
         if folder.batch:
@@ -101,6 +102,7 @@ class _Run:
             index=self._index,
             reader=self._reader,
             dispatched=self._dispatched,
+            stopped_at=self._stopped_at,
             covered=before,
         )
 
@@ -132,8 +134,30 @@ class _Run:
         records = (rows.flags & LIGHT) == 0
         self._dispatched.append((int(rows.phy_offset.min()), int(np.count_nonzero(records))))
         self._index.build(rows)
-        for number, which in by_queue(rows, (rows.flags & HAS_UNIT) > 0):
-            self._append(self._queue(number), rows, which)
+        groups = list(by_queue(rows, (rows.flags & HAS_UNIT) > 0))
+        end = self._units_end(rows, groups)
+        for number, which in groups:
+            queue = self._queue(number)
+            if self._has_files(number):
+                self._append(queue, rows, which[which < end])
+
+    def _units_end(self, rows: Rows, groups: list[tuple[int, npt.NDArray[np.int64]]]) -> int:
+        """The number of the row from which on no queue gets a unit.
+
+        Where a queue's file cannot be made, a broker tries 30 times, a second each, and then puts no unit any more
+        (``ConsumeQueue.putMessagePositionInfoWrapper``, ``RunningFlags.makeLogicsQueueError``). A light queue's it passes over.
+        """
+        if self._stopped_at >= 0:
+            return 0
+        failing = [which for number, which in groups if not self._has_files(number)]
+        end = min((int(row) for which in failing for row in which if not rows.flags[row] & LIGHT), default=len(rows.at))
+        if end < len(rows.at):
+            self._stopped_at = int(rows.at[end])
+        return end
+
+    def _has_files(self, number: int) -> bool:
+        """Whether a broker can make files of a queue: Java opens no path with a NUL."""
+        return "\0" not in self._reader.queue_name(number)[0]
 
     def _queue(self, number: int) -> QueueState | BatchQueueState:
         for new in range(len(self._by_number), number + 1):

@@ -54,6 +54,8 @@ class DispatchOutcome:
     hidden_to: int
     hidden_records: int
     """records of the kept log that no unit points to after the start; -1 where they were not counted"""
+    stopped_at: int = -1
+    """physical offset of a record whose queue's file cannot be made: from it on no record gets a unit; -1 for none"""
 
 
 @dataclass(frozen=True)

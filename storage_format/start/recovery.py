@@ -11,7 +11,7 @@ import numpy as np
 from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import frame as f
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.start.broker_record import BAD_SUM, CRC_PROPERTY, Reading
+from rocketmq_reindex.storage_format.start.broker_record import BAD_SUM, CRC_PROPERTY, TOO_LARGE, Reading
 from rocketmq_reindex.storage_format.start.log_reader import LogReader
 from rocketmq_reindex.storage_format.start.queue_state import LoadFailure
 from rocketmq_reindex.storage_format.start.rules import StartRules
@@ -19,6 +19,8 @@ from rocketmq_reindex.storage_format.start.store import StartSettings, StoreFile
 
 REASONS: Final = {**r.REASONS, BAD_SUM: r.REASONS[r.BAD_LENGTHS], r.NO_ROOM: r.REASONS[r.NO_ROOM]}
 _MARGIN: Final = 3000
+_LARGE: Final = 1 << 26
+"""bytes of an array that a small heap may have no room for; a broker takes messages of 4 MiB (``maxMessageSize``)"""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,21 @@ class SegmentChoice:
         return time <= times.logics if times.logics_offset <= 0 else phy_offset <= times.logics_offset
 
 
+def read_segment(segment: StoreFile, at: int, end: int, reading: Reading, reader: LogReader) -> tuple[int, int]:
+    """``LogReader.read`` of a segment, where a broker reads it. Raises LoadFailure at a record that no heap has room for."""
+    code, stop = reader.read(segment.data, at, end, segment.start, reading)
+    claimed = reader.claims(segment.data, stop, end, reading) if code not in (r.FILLER, r.NO_ROOM) else 0
+    if claimed >= _LARGE:
+        said = f"the record at {segment.start + stop} says that it has {claimed} bytes"
+        if code == TOO_LARGE:
+            raise LoadFailure("record-too-large", f"{said}: no JVM has an array of that size", f"commitlog/{segment.name}")
+        reader.notes.append(
+            f"{said}: the broker makes an array of that size before it checks them, and does not start where its heap has no "
+            "room for it"
+        )
+    return code, stop
+
+
 def read_log(segments: Sequence[StoreFile], start: Start, settings: StartSettings, rules: StartRules, reader: LogReader) -> End:
     """Read records into ``reader`` from ``start`` on, up to where the log is accepted."""
     reading = reading_of(settings, rules)
@@ -159,7 +176,7 @@ def read_log(segments: Sequence[StoreFile], start: Start, settings: StartSetting
         segment = segments[index]
         if settings.abnormal and settings.check_offset and rules.logics_offset:
             reading = reading._replace(lowest=segment.start, highest=segment.start + segment.size)
-        code, stop = reader.read(segment.data, at, segment.size, segment.start, reading)
+        code, stop = read_segment(segment, at, segment.size, reading, reader)
         if code != r.FILLER or index + 1 == len(segments):
             return End(index, segment.start + stop, code)
         index, at = index + 1, 0

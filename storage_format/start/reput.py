@@ -9,6 +9,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.start.broker_record import BAD_SUM, Reading
 from rocketmq_reindex.storage_format.start.log_reader import LogReader
 from rocketmq_reindex.storage_format.start.queue_state import LoadFailure
+from rocketmq_reindex.storage_format.start.recovery import read_segment
 from rocketmq_reindex.storage_format.start.store import StoreFile
 
 
@@ -57,7 +58,7 @@ def _through(log: KeptLog, number: int, at: int, reading: Reading, reader: LogRe
     first = position = at % log.segment_size
     done = 0
     while done < end - first:
-        code, stop = reader.read(segment.data, position, end, segment.start, reading)
+        code, stop = read_segment(segment, position, end, reading, reader)
         done += stop - position
         at += stop - position
         if done >= end - first:

@@ -11,7 +11,7 @@ from rocketmq_reindex.storage_format.integers import INT32_MIN, UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined
 from rocketmq_reindex.storage_format.record import properties as p
 from rocketmq_reindex.storage_format.text.java_text import java_hash
-from rocketmq_reindex.storage_format.walk.state import ITEMS, ItemArrays, put_item
+from rocketmq_reindex.storage_format.walk.state import ITEMS, TAG_ITEMS, ItemArrays, put_item
 
 SEPARATOR: Final = ord("#")
 TAG_TYPE: Final = ord("T")
@@ -53,6 +53,7 @@ def index_record(
     if tag_items != NO_TAGS and spans[2 * p.TAGS] >= 0:
         tag_seed = (seed * 961 + TAG_TYPE * 31 + SEPARATOR) & UINT32_MAX
         put_item(items, state, java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], tag_seed), phy_offset, time)
+        state[TAG_ITEMS] += 1
         if tag_items == MARKED_TAGS:
             items.key_hash[state[ITEMS] - 1] += INT32_MIN
     return bool(state[ITEMS] > before)

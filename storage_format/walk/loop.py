@@ -80,8 +80,7 @@ from rocketmq_reindex.storage_format.walk.state import (
 class WalkOptions(NamedTuple):
     """Settings of the loop. ``delays``: int64, milliseconds of each delay level from 1 (index 0) on. Units need queues, too.
 
-    ``record_v2``, ``batch_queues``, and ``lmq_counts_each`` are those of ``versions.VersionRules``, ``tag_items`` is
-    NO_TAGS, TAGS or MARKED_TAGS of ``walk.keys``.
+    Three are those of ``versions.VersionRules``; ``tag_items`` is NO_TAGS, TAGS or MARKED_TAGS of ``walk.keys``.
     """
 
     crc_mode: int

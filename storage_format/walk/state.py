@@ -33,6 +33,7 @@ State = npt.NDArray[np.int64]
     TIME_MAX,
     WAITING,
     ITEMS_BEFORE,
+    TAG_ITEMS,
     LAST_GOOD,
     LMQ_SLASH,
     LMQ_NO_FILE,
@@ -45,8 +46,8 @@ State = npt.NDArray[np.int64]
     BATCHES_EMPTY,
     MESSAGES,
     AGAIN,
-) = range(28)
-STATE_SIZE: Final = 28
+) = range(29)
+STATE_SIZE: Final = 29
 
 
 def new_state() -> State:

@@ -19,7 +19,7 @@ from tests.tools.faulty_processes import command
 PEER = "5.3.3"
 PEER_JAVA = "-Xms4g -Xmx4g -XX:+UseG1GC -XX:G1HeapRegionSize=16m -XX:G1ReservePercent=25 -XX:InitiatingHeapOccupancyPercent=30"
 """What a broker starts with (``runbroker.sh``), but half its heap: ``tests.bench.heaps`` tells of no better ones."""
-SAME_BYTES = ["--queue-order", "broker", "--checkpoint", "broker"]
+SAME_BYTES = ["--queue-order", "broker", "--checkpoint", "broker", "--broker-version", "5.3"]
 
 
 @dataclass(frozen=True)

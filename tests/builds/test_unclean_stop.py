@@ -47,7 +47,7 @@ def test_an_abort_file_that_comes_later(store: Path, tmp_path: Path) -> None:
     assert not both("aborted")
     assert built(out) == (0, 0)
     assert both("aborted again")
-    (store / "checkpoint").write_bytes(Checkpoint(whole[0] - 1, whole[1] - 2).to_bytes())
+    (store / "checkpoint").write_bytes(Checkpoint(whole[0] - 1, whole[1] - 2, logics_offset=100).to_bytes())
     assert not both("another checkpoint")
     assert built(out) == (whole[0] - 1, whole[1] - 2)
     (store / "abort").unlink()

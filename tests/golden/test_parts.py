@@ -193,7 +193,8 @@ def test_sizes_and_roots_from_a_broker_conf(golden_store: Stores, tmp_path: Path
         f"maxIndexNum : {sizes['index_items']}\n"
     )
     out = tmp_path / "out"
-    words = ["--out", str(out), "--broker-conf", str(conf), "--queue-order", "broker", "--checkpoint", "broker"]
+    words = ["--out", str(out), "--broker-conf", str(conf), "--broker-version", store.broker_version]
+    words += ["--queue-order", "broker", "--checkpoint", "broker"]
     summary = run_build(parse_settings(words), single(LocalEngine()))
     assert summary.exit == 0
     assert_is_rebuilt(out, store)

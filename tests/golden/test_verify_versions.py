@@ -85,6 +85,18 @@ def test_a_build_fits_its_version(version: str, log: Path, tmp_path: Path) -> No
     assert wrong.fits == []
 
 
+@pytest.mark.parametrize(("version", "fits"), [("5.5", ["5.5", "5.4", "5.3"]), ("4.9", ["4.9"])])
+def test_an_index_without_items(version: str, fits: list[str], tmp_path: Path) -> None:
+    """Only after a clean stop its header tells 4.9 from the others."""
+    store = written(tmp_path / "store", *(Message(topic="T", properties={}) for _ in range(3)))
+    built(store, broker_version=version)
+    (store / "checkpoint").unlink()
+    only = ("index", "log")
+    assert local_verify(store, only=only).fits == fits
+    (store / "abort").touch()
+    assert local_verify(store, only=only).fits == (list(VERSIONS) if version == "4.9" else fits)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("tree", ["", "rebuilt"])
 def test_brokers_stores_fit_their_version(name: str, tree: str, golden_store: Callable[[str], GoldenStore]) -> None:
@@ -118,7 +130,22 @@ def test_a_store_that_was_upgraded_and_got_no_record_since(log: Path, tmp_path: 
     store = store_with(log, tmp_path / "store", [])
     summary = local_verify(store)
     assert (summary.findings, summary.fits) == ([], ["5.5"])
+    assert "the signs are of several versions, as after an upgrade: checked as a store of 5.5" in summary.notes
     assert kinds(local_verify(store, broker_version="5.5")) == {"index-tag-missing": COUNT}
+
+
+@pytest.mark.parametrize(("version", "found"), [("5.3", {"queue-file-empty": 1}), ("5.5", {})])
+def test_only_the_index_tells_the_version(version: str, found: dict[str, int], log: Path, tmp_path: Path) -> None:
+    """A 5.5 broker starts on a queue's file without a unit, an older one does not: the queues wait for what the index says."""
+    store = tmp_path / "store"
+    shutil.copytree(log, store)
+    built(store, broker_version=version)
+    (store / "checkpoint").unlink()
+    last = max((store / "consumequeue" / "T" / "0").iterdir())
+    (last.parent / f"{int(last.name) + last.stat().st_size:020d}").write_bytes(bytes(last.stat().st_size))
+    summary = local_verify(store, only=("consumequeue", "index", "log"))
+    assert (kinds(summary), summary.fits[0]) == (found, version)
+    assert any(note.startswith("files without a unit") for note in summary.notes) == (not found)
 
 
 def test_a_downgraded_store_is_clean(log: Path, tmp_path: Path) -> None:

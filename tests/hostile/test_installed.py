@@ -200,7 +200,7 @@ def test_build_and_verify_from_a_hostile_folder(
     """Two runs of Spark, and so of the daemon of its workers."""
     store, out = golden_store("trimmed-head"), tmp_path / "out"
     words: list[str | Path] = ["build", store.path, "--out", out, "--json", "--master", "local[2]", *sizes(store)]
-    words += ["--checkpoint", "broker", "--queue-order", "broker"]
+    words += ["--broker-version", store.broker_version, "--checkpoint", "broker", "--queue-order", "broker"]
     done = run([installed.command, *words], trap.here, **installed.compiled)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["error"] is None

@@ -90,7 +90,7 @@ def test_the_command_line_takes_the_active_session(
     out = tmp_path / "out"
     watched = ["--log-format", "json", "--progress", "json", "--metrics", str(tmp_path / "m.prom"), "--store-name", "trimmed"]
     capfd.readouterr()
-    words = ["--queue-order", "broker", "--checkpoint", "broker", "--json", *watched]
+    words = ["--broker-version", store.broker_version, "--queue-order", "broker", "--checkpoint", "broker", "--json", *watched]
     assert main(["build", str(store.path), "--out", str(out), *sizes, *words]) == 0
     printed = capfd.readouterr()
     assert_is_rebuilt(out, store)

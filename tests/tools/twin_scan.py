@@ -23,7 +23,7 @@ def everything(folder: Path, segment_size: int) -> str:
     """Units, items, makers, summaries, holes, grouped units and linked items as JSON."""
     log = MemoryLog(folder, segment_size)
     out: dict[str, object] = {}
-    for version, lmq in (("5.3", True), ("4.9", False)):
+    for version, lmq in (("5.5", True), ("4.9", False)):
         settings = ScanSettings(CRC_ALL, version, lmq, delays=(1000, 5000), window=60_000, chunk=4096, block_rows=4000)
         first, last = log.segments[0].start, log.segments[-1].data_end
         scan = scan_log(log, list(range(first, last, 5000)), settings)

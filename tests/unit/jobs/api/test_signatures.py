@@ -55,7 +55,7 @@ _OF_BUILD = (
 )  # fmt: skip
 DEFAULTS: dict[str, dict[str, object]] = {
     "build": {name: getattr(BuildSettings("", ""), name) for name in _OF_BUILD} | {"master": "local[*]"},
-    "verify": {name: getattr(BuildSettings("", ""), name) for name in ("crc", "broker_version", "max_fill")} | {"sample": 1},
+    "verify": {name: getattr(BuildSettings("", ""), name) for name in ("crc", "max_fill")} | {"sample": 1},
     "query": {"body_max": BODY_MAX, "body": "text"},
     "inspect": {},
     "report": {"out": OUT},

@@ -85,12 +85,12 @@ def test_options_win(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "kind", "said"), [
     ("commitLogRecoverMaxNum=ten", UsageError, "commitLogRecoverMaxNum is ten, not a number"),
     ("mappedFileSizeTimerLog=\\u0007", UsageError, r"is \x07, not a number"),
-    ("enableDLegerCommitLog=true", InputError, "has enableDLegerCommitLog=true: what such a broker does"),
+    ("enableDLegerCommitLog=true", InputError, "has enableDLegerCommitLog=true: preflight does not know"),
     ("enableControllerMode=true\nduplicationEnable=true", InputError, "enableControllerMode=true, duplicationEnable=true"),
-    ("storeType=defaultRocksDB", InputError, "not foretold"),
-    ("readOnlyCommitLogStorePaths=/ro", InputError, "not foretold"),
+    ("storeType=defaultRocksDB", InputError, "preflight does not know"),
+    ("readOnlyCommitLogStorePaths=/ro", InputError, "preflight does not know"),
 ])  # fmt: skip
-def test_brokers_that_are_not_foretold(text: str, kind: type[ReindexError], said: str, tmp_path: Path) -> None:
+def test_brokers_that_preflight_does_not_know(text: str, kind: type[ReindexError], said: str, tmp_path: Path) -> None:
     with pytest.raises(kind) as raised:
         parse_preflight(["s", *conf(tmp_path, text)])
     assert said in str(raised.value)

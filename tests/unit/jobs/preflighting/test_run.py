@@ -125,6 +125,34 @@ def test_the_checkpoint_of_an_accelerated_recovery(store: Path, tmp_path: Path) 
     assert (kinds(found), found.loads, found.exit_status) == (["checkpoint-logics-offset"], False, 4)
 
 
+def _spoil_record(store: Path, at: int, data: bytes) -> None:
+    """Overwrite bytes of the first record of the last segment."""
+    with max((store / "commitlog").iterdir()).open("r+b") as segment:
+        segment.seek(at)
+        segment.write(data)
+
+
+def test_a_record_too_large_for_java(store: Path) -> None:
+    _spoil_record(store, 0, b"\x7f\xff\xff\xff")
+    found = told(store, "4.9.8", abort="yes")
+    assert (kinds(found), found.loads, found.exit_status) == (["record-too-large"], False, 4)
+    _spoil_record(store, 0, b"\x7f\0\0\0")
+    found = told(store, "4.9.8", abort="yes")
+    assert found.loads
+    assert any("2130706432 bytes: the broker makes an array" in note for note in found.notes)
+
+
+def test_a_topic_that_cannot_be_a_folder(store: Path) -> None:
+    newest = max((store / "commitlog").iterdir()).read_bytes()
+    _spoil_record(store, newest.index(b"\x01T"), b"\x01\0")
+    shutil.rmtree(store / "consumequeue")
+    found = told(store, **SIZES)
+    assert kinds(found)[:2] == ["records-hidden", "dispatch-stopped"]
+    assert found.dispatch is not None
+    assert found.dispatch["stopped_at"] == found.dispatch["hidden_from"]
+    assert "\0" not in found.text
+
+
 def test_no_segment(store: Path) -> None:
     shutil.rmtree(store / "commitlog")
     found = told(store)

@@ -297,6 +297,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     found = query(tmp_path, topic="T", tag="a", max=2)
     assert [message.phy_offset for message in found] == at[-2:]
     assert (found.searched, found.warnings) == ("searched: the tag items of 1 of 1 IndexFile", ())
+    assert (found.to_dict()["searched"], len(found.to_dict()["messages"])) == (found.searched, len(found))
     assert capsys.readouterr() == ("", "")
 
 

@@ -22,6 +22,7 @@ from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message, random_log
 
 HOSTILE = "<script>$x^2$&\"'"
+TAGGED: list[dict[str, str]] = [{"TAGS": "tag"}, {}, {}, {}]
 SIZES: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 EMPTY_ELEMENTS = {"meta", "br", "img", "input", "link", "hr"}
 
@@ -74,7 +75,13 @@ def built(tmp_path: Path) -> Path:
             time = EPOCH + 1000 * number
             offset = 60 if number == 60 else None
             writer.append(
-                Message(topic, number % 2, store_timestamp=time, properties={"KEYS": f"k{number}"}, queue_offset=offset)
+                Message(
+                    topic,
+                    number % 2,
+                    store_timestamp=time,
+                    properties={"KEYS": f"k{number}"} | TAGGED[number % 4],
+                    queue_offset=offset,
+                )
             )
     spoil.flip_body(store, 77)
     summary = local_build(store, tmp_path / "out", on_damage="salvage", **SIZES)
@@ -87,7 +94,13 @@ def test_the_page_of_a_build(built: Path) -> None:
     text = make_page(str(built), str(built.parent / "store"))
     page = check_page(text)
     counts = manifest["counts"]
-    for number in (counts["records"], counts["units"], counts["items"], counts["index"]):
+    for number in (
+        counts["records"],
+        counts["units"],
+        counts["items"] - counts["tag_items"],
+        counts["tag_items"],
+        counts["index"],
+    ):
         assert f"<dd>{number:,}</dd>" in text
     assert '<dd class="bad">1</dd>' in text
     (damage,) = manifest["damage"]
@@ -148,7 +161,7 @@ def test_the_page_of_a_verify(tmp_path: Path) -> None:
     text = make_page(str(tmp_path / "verify.json"))
     check_page(text)
     assert "1 kind of differences" in text
-    for name, number in (("index items", 150), ("tag items", 37), ("tag items missing", 4)):
+    for name, number in (("key items", 150), ("tag items", 37), ("tag items missing", 4)):
         assert re.search(f">{name}<.{{1,20}}<dd[^>]*>{number}<", text), name
     assert {"queue-unit-missing", "3", "record without a unit"} <= set(cells(text))
     assert "queue offset 5 &lt;b&gt;" in text

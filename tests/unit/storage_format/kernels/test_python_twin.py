@@ -37,7 +37,7 @@ def test_the_twins_agree(tmp_path: Path, seed: int) -> None:
     kind, _, plain = done.stdout.partition("\n")
     assert kind == "plain"
     ours, theirs = json.loads(compiled), json.loads(plain)
-    for version in ("5.3", "4.9"):
+    for version in ("5.5", "4.9"):
         assert ours[version]["units"], "an empty log says nothing"
         for part, value in theirs[version].items():
             assert ours[version][part] == value, f"{part}, RocketMQ {version}"

@@ -12,6 +12,7 @@ from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_BODY, CRC
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
+from rocketmq_reindex.storage_format.versions import VERSIONS
 from tests.reference.log import Log
 from tests.tools.encode import property_bytes
 from tests.tools.log_writer import LogWriter
@@ -27,6 +28,11 @@ def assert_same(scan: LogScan, truth: Log) -> None:
     assert scan.units == expected_units(truth.records)
     assert scan.items == expected_items(truth.records)
     assert sum(s.records for s in scan.chain.accepted) == len(truth.records)
+    tagged = [key.startswith(f"{record.topic}#T#") for record in truth.records for key in record.index_keys()]
+    assert [sum(s.tag_items for s in scan.chain.accepted), sum(s.items for s in scan.chain.accepted)] == [
+        sum(tagged),
+        len(tagged),
+    ]
     assert scan.chain.holes == []
     assert scan.chain.torn is None
 
@@ -57,7 +63,7 @@ def test_ranges_cut_at_any_byte(tmp_path: Path, seed: int, crc: str, chunk: int)
         assert_same(scan_log(log, places, settings), truth)
 
 
-@pytest.mark.parametrize("version", ["5.3", "4.9"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_settings_of_a_scan(tmp_path: Path, seed: int, version: str) -> None:
     random_log(tmp_path, seed, segment_size=SEGMENT, features=FEATURES - {"v2"})
     log = MemoryLog(tmp_path, SEGMENT)

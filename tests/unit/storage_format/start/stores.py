@@ -33,6 +33,14 @@ def log(folder: Path, records: int = 30, first: int = 0) -> tuple[list[StoreFile
     return files, writer.puts
 
 
+def changed(segments: list[StoreFile], offset: int, data: bytes) -> list[StoreFile]:
+    """The segments with other bytes at an offset of the log."""
+    number, at = divmod(offset, SEGMENT)
+    whole = bytearray(segments[number].data.tobytes())
+    whole[at : at + len(data)] = data
+    return [*segments[:number], file(segments[number].start, bytes(whole), SEGMENT), *segments[number + 1 :]]
+
+
 def units(puts: list[Put]) -> bytes:
     """The units of a queue's records."""
     return b"".join(struct.pack(">qiq", put.offset, put.size, 0) for put in puts)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rocketmq_reindex.storage_format.start.prediction import DispatchOutcome, IndexOutcome, LogOutcome, QueueOutcome
-from rocketmq_reindex.storage_format.start.store import RELEASES, Store
+from rocketmq_reindex.storage_format.start.store import RELEASES, IndexFileData, Store
 from tests.tools.encode import EPOCH
-from tests.unit.storage_format.start.stores import SEGMENT, checkpoint, file, log, queue, start, units
+from tests.unit.storage_format.start.stores import SEGMENT, changed, checkpoint, file, log, queue, start, units
 
 FIVE = [release for release in RELEASES if release != "4.9.8"]
 
@@ -118,6 +120,62 @@ def test_acceleration_wants_the_sixth_field(tmp_path: Path) -> None:
     assert [refusal.kind for refusal in found.refusals] == ["checkpoint-logics-offset"]
     assert start(store, "5.5.1", accelerated=True).loads
     assert start(store, "5.4.0", abnormal=True, accelerated=True).loads
+
+
+@pytest.mark.parametrize("abnormal", [False, True])
+def test_a_record_too_large_for_java(tmp_path: Path, abnormal: bool) -> None:
+    """4.9 makes an array of TOTALSIZE before any check. 5.x holds it against the file first."""
+    segments, puts = log(tmp_path)
+    for size, kinds in ((2**31 - 1, ["record-too-large"]), (2**31 - 2, ["record-too-large"]), (2**31 - 3, [])):
+        spoilt = changed(segments, puts[20].offset, size.to_bytes(4, "big"))
+        for release in RELEASES:
+            found = start(Store(spoilt, [queue(units(puts))]), release, abnormal=abnormal)
+            old = release == "4.9.8"
+            assert [refusal.kind for refusal in found.refusals] == (kinds if old else [])
+            # Whether it starts hangs on the heap.
+            assert [f"says that it has {size} bytes" in note for note in found.notes] == ([True] if old and not kinds else [])
+            if abnormal and found.log is not None:
+                assert found.log.max_offset == puts[20].offset
+
+
+def test_4_9_dispatches_into_a_record_too_large(tmp_path: Path) -> None:
+    """The recovery reads three segments, the dispatch those below."""
+    segments, puts = log(tmp_path)
+    spoilt = changed(segments, puts[2].offset, (2**31 - 1).to_bytes(4, "big"))
+    found = start(Store(spoilt), "4.9.8")
+    assert [(r.kind, r.path) for r in found.refusals] == [("record-too-large", f"commitlog/{segments[0].name}")]
+    # What is no message is not read so far.
+    no_message = Store(changed(spoilt, puts[2].offset + 4, bytes(4)))
+    assert start(no_message, "4.9.8").loads
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_topic_that_cannot_be_a_folder_ends_all_units(tmp_path: Path, release: str) -> None:
+    """The broker gives up after 30 tries, and puts no unit into any queue any more; items it still puts."""
+    segments, puts = log(tmp_path)
+    topic = segments[puts[9].offset // SEGMENT].data.tobytes().index(b"TopicA", puts[9].offset % SEGMENT)
+    spoilt = changed(segments, puts[9].offset // SEGMENT * SEGMENT + topic, b"Top\0cA")
+    found = start(Store(spoilt, checkpoint=checkpoint()), release, abnormal=True)
+    # 4.9 then dispatches once more from where the queues end, in vain; the index takes the last record twice.
+    records, items = (51, 31) if release == "4.9.8" else (30, 30)
+    first, end = puts[9].offset, puts[-1].offset + puts[-1].size
+    assert found.dispatch == DispatchOutcome(0, records, 9, items, first, end, 21, first)
+    assert [(q.topic, q.max_offset, q.hidden) for q in found.queues] == [("Top\0cA", 0, 1), ("TopicA", 9, 20)]
+
+
+def test_items_that_a_cut_file_lacks_are_none(tmp_path: Path) -> None:
+    """An IndexFile that is too short is mapped with zeros behind it: those are no items of the record at 0."""
+    segments, puts = log(tmp_path)
+    header = struct.pack(">4q2i", 0, EPOCH * 2, 0, puts[-1].offset, 0, 31)
+    items = b"".join(struct.pack(">iqii", 7, put.offset, 0, 0) for put in puts[:20])
+    cut = IndexFileData("20240101000000000", np.frombuffer((header + bytes(40 + 20) + items).ljust(1000, b"\0"), np.uint8))
+    # The queues hold all, so nothing is dispatched again: the recovery begins behind what the lost items are of.
+    store = Store(segments, [queue(units(puts))], [cut], checkpoint(EPOCH * 2, EPOCH * 2))
+    found = start(store, "5.3.3", abnormal=True)
+    assert found.index is not None
+    assert found.dispatch is not None
+    below = sum(put.offset < found.dispatch.from_offset for put in puts)
+    assert found.index == IndexOutcome(1, (cut.name,), min(below, 20), below)
 
 
 def test_an_empty_last_queue_file(tmp_path: Path) -> None:
