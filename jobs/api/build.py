@@ -131,7 +131,7 @@ def build(
         ...     "store", out="rebuilt", cq_file_size=4000, hash_slots=500, index_items=1500, on_damage="salvage", spark=spark
         ... )
         >>> summary.exit_status, summary.records, summary.files
-        (0, 2500, {'consumequeue': 20, 'index': 5})
+        (0, 2500, {'consumequeue': 20, 'index': 6})
     """
     keywords = dict(locals())
     watch = Watch("build", json_log=log_format == "json", quiet=progress is False)

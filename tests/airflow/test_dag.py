@@ -121,7 +121,7 @@ def sizes(store: GoldenStore) -> str:
 def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> None:
     """A run to its end; a spoilt build is not published; what a retry cannot mend is not tried again, the rest is."""
     store = golden_store(NAME)
-    options = f"--queue-order broker --checkpoint broker {sizes(store)}"
+    options = f"--broker-version {store.broker_version} --queue-order broker --checkpoint broker {sizes(store)}"
     out, spoilt, to, tables = (tmp_path / name for name in ("out", "spoilt", "to", "tables"))
     damaged = spoil.copy_store(store.path, tmp_path / "damaged")
     spoil.flip_body(damaged, 700)

@@ -73,6 +73,8 @@ def test_build_and_verify(plain: str, submitter: Place, standalone: Cluster, gol
             store.path,
             "--out",
             out,
+            "--broker-version",
+            store.broker_version,
             "--queue-order",
             "broker",
             "--checkpoint",

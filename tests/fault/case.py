@@ -59,7 +59,7 @@ def some_settings(rng: random.Random, **fixed: Any) -> dict[str, Any]:
         "queue_order": rng.choice(("logical", "logical", "logical", "broker", "broker", "fail")),
         "crc": rng.choice(("body", "body", "all", "all", "none")),
         "checkpoint": rng.choice(("safe", "broker")),
-        "broker_version": rng.choice(("5.3", "5.3", "4.9")),
+        "broker_version": rng.choice(("5.5", "5.3", "4.9")),
         "lmq": rng.random() < 0.5,
         **fixed,
     }

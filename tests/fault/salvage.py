@@ -35,7 +35,7 @@ def make(seed: int, number: int) -> Case:
     for at in hit:
         spoilt = _spoil(spoilt, laid, at, rng, damaged)
     settings = some_settings(
-        rng, on_damage="salvage", queue_order=rng.choice(("logical", "broker")), broker_version="5.3", lmq=True,
+        rng, on_damage="salvage", queue_order=rng.choice(("logical", "broker")), broker_version="5.5", lmq=True,
         max_fill=10**6, crc=rng.choice(("body", "all")),
     )  # fmt: skip
     whole = [record for k, record in enumerate(laid) if k not in damaged]

@@ -46,7 +46,7 @@ def check(cases: list[Case], spark: SparkSession, place: Path) -> None:
 
 def salvaged(seed: int, kind: str, segments: Segments) -> Case:
     rng = random.Random(seed)
-    settings = some_settings(rng, on_damage="salvage", queue_order="logical", broker_version="5.3", crc="all")
+    settings = some_settings(rng, on_damage="salvage", queue_order="logical", broker_version="5.5", crc="all")
     return Case(kind, seed, -1, f"{COUNT} in one log", segments, settings, 1 << 15)
 
 

@@ -34,7 +34,7 @@ def test_short_and_in_the_source_format(name: str) -> None:
 
 def test_rebuild(spark: SparkSession, golden_store: Stores, tmp_path: Path) -> None:
     store, out = golden_store("v2-ipv6-batch"), tmp_path / "out"
-    more = f"--checkpoint broker {sizes(store)}"
+    more = f"--broker-version {store.broker_version} --checkpoint broker {sizes(store)}"
     before = spark.sparkContext.applicationId
     with guarded(store.path, out):
         shown = run("rebuild", spark, store=str(store.path), out=str(out), queue_order="broker", more=more)

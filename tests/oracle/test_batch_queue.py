@@ -35,6 +35,7 @@ def same(store: Path, topics: Path, rebuilt: Path, out: Path) -> None:
     shutil.copytree(store / "commitlog", rebuilt / "commitlog")
     real(rebuilt, topics, "--rebuild")
     settings = SIZES | {"batch_topics": batch_topics(topics.read_text()), "queue_order": "broker", "checkpoint": "broker"}
+    settings |= {"broker_version": "5.3"}
     for size in (0, 2000):
         summary = local_build(store, out, LocalEngine(3, 2), range_size=size, overwrite=True, **settings)
         assert (summary.exit, summary.error) == (0, None)

@@ -56,7 +56,8 @@ def test_equal_builds_have_none() -> None:
         (INDEX, 92 + 19, b"\x02", "index file 1 of 1", "item 2 prevItem", 1, 2),
         ("checkpoint", 15, b"\x00", "checkpoint", "logicsMsgTimestamp", 2000, 1792),
         ("checkpoint", 39, b"\x01", "checkpoint", "confirmPhyOffset", 200, 1),
-        ("checkpoint", 40, b"\x01", "checkpoint", "byte 40", 0, 1),
+        ("checkpoint", 47, b"\x01", "checkpoint", "logicsPhysicalOffset", 0, 1),
+        ("checkpoint", 48, b"\x01", "checkpoint", "byte 48", 0, 1),
     ],
 )  # fmt: skip
 def test_a_field_by_its_name(name: str, at: int, value: bytes, file: str, field: str, expected: int, got: int) -> None:
