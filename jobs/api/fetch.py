@@ -36,7 +36,7 @@ def fetch(
     Example:
         >>> import rocketmq_reindex as rr
         >>> rr.fetch("rebuilt", to="store", dry_run=True).files
-        26
+        27
         >>> done = rr.fetch("rebuilt", to="store")
         >>> done.swapped
         ['consumequeue', 'index', 'checkpoint']

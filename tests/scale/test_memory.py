@@ -22,9 +22,9 @@ def test_a_hot_queue_many_queues_and_full_index_files(tmp_path: Path) -> None:
     def measure(times: int) -> None:
         store, out = tmp_path / f"store-{times}", tmp_path / f"out-{times}"
         cases.hot_and_small(store, times * 1_100_000, times * 500, 1 << 28)
-        peak, summary = peak_of(store, out, 32 * MIB, index_items=times * 1_100_000)
+        peak, summary = peak_of(store, out, 32 * MIB, index_items=1_100_000)
         assert (summary["exit"], summary["units"], summary["items"]) == (0, times * 1_100_500, times * 3_301_500)
-        assert summary["files"] == {"consumequeue": times * 504, "index": 4}
+        assert summary["files"] == {"consumequeue": times * 504, "index": (4, 7)[times - 1]}
         shutil.rmtree(store)
         shutil.rmtree(out)
         peaks[times] = max(peaks[times], peak)
