@@ -1,4 +1,4 @@
-"""What befalls a store before it is started: one to three misfortunes, drawn by a seed."""
+"""Spoil a store before it is started, in one to three ways that a seed draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Misfortunes of a commitlog."""
+"""Ways to spoil a commitlog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Misfortunes of ConsumeQueues."""
+"""Ways to spoil ConsumeQueues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Misfortunes of the checkpoint, the IndexFiles, and what else lies in a store."""
+"""Ways to spoil the checkpoint, the IndexFiles, and what else lies in a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``make preflight N=1000 SEED=...``: many spoilt stores, each foretold, then started by the real store, then compared.
+"""``make preflight N=1000 SEED=...``: many spoilt stores, each predicted, then started by the real store, then compared.
 
     python -m tests.preflight.sweep [--count 1000] [--seed S] [--version 4.9.8,5.3.3,5.4.0,5.5.1] [--one SEED]
 
@@ -22,8 +22,8 @@ from typing import Any
 from tests.preflight.bases import Base, make_base
 from tests.preflight.compare import Comparison, Outcome, compare
 from tests.preflight.disk import read_disk
-from tests.preflight.foretold import foretell
 from tests.preflight.log_walk import read_log
+from tests.preflight.predicted import predict
 from tests.preflight.real import RealStores
 from tests.preflight.spoil import Spoilt, spoil
 
@@ -73,11 +73,11 @@ def judge(real: RealStores, base: Base, scratch: Path, seed: int) -> Judged:
 
 
 def try_store(real: RealStores, base: Base, scratch: Path, seed: int) -> tuple[Spoilt, dict[str, Any] | str, Outcome]:
-    """Spoil a copy, foretell its start, and start it."""
+    """Spoil a copy, predict its start, and start it."""
     store = scratch / str(seed)
     shutil.copytree(base.path, store)
     spoilt = spoil(store, base.sizes, seed)
-    said = foretell(store, real.release, spoilt.conf, scratch)
+    said = predict(store, real.release, spoilt.conf, scratch)
     before = read_disk(store, base.sizes.hash_slots)
     log = read_log(store / "commitlog", real.release, spoilt.conf.flag("checkCRCOnRecover", True))
     last = _last_bytes(store)
@@ -129,7 +129,7 @@ def sweep(version: str, seed: int, count: int) -> int:
             for line in one.lines(version):
                 print(line, flush=True)
     print(
-        f"{version}: {stores} stores, of which {loads} load and {sum(unsaid.values())} are not foretold; "
+        f"{version}: {stores} stores, of which {loads} load and {sum(unsaid.values())} are not predicted; "
         f"{sum(counts.values())} statements, {wrong} wrong, {time.monotonic() - began:.0f} s",
         flush=True,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.preflight.bases import complete
-from tests.preflight.foretold import foretell
+from tests.preflight.predicted import predict
 from tests.preflight.real import RealStores
 from tests.preflight.settings import Conf, Sizes
 from tests.tools.batch_log import SIZES as BATCH_SIZES
@@ -79,7 +79,7 @@ def wrong(real: RealStores, base: Path, conf: Conf, deeds: tuple[Deed, ...], sto
     shutil.copytree(base, store)
     for deed in deeds:
         deed(store)
-    said = foretell(store, real.release, conf, store.parent)
+    said = predict(store, real.release, conf, store.parent)
     told = real.start(store, conf)
     if told.loads:
         real.leave(store)
@@ -89,9 +89,9 @@ def wrong(real: RealStores, base: Path, conf: Conf, deeds: tuple[Deed, ...], sto
         return [] if told.loads == said["loads"] else [f"loads: {told.reason or told.loads}, said {said['refusals']}"]
     assert told.queues is not None
     found = []
-    foretold = {(queue["topic"], queue["queue"]): queue for queue in said["queues"]}
-    for name in sorted(told.queues.keys() | foretold.keys()):
-        queue, served = foretold.get(name), told.queues.get(name)
+    predicted = {(queue["topic"], queue["queue"]): queue for queue in said["queues"]}
+    for name in sorted(told.queues.keys() | predicted.keys()):
+        queue, served = predicted.get(name), told.queues.get(name)
         ends = (served.min_offset, served.max_offset) if served else (0, 0)
         if (queue["min_offset"], queue["max_offset"]) != ends if queue else ends != (0, 0):
             found.append(f"{name}: {ends}, said {queue}")
@@ -123,7 +123,7 @@ def test_light_queues(version: str, tmp_path: Path) -> None:
         complete(real, base, SMALL, LIGHT.more)
         found = {name: wrong(real, base, LIGHT, LIGHT_DEEDS[name], tmp_path / str(n)) for n, name in enumerate(LIGHT_DEEDS)}
     assert {name: lines for name, lines in found.items() if lines} == {}
-    said = foretell(base, version, LIGHT, tmp_path)
+    said = predict(base, version, LIGHT, tmp_path)
     assert isinstance(said, dict), said
     assert {q["topic"]: q["log_max"] for q in said["queues"] if q["topic"] in units} == dict(units)
     assert (said["losses"], said["dispatch"]["hidden_records"]) == ([], 0)
@@ -167,7 +167,7 @@ def test_a_light_queue_offset_that_is_no_number(version: str, deeds: tuple[Deed,
     with RealStores(version, tmp_path) as real:
         assert wrong(real, tmp_path / "base", LIGHT, deeds, tmp_path / "bad") == []
         assert wrong(real, tmp_path / "base", Conf(SMALL), deeds, tmp_path / "off") == []
-    said = foretell(tmp_path / "base", version, LIGHT, tmp_path)
+    said = predict(tmp_path / "base", version, LIGHT, tmp_path)
     assert isinstance(said, dict), said
     assert [refusal["kind"] for refusal in said["refusals"]] == ["light-queue-offset"]
     assert f"record at {at} " in said["losses"][0]["text"]

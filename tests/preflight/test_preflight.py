@@ -12,8 +12,8 @@ import pytest
 
 from tests.preflight.compare import Outcome, compare
 from tests.preflight.disk import read_disk
-from tests.preflight.foretold import foretell
 from tests.preflight.log_walk import read_log
+from tests.preflight.predicted import predict
 from tests.preflight.real import RealStores
 from tests.preflight.settings import Conf, Sizes
 from tests.preflight.sweep import VERSIONS, judged
@@ -53,7 +53,7 @@ def test_fourteen_segments_without_consumequeue(version: str, tmp_path: Path) ->
         ):
             store = tmp_path / name
             shutil.copytree(bare, store)
-            said = foretell(store, version, conf, tmp_path)
+            said = predict(store, version, conf, tmp_path)
             assert not isinstance(said, str), said
             before, log = read_disk(store, BARE.hash_slots), read_log(store / "commitlog", version, True)
             told = real.start(store, conf)

@@ -10,10 +10,10 @@ import java.util.List;
 import java.util.Set;
 import java.util.SplittableRandom;
 
-/** One scenario: its messages, what befalls its files, and the real store's rebuild of them. */
+/** One scenario: its messages, what happens to its files, and the real store's rebuild of them. */
 final class ScenarioRun {
     /**
-     * What a store as it was closed does without: what befalls files, clocks and queue offsets that jump by themselves, and
+     * What a store as it was closed does without: damage to files, clocks and queue offsets that jump by themselves, and
      * property strings with offsets of light queues that no broker gave.
      */
     private static final Set<Feature> NOT_CLOSED = EnumSet.of(Feature.CLOCK, Feature.FULL_INDEX, Feature.TRIMMED, Feature.GAPS,
@@ -79,7 +79,7 @@ final class ScenarioRun {
             Folders.delete(rebuilt);
         }
         Folders.keepOnlyCommitlog(root);
-        misfortunes();
+        spoilFiles();
         rebuild(rebuilt);
         Folders.delete(rebuilt.resolve("commitlog"));
         if (plan.has(Feature.SHORT_SEGMENT) && store.end() % plan.segmentSize() > 0) {
@@ -118,7 +118,7 @@ final class ScenarioRun {
     }
 
     /** What happens to the files of a commitlog. */
-    private void misfortunes() throws Exception {
+    private void spoilFiles() throws Exception {
         List<Path> segments = Folders.children(root.resolve("commitlog"));
         long base = store.end() - store.end() % plan.segmentSize();
         for (Path segment : segments) {

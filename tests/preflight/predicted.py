@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 from tests.preflight.settings import Conf
 
 
-def foretell(store: Path, release: str, conf: Conf, scratch: Path) -> dict[str, Any] | str:
+def predict(store: Path, release: str, conf: Conf, scratch: Path) -> dict[str, Any] | str:
     """The answer as ``--json`` prints it, or why there is none."""
     path = scratch / f"{store.name}.conf"
     path.write_text("".join(f"{name}={value}\n" for name, value in conf.properties().items()))
