@@ -13,6 +13,7 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record import properties as p
+from rocketmq_reindex.storage_format.record.dispatch import count_keys, gives_items, gives_unit
 from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, addresses_extra, int16_at, int32_at, int64_at
 
 Bytes = npt.NDArray[np.uint8]
@@ -45,15 +46,17 @@ Int64s = npt.NDArray[np.int64]
     UNIQ_KEY_END,
     TAGS_START,
     TAGS_END,
-) = range(25)
-FIELDS: Final = 25
+    HAS_UNIT,
+    KEY_ITEMS,
+) = range(27)
+FIELDS: Final = 27
 
 
 def read_fields(data: Bytes, base: int, phy_offset: Int64s, want_spans: bool) -> Int64s:
     """The fields of the records at the absolute offsets ``phy_offset``, int64 (n,): int64 (FIELDS, n).
 
     ``data``, uint8, is the log from absolute offset ``base`` on. A start is -1 where there is no value. Without ``want_spans``
-    the rows of KEYS, UNIQ_KEY and TAGS are not set.
+    the rows of KEYS, UNIQ_KEY, TAGS and KEY_ITEMS are not set.
     """
     out = np.empty((FIELDS, len(phy_offset)), np.int64)
     _read(data, base, phy_offset, want_spans, out, np.empty(SPANS_SIZE, np.int64))
@@ -94,8 +97,10 @@ def _read(data: Bytes, base: int, phy_offset: Int64s, want_spans: bool, out: Int
         out[TOPIC_END, n] = topic + topic_length
         out[PROPS_START, n] = props
         out[PROPS_END, n] = props_end
+        out[HAS_UNIT, n] = gives_unit(sys_flag)
         if want_spans:
             p.scan_properties(data, props, props_end, spans)
             out[KEYS_START, n], out[KEYS_END, n] = spans[2 * p.KEYS], spans[2 * p.KEYS + 1]
             out[UNIQ_KEY_START, n], out[UNIQ_KEY_END, n] = spans[2 * p.UNIQ_KEY], spans[2 * p.UNIQ_KEY + 1]
             out[TAGS_START, n], out[TAGS_END, n] = spans[2 * p.TAGS], spans[2 * p.TAGS + 1]
+            out[KEY_ITEMS, n] = count_keys(data, spans) if gives_items(sys_flag) else 0

@@ -163,6 +163,18 @@ def _body_crc_fits(data: npt.NDArray[np.uint8], filled: int, at: int, sums: npt.
     return (crc32_of_range(data, sums, start, start + length) & LOW31) == int32_at(data, at + r.AT_BODY_CRC)
 
 
+@jit
+def _next_magic(data: npt.NDArray[np.uint8], start: int, stop: int) -> int:
+    """The first index below ``stop`` where the first byte of a magic code stands in its place; ``stop`` if there is none.
+
+    A loop that asks nothing else passes over zeros and bodies at the speed of memory.
+    """
+    at = start
+    while at < stop and data[at + 4] != r.MAGIC_BYTES[0]:
+        at += 1
+    return at
+
+
 @allocating
 def find_record(
     data: npt.NDArray[np.uint8],
@@ -181,17 +193,22 @@ def find_record(
     Returns (GOOD, index), (MORE, index) where the data end before that is known, or (NOT_FOUND, limit). The arguments are those
     of ``check_record``. Fillers are not searched for: a body may hold one that fits, and all behind it would be lost.
     """
-    at = start
     summed = 0
     sums = np.zeros(0, np.int64)
-    while at < limit:
+    # From there on no record has room, or the data end before it can be told.
+    stop = max(start, min(limit, data_end - base - r.RECORD_MIN + 1, filled - r.HEADER_SIZE + 1))
+    at = start
+    while True:
+        at = _next_magic(data, at, stop)
+        if at >= limit:
+            return r.NOT_FOUND, limit
         if data_end - (base + at) < r.RECORD_MIN:
             return r.NOT_FOUND, limit
         if at + r.HEADER_SIZE > filled:
             rec[TOTAL] = r.HEADER_SIZE
             return r.MORE, at
         # The physical offset comes first: it is wrong for all but true records, and then nothing more is read.
-        if data[at + 4] == 0xDA and data[at + 5] == 0xA3 and int64_at(data, at + r.AT_PHYSICAL_OFFSET) == base + at:
+        if data[at + 5] == r.MAGIC_BYTES[1] and int64_at(data, at + r.AT_PHYSICAL_OFFSET) == base + at:
             # Once more bytes were summed up in vain than there are, prefix sums give the CRC of any range.
             cheaply = summed > filled and crc_mode != CRC_NONE
             if cheaply:
@@ -213,4 +230,3 @@ def find_record(
             if found == r.GOOD or found == r.MORE:
                 return found, at
         at += 1
-    return r.NOT_FOUND, limit

@@ -26,6 +26,8 @@ MAGIC_V1: Final = -626843481
 """``MessageDecoder.MESSAGE_MAGIC_CODE``"""
 MAGIC_V2: Final = -626843477
 """``MessageDecoder.MESSAGE_MAGIC_CODE_V2``: 5.x, topics longer than 127 bytes"""
+MAGIC_BYTES: Final = (0xDA, 0xA3)
+"""the first bytes of both"""
 MAGIC_BLANK: Final = -875286124
 """``CommitLog.BLANK_MAGIC_CODE``: fills the rest of a segment"""
 

@@ -13,6 +13,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import (
     REC_SIZE,
     SPANS_SIZE,
+    TOTAL,
     find_record,
 )
 from rocketmq_reindex.storage_format.scan.name_tables import ScanNames
@@ -131,7 +132,10 @@ class RangeScanner:
             self._end_in(gap)
         elif code == r.MORE and self._bytes.is_sane(self._at):
             # A search forgets what it knows of the bytes whenever it gets more: so it gets more than this one record needs.
-            self._at = self._bytes.more(self._at, spec.high, self.settings.chunk // 2)
+            # Where it only wants the next header, at the end of the range, no record has been found to read ahead for.
+            left, half = spec.high - window.base - self._at, self.settings.chunk // 2
+            ahead = half if self._rec[TOTAL] > r.HEADER_SIZE else min(left, half)
+            self._at = self._bytes.more(self._at, spec.high, ahead)
         elif code == r.MORE:
             self._notes.nonzero(self._at, self._at + 1)
             self._at += 1

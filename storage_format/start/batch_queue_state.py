@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.start import unit_kernels as k
+from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.storage_format.start.queue_state import Int64s, ascending
 from rocketmq_reindex.storage_format.start.store import StoreFile
-
-_UNIT: Final = np.dtype([
-    ("phy", ">i8"), ("size", ">i4"), ("tags", ">i8"), ("time", ">i8"), ("base", ">i8"), ("count", ">i2"), ("compacted", ">i4"),
-    ("reserved", ">i4"),
-])  # fmt: skip
 
 
 class BatchQueueState:
     """One batch queue. ``max_physic`` is where its last record begins, unlike that of other queues."""
 
     def __init__(self, files: Sequence[StoreFile], file_size: int) -> None:
-        self._room = file_size // k.BATCH_UNIT
+        self._room = file_size // BATCH_UNIT_SIZE
         self._size = file_size
         self._given = list(files)
         self._starts = [file.start for file in files]
@@ -43,7 +38,7 @@ class BatchQueueState:
         while True:
             count = _valid(self._units[index])
             if count:
-                self.max_physic = int(self._units[index]["phy"][count - 1])
+                self.max_physic = int(self._units[index]["phy_offset"][count - 1])
             if count != self._room or index + 1 == len(self._starts):
                 break
             index += 1
@@ -76,13 +71,13 @@ class BatchQueueState:
             if not self._starts or self._wrote[-1] == self._room:
                 self._first_created = not self._starts
                 self._starts.append(self._starts[-1] + self._size if self._starts else 0)
-                self._units.append(np.zeros(self._room, _UNIT))
+                self._units.append(np.zeros(self._room, BATCH_UNIT))
                 self._wrote.append(0)
                 self._changed.append(True)
             if not self._changed[-1]:
                 self._units[-1], self._changed[-1] = self._units[-1].copy(), True
             unit = self._units[-1][self._wrote[-1] : self._wrote[-1] + 1]
-            unit["phy"], unit["size"], unit["base"], unit["count"] = phy, size[at], base[at], messages
+            unit["phy_offset"], unit["size"], unit["base"], unit["count"] = phy, size[at], base[at], messages
             self._wrote[-1] += 1
             self.units_added += 1
             self.max_physic, self.max_offset = phy, int(base[at]) + messages
@@ -95,13 +90,13 @@ class BatchQueueState:
         self.max_physic = phy_offset - 1
         while self._starts:
             units = self._units[-1]
-            if int(units["phy"][0]) >= phy_offset:
+            if int(units["phy_offset"][0]) >= phy_offset:
                 del self._starts[-1], self._units[-1], self._wrote[-1], self._changed[-1]
                 continue
-            good = _is_valid(units) & (units["phy"] < phy_offset)
+            good = _is_valid(units) & (units["phy_offset"] < phy_offset)
             good[0] = True
             self._wrote[-1] = len(good) if good.all() else int(np.argmin(good))
-            self.max_physic = int(units["phy"][self._wrote[-1] - 1])
+            self.max_physic = int(units["phy_offset"][self._wrote[-1] - 1])
             break
         after = sum(self._wrote)
         self.units_added = max(0, self.units_added - max(0, before - after))
@@ -113,7 +108,7 @@ class BatchQueueState:
         self._revise_min()
         if self._starts and self._wrote[0]:
             units = self._units[0][: self._wrote[0]]
-            low = units["phy"] < lowest
+            low = units["phy_offset"] < lowest
             count = len(low) if low.all() else int(np.argmin(low))
             if count:
                 self.min_offset = int(units["base"][count - 1]) + int(units["count"][count - 1])
@@ -131,16 +126,18 @@ class BatchQueueState:
     def pointed_to(self) -> Int64s:
         """The physical offsets that its units point to, ascending."""
         return ascending([
-            units["phy"][:wrote].astype(np.int64) for units, wrote in zip(self._units, self._wrote, strict=True)
+            units["phy_offset"][:wrote].astype(np.int64) for units, wrote in zip(self._units, self._wrote, strict=True)
         ])  # fmt: skip
 
 
 def _units(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.void]:
-    return data[: len(data) - len(data) % k.BATCH_UNIT].view(_UNIT)
+    return data[: len(data) - len(data) % BATCH_UNIT_SIZE].view(BATCH_UNIT)
 
 
 def _is_valid(units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = (units["phy"] >= 0) & (units["size"] > 0) & (units["base"] >= 0) & (units["count"] > 0)
+    found: npt.NDArray[np.bool_] = (
+        (units["phy_offset"] >= 0) & (units["size"] > 0) & (units["base"] >= 0) & (units["count"] > 0)
+    )
     return found
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
 from rocketmq_reindex.storage_format.start import unit_kernels as k
 from rocketmq_reindex.storage_format.start.rules import StartRules
@@ -51,12 +53,12 @@ class QueueState:
     @property
     def min_offset(self) -> int:
         """``getMinOffsetInQueue``."""
-        return int(self._state[k.MIN_LOGIC]) // k.UNIT
+        return int(self._state[k.MIN_LOGIC]) // UNIT_SIZE
 
     @property
     def max_offset(self) -> int:
         """``getMaxOffsetInQueue``."""
-        return self.max_logic // k.UNIT
+        return self.max_logic // UNIT_SIZE
 
     def recover(self) -> None:
         """``recover``: the last three files are valid up to the first unit without a record."""
@@ -65,14 +67,14 @@ class QueueState:
         index = max(0, len(self._starts) - 3)
         while True:
             data = self._data[index]
-            count = int(k.valid_prefix(data, k.UNIT))
+            count = int(k.valid_prefix(data, UNIT_SIZE))
             if count:
-                last = (count - 1) * k.UNIT
-                self._state[k.MAX_PHYSIC] = int64_at(data, last) + int32_at(data, last + 8)
-            if count * k.UNIT != self._size or index + 1 == len(self._starts):
+                last = (count - 1) * UNIT_SIZE
+                self._state[k.MAX_PHYSIC] = int64_at(data, last) + int32_at(data, last + UNIT_LAYOUT.at["size"])
+            if count * UNIT_SIZE != self._size or index + 1 == len(self._starts):
                 break
             index += 1
-        end = self._starts[index] + count * k.UNIT
+        end = self._starts[index] + count * UNIT_SIZE
         kept = [at for at, start in enumerate(self._starts) if start <= end]
         self._starts, self._data = [self._starts[at] for at in kept], [self._data[at] for at in kept]
         self._set_last(end % self._size if end < self._starts[-1] + self._size else self._size)
@@ -86,7 +88,7 @@ class QueueState:
         if not self._starts:
             self._state[k.TAIL] = 0
         elif tail and end > self._state[k.TAIL_FROM]:
-            self._state[k.TAIL] = min(tail, (end - int(self._state[k.TAIL_FROM])) // k.UNIT)
+            self._state[k.TAIL] = min(tail, (end - int(self._state[k.TAIL_FROM])) // UNIT_SIZE)
         else:
             self._state[k.TAIL_FROM], self._state[k.TAIL] = end, 0
 
@@ -104,7 +106,7 @@ class QueueState:
                 self._data.append(_EMPTY)
             at += done
             if at < len(phy_offset) and not done:
-                self._make_room(len(phy_offset) - at + self._size // k.UNIT)
+                self._make_room(len(phy_offset) - at + self._size // UNIT_SIZE)
 
     def _make_room(self, units: int) -> None:
         want = int(self._state[k.TAIL]) + units
@@ -113,18 +115,17 @@ class QueueState:
             self._tail_phy = np.concatenate([self._tail_phy, np.zeros(more, np.int64)])
             self._tail_size = np.concatenate([self._tail_size, np.zeros(more, np.int32)])
 
-    def _content(self, index: int) -> tuple[npt.NDArray[np.uint8], int, Int64s, Int32s]:
-        """A file's bytes, the byte of it that the tail begins at (perhaps before it), and the tail."""
+    def _content(self, index: int) -> k.FileContent:
         tail = int(self._state[k.TAIL])
         at = int(self._state[k.TAIL_FROM]) - self._starts[index]
-        skipped = max(0, -at) // k.UNIT
-        return self._data[index], max(0, at), self._tail_phy[skipped:tail], self._tail_size[skipped:tail]
+        skipped = max(0, -at) // UNIT_SIZE
+        return k.FileContent(self._data[index], max(0, at), self._tail_phy[skipped:tail], self._tail_size[skipped:tail])
 
     def cut(self, phy_offset: int) -> None:
         """``truncateDirtyLogicFiles``."""
         self._state[k.MAX_PHYSIC] = phy_offset
         while self._starts:
-            kept, ends = k.cut_file(*self._content(len(self._starts) - 1), self._size, phy_offset)
+            kept, ends = k.cut_file(self._content(len(self._starts) - 1), self._size, phy_offset)
             if kept:
                 self._state[k.MAX_PHYSIC] = ends
                 self._revive(int(kept))
@@ -137,7 +138,7 @@ class QueueState:
     def _revive(self, kept: int) -> None:
         """Old units behind those of this start are read on by a cut: they become part of the tail."""
         tail, start = int(self._state[k.TAIL]), self._starts[-1]
-        first = int(self._state[k.TAIL_FROM]) + tail * k.UNIT - start
+        first = int(self._state[k.TAIL_FROM]) + tail * UNIT_SIZE - start
         if not tail or kept <= first:
             return
         phy_offset, size, _ = _columns(self._data[-1][first:kept])
@@ -145,13 +146,13 @@ class QueueState:
         self._tail_phy[tail : tail + len(size)] = phy_offset
         self._tail_size[tail : tail + len(size)] = size
         self._state[k.TAIL] += len(size)
-        self._revived += int(np.count_nonzero(size != k.BLANK_SIZE))
+        self._revived += int(np.count_nonzero(size != PRE_BLANK_SIZE))
 
     def correct_min(self, lowest: int, rules: StartRules, path: str) -> None:
         """``correctMinOffset``. Raises LoadFailure where it throws; ``path`` is the queue's folder."""
         if not rules.searches_min_offset:
             end = self._end_of(0) if self._starts else 0
-            found = int(k.first_min(*self._content(0), end, lowest)) if end else -1
+            found = int(k.first_min(self._content(0), end, lowest)) if end else -1
             if found >= 0:
                 self._state[k.MIN_LOGIC] = self._starts[0] + found
             return
@@ -167,19 +168,18 @@ class QueueState:
             detail = f"the recovery leaves no unit in the last file, {self._starts[-1]:020d}"
             raise LoadFailure("queue-last-file-empty", detail, path)
         if wrote:
-            last = wrote - k.UNIT
-            data, at, phy, size = self._content(len(self._starts) - 1)
-            if _offset(data, at, phy, last) < lowest:
+            last, _ = k.unit_at(self._content(len(self._starts) - 1), wrote - UNIT_SIZE)
+            if last < lowest:
                 self._state[k.MIN_LOGIC] = maximum
                 return
         start = max(0, minimum - self._starts[0])
         end = self._end_of(0)
         if start >= end:
             return
-        data, at, phy, size = self._content(0)
-        if minimum >= self._starts[0] and _offset(data, at, phy, start) >= lowest:
+        first = self._content(0)
+        if minimum >= self._starts[0] and k.unit_at(first, start)[0] >= lowest:
             return
-        found = int(k.search_min(data, at, phy, size, start, end, lowest))
+        found = int(k.search_min(first, start, end, lowest))
         if found >= 0:
             self._state[k.MIN_LOGIC] = self._starts[0] + found
 
@@ -196,7 +196,7 @@ class QueueState:
     def units_added(self) -> int:
         """Units that this start appended, without those that stand for none."""
         tail = int(self._state[k.TAIL])
-        return tail - int(np.count_nonzero(self._tail_size[:tail] == k.BLANK_SIZE)) - self._revived
+        return tail - int(np.count_nonzero(self._tail_size[:tail] == PRE_BLANK_SIZE)) - self._revived
 
     @property
     def units_cut(self) -> int:
@@ -205,7 +205,9 @@ class QueueState:
             kept = -1
         else:
             kept = int(self._state[k.TAIL_FROM]) if self._state[k.TAIL] else self.max_logic
-        behind = sum(int(k.count_valid(file.data, min(file.size, max(0, kept - file.start)), k.UNIT)) for file in self._given)
+        behind = sum(
+            int(k.count_valid(file.data, min(file.size, max(0, kept - file.start)), UNIT_SIZE)) for file in self._given
+        )
         return behind - self._revived
 
     def pointed_to(self) -> Int64s:
@@ -215,31 +217,24 @@ class QueueState:
             end = min(len(data), self._end_of(index))
             if self._state[k.TAIL]:
                 end = min(end, int(self._state[k.TAIL_FROM]) - start)
-            found, sizes, places = _columns(data[: max(0, end - end % k.UNIT)])
+            found, sizes, places = _columns(data[: max(0, end - end % UNIT_SIZE)])
             # A unit is looked for at its offset modulo the file's size, wherever the file's name says that it begins.
             places = start + (places - start) % self._size
-            parts.append(found[(sizes != k.BLANK_SIZE) & (places >= lowest) & (places < self.max_logic)])
+            parts.append(found[(sizes != PRE_BLANK_SIZE) & (places >= lowest) & (places < self.max_logic)])
         tail = int(self._state[k.TAIL])
         if tail:
-            skipped = min(tail, max(0, lowest - int(self._state[k.TAIL_FROM])) // k.UNIT)
+            skipped = min(tail, max(0, lowest - int(self._state[k.TAIL_FROM])) // UNIT_SIZE)
             own = self._tail_phy[skipped:tail]
-            parts.append(own[self._tail_size[skipped:tail] != k.BLANK_SIZE])
+            parts.append(own[self._tail_size[skipped:tail] != PRE_BLANK_SIZE])
         return ascending(parts)
 
 
 def _columns(data: npt.NDArray[np.uint8]) -> tuple[Int64s, Int32s, Int64s]:
     """Offset, size and place of each unit in ``data``."""
-    cells = data.reshape(-1, k.UNIT)
-    sizes = np.ascontiguousarray(cells[:, 8:12]).view(">i4").ravel().astype(np.int32)
-    found = np.ascontiguousarray(cells[:, :8]).view(">i8").ravel().astype(np.int64)
-    return found, sizes, np.arange(len(cells), dtype=np.int64) * k.UNIT
-
-
-def _offset(data: npt.NDArray[np.uint8], tail_at: int, tail_phy: Int64s, at: int) -> int:
-    number = (at - tail_at) // k.UNIT
-    if at >= tail_at and number < len(tail_phy):
-        return int(tail_phy[number])
-    return int(int64_at(data, at)) if at + 8 <= len(data) else 0
+    units = data.view(UNIT)
+    return (
+        units["phy_offset"].astype(np.int64), units["size"].astype(np.int32), np.arange(len(units), dtype=np.int64) * UNIT_SIZE
+    )  # fmt: skip
 
 
 def ascending(parts: list[Int64s]) -> Int64s:

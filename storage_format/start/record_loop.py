@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.names import BATCH, DISPATCHES
 from rocketmq_reindex.storage_format.record import frame as f
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record import properties as p
+from rocketmq_reindex.storage_format.record.dispatch import count_keys, gives_items, gives_unit
 from rocketmq_reindex.storage_format.start.broker_record import (
     BATCH_BASE,
     BATCH_COUNT,
@@ -23,6 +23,7 @@ from rocketmq_reindex.storage_format.start.broker_record import (
 )
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
 from rocketmq_reindex.storage_format.walk import state as w
+from rocketmq_reindex.storage_format.walk.keys import tag_seed
 from rocketmq_reindex.storage_format.walk.lmq import check_lmq, dispatch_lmq, lmq_stops_dispatch
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
 
@@ -67,24 +68,13 @@ def new_rows(count: int) -> Rows:
 @inlined
 def _items_of(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64], tag_items: bool) -> int:
     """How many items ``IndexService.buildIndex`` puts."""
-    count = 1 if spans[2 * p.UNIQ_KEY] >= 0 else 0
-    count += 1 if tag_items and spans[2 * p.TAGS] >= 0 else 0
-    at = spans[2 * p.KEYS]
-    if at >= 0:
-        before = np.uint8(0x20)
-        while at < spans[2 * p.KEYS + 1]:
-            if before == 0x20 and data[at] != 0x20:
-                count += 1
-            before = data[at]
-            at += 1
-    return count
+    return count_keys(data, spans) + (1 if tag_items and spans[2 * p.TAGS] >= 0 else 0)
 
 
 @inlined
 def _tag_hash(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64], seed: int) -> int:
     """The key hash of ``topic#T#TAGS``; ``seed`` is the hash of ``topic#``."""
-    prefixed = ((seed * 31 + 0x54) * 31 + 0x23) & UINT32_MAX
-    return index_hash(java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], prefixed))
+    return index_hash(java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], tag_seed(seed)))
 
 
 @jit
@@ -121,8 +111,7 @@ def read_rows(
             state[w.NAME_START] = rec[f.TOPIC_START]
             state[w.NAME_END] = rec[f.TOPIC_END]
             return r.NEW_NAME, at
-        transaction = rec[f.SYS_FLAG] & r.FLAG_TRANSACTION_MASK
-        has_unit = transaction == r.TRANSACTION_NONE or transaction == r.TRANSACTION_COMMIT
+        has_unit, indexed = gives_unit(rec[f.SYS_FLAG]), gives_items(rec[f.SYS_FLAG])
         flags = names.flags[name]
         lmq = np.int64(r.NOT_FOUND)
         if has_unit and reading.lmq and flags & DISPATCHES:
@@ -143,12 +132,12 @@ def read_rows(
         rows.queue[n] = w.enter_queue(queues, state, np.int64(names.canonical[name]), rec[f.QUEUE_ID])
         rows.offset[n] = rec[BATCH_BASE] if flags & BATCH else rec[f.QUEUE_OFFSET]
         rows.messages[n] = rec[BATCH_COUNT] if flags & BATCH else 1
-        rows.items[n] = 0 if transaction == r.TRANSACTION_ROLLBACK else _items_of(data, spans, reading.tag_items)
+        rows.items[n] = _items_of(data, spans, reading.tag_items) if indexed else 0
         damaged = reading.crc == r.CRC_BODY and not property_crc_holds(data, at, rec[f.TOTAL], spans)
         tagged = reading.tag_items and spans[2 * p.TAGS] >= 0
         rows.flags[n] = (
             (HAS_UNIT if has_unit else 0)
-            | (ROLLBACK if transaction == r.TRANSACTION_ROLLBACK else 0)
+            | (0 if indexed else ROLLBACK)
             | (TAGGED if tagged else 0)
             | (DAMAGED if damaged else 0)
             | (STOPS if lmq == r.LMQ_MALFORMED and lmq_stops_dispatch(data, spans) else 0)

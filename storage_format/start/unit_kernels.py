@@ -5,20 +5,28 @@ A queue's content is its files, and behind the byte ``tail_from`` of its logical
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.frame import int16_at, int32_at, int64_at
 
-UNIT: Final = 20
-BATCH_UNIT: Final = 46
-_AT_BASE: Final = 28
-_AT_COUNT: Final = 36
-BLANK_SIZE: Final = 2**31 - 1
-"""the size in a unit that stands for none (``ConsumeQueue.fillPreBlank``)"""
+_AT_SIZE: Final = UNIT_LAYOUT.at["size"]
+_AT_BASE: Final = BATCH_LAYOUT.at["base"]
+_AT_COUNT: Final = BATCH_LAYOUT.at["count"]
+
+
+class FileContent(NamedTuple):
+    """A file's bytes, or none for one that this start made; the tail's first byte in it; offsets and sizes of the tail."""
+
+    data: npt.NDArray[np.uint8]
+    tail_at: int
+    tail_phy: npt.NDArray[np.int64]
+    tail_size: npt.NDArray[np.int32]
+
 
 # What a queue keeps between dispatches, in an int64 array.
 MAX_PHYSIC, LAST_START, WROTE, MIN_LOGIC, FIRST_CREATED, FILES_MADE, TAIL, TAIL_FROM = range(8)
@@ -27,9 +35,9 @@ STATE_SIZE: Final = 8
 
 @inlined
 def _is_valid(data: npt.NDArray[np.uint8], at: int, unit: int) -> bool:
-    if int64_at(data, at) < 0 or int32_at(data, at + 8) <= 0:
+    if int64_at(data, at) < 0 or int32_at(data, at + _AT_SIZE) <= 0:
         return False
-    return unit == UNIT or (int64_at(data, at + _AT_BASE) >= 0 and int16_at(data, at + _AT_COUNT) > 0)
+    return unit == UNIT_SIZE or (int64_at(data, at + _AT_BASE) >= 0 and int16_at(data, at + _AT_COUNT) > 0)
 
 
 @jit
@@ -46,7 +54,7 @@ def count_valid(data: npt.NDArray[np.uint8], start: int, unit: int) -> int:
     """How many valid units that point to a record stand in ``data`` from ``start`` on."""
     count = 0
     for at in range(start, len(data) - unit + 1, unit):
-        if _is_valid(data, at, unit) and int32_at(data, at + 8) != BLANK_SIZE:
+        if _is_valid(data, at, unit) and int32_at(data, at + _AT_SIZE) != PRE_BLANK_SIZE:
             count += 1
     return count
 
@@ -64,14 +72,14 @@ def append_units(
     """Dispatch records of one queue from ``queue_offset[0]`` on (``ConsumeQueue.putMessagePositionInfo``).
 
     Returns how many were looked at: fewer than all where blanks fill a new file, for which ``tail`` may have no room; the
-    caller then has room for ``file_size // UNIT`` more, and calls again. ``state`` has STATE_SIZE numbers.
+    caller then has room for ``file_size // UNIT_SIZE`` more, and calls again. ``state`` has STATE_SIZE numbers.
     """
     for k in range(len(phy_offset)):
         if phy_offset[k] + size[k] <= state[MAX_PHYSIC]:
             continue
-        expected = queue_offset[k] * UNIT
+        expected = queue_offset[k] * UNIT_SIZE
         if state[LAST_START] < 0:
-            blanks = (expected % file_size) // UNIT if queue_offset[k] != 0 else 0
+            blanks = (expected % file_size) // UNIT_SIZE if queue_offset[k] != 0 else 0
             if state[TAIL] + blanks >= len(tail_phy):
                 return k
             state[LAST_START] = expected - expected % file_size
@@ -88,9 +96,9 @@ def append_units(
         if queue_offset[k] != 0:
             if state[FIRST_CREATED] and state[WROTE] == 0:
                 state[MIN_LOGIC] = expected
-                for _ in range((expected % file_size) // UNIT):
+                for _ in range((expected % file_size) // UNIT_SIZE):
                     tail_phy[state[TAIL]] = 0
-                    tail_size[state[TAIL]] = BLANK_SIZE
+                    tail_size[state[TAIL]] = PRE_BLANK_SIZE
                     state[TAIL] += 1
                 state[WROTE] = expected % file_size
             if expected < state[LAST_START] + state[WROTE]:
@@ -101,60 +109,51 @@ def append_units(
         tail_phy[state[TAIL]] = phy_offset[k]
         tail_size[state[TAIL]] = size[k]
         state[TAIL] += 1
-        state[WROTE] += UNIT
+        state[WROTE] += UNIT_SIZE
     return len(phy_offset)
 
 
 @inlined
-def _unit_at(
-    data: npt.NDArray[np.uint8],
-    tail_at: int,
-    tail_phy: npt.NDArray[np.int64],
-    tail_size: npt.NDArray[np.int32],
+def unit_at(
+    file: FileContent,
     at: int,
 ) -> tuple[int, int]:
-    """Offset and size of the unit at byte ``at`` of a file, whose byte ``tail_at`` is the first of the tail."""
-    k = (at - tail_at) // UNIT
-    if at >= tail_at and k < len(tail_phy):
-        return tail_phy[k], np.int64(tail_size[k])
-    if at + UNIT > len(data):
+    """Offset and size of the unit at byte ``at`` of a file; (0, 0) where it ends."""
+    k = (at - file.tail_at) // UNIT_SIZE
+    if at >= file.tail_at and k < len(file.tail_phy):
+        return file.tail_phy[k], np.int64(file.tail_size[k])
+    if at + UNIT_SIZE > len(file.data):
         return np.int64(0), np.int64(0)
-    return np.int64(int64_at(data, at)), np.int64(int32_at(data, at + 8))
+    return np.int64(int64_at(file.data, at)), np.int64(int32_at(file.data, at + _AT_SIZE))
 
 
 @jit
 def cut_file(
-    data: npt.NDArray[np.uint8],
-    tail_at: int,
-    tail_phy: npt.NDArray[np.int64],
-    tail_size: npt.NDArray[np.int32],
+    file: FileContent,
     file_size: int,
     phy_offset: int,
 ) -> tuple[int, int]:
     """``ConsumeQueue.truncateDirtyLogicFiles`` of a last file: (bytes kept, where the last unit's record ends).
 
     (0, 0): the whole file goes, since its first unit points to ``phy_offset`` or behind it. Of the first unit nothing else is
-    asked: of a file of zeros one unit stays. ``data`` is the file, or empty for one that this start made.
+    asked: of a file of zeros one unit stays.
     """
-    first, first_size = _unit_at(data, tail_at, tail_phy, tail_size, 0)
+    first, first_size = unit_at(file, 0)
     if first >= phy_offset:
         return 0, 0
-    kept, ends = UNIT, first + first_size
+    kept, ends = UNIT_SIZE, first + first_size
     while kept < file_size:
-        offset, size = _unit_at(data, tail_at, tail_phy, tail_size, kept)
+        offset, size = unit_at(file, kept)
         if offset < 0 or size <= 0 or offset >= phy_offset:
             break
-        kept += UNIT
+        kept += UNIT_SIZE
         ends = offset + size
     return kept, ends
 
 
 @jit
 def search_min(
-    data: npt.NDArray[np.uint8],
-    tail_at: int,
-    tail_phy: npt.NDArray[np.int64],
-    tail_size: npt.NDArray[np.int32],
+    file: FileContent,
     start: int,
     end: int,
     lowest: int,
@@ -163,10 +162,10 @@ def search_min(
 
     ``ConsumeQueue.correctMinOffset`` of 5.x: where offsets do not rise, it finds what its halves lead to.
     """
-    low, high = 0, end - start - UNIT
-    while high - low > UNIT:
-        middle = (low + high) // 2 // UNIT * UNIT
-        offset, _ = _unit_at(data, tail_at, tail_phy, tail_size, start + middle)
+    low, high = 0, end - start - UNIT_SIZE
+    while high - low > UNIT_SIZE:
+        middle = (low + high) // 2 // UNIT_SIZE * UNIT_SIZE
+        offset, _ = unit_at(file, start + middle)
         if offset > lowest:
             high = middle
         elif offset == lowest:
@@ -176,23 +175,20 @@ def search_min(
             low = middle
     at = low
     while at <= high:
-        if _unit_at(data, tail_at, tail_phy, tail_size, start + at)[0] >= lowest:
+        if unit_at(file, start + at)[0] >= lowest:
             return start + at
-        at += UNIT
+        at += UNIT_SIZE
     return -1
 
 
 @jit
 def first_min(
-    data: npt.NDArray[np.uint8],
-    tail_at: int,
-    tail_phy: npt.NDArray[np.int64],
-    tail_size: npt.NDArray[np.int32],
+    file: FileContent,
     end: int,
     lowest: int,
 ) -> int:
     """The byte of the first unit that points to ``lowest`` or behind it; -1 for none (``correctMinOffset`` of 4.9)."""
-    for at in range(0, end - UNIT + 1, UNIT):
-        if _unit_at(data, tail_at, tail_phy, tail_size, at)[0] >= lowest:
+    for at in range(0, end - UNIT_SIZE + 1, UNIT_SIZE):
+        if unit_at(file, at)[0] >= lowest:
             return at
     return -1

@@ -21,6 +21,12 @@ NO_TAGS, TAGS, MARKED_TAGS = range(3)
 
 
 @inlined
+def tag_seed(seed: int) -> int:
+    """The hash of ``topic#T#``; ``seed`` is that of ``topic#``."""
+    return (seed * 961 + TAG_TYPE * 31 + SEPARATOR) & UINT32_MAX
+
+
+@inlined
 def index_record(
     data: npt.NDArray[np.uint8],
     spans: npt.NDArray[np.int64],
@@ -51,8 +57,8 @@ def index_record(
                 put_item(items, state, java_hash(data, at, stop, seed), phy_offset, time)
             at = stop + 1
     if tag_items != NO_TAGS and spans[2 * p.TAGS] >= 0:
-        tag_seed = (seed * 961 + TAG_TYPE * 31 + SEPARATOR) & UINT32_MAX
-        put_item(items, state, java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], tag_seed), phy_offset, time)
+        h = java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], tag_seed(seed))
+        put_item(items, state, h, phy_offset, time)
         state[TAG_ITEMS] += 1
         if tag_items == MARKED_TAGS:
             items.key_hash[state[ITEMS] - 1] += INT32_MIN

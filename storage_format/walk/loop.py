@@ -24,6 +24,7 @@ from rocketmq_reindex.storage_format.names import (
 )
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record import properties as p
+from rocketmq_reindex.storage_format.record.dispatch import gives_items, gives_unit
 from rocketmq_reindex.storage_format.record.frame import (
     PROPS_END,
     PROPS_START,
@@ -163,8 +164,7 @@ def walk(
             if not number:
                 return r.BAD_NUMBER, at
 
-        transaction = rec[SYS_FLAG] & r.FLAG_TRANSACTION_MASK
-        has_unit = transaction == r.TRANSACTION_NONE or transaction == r.TRANSACTION_COMMIT
+        has_unit = gives_unit(rec[SYS_FLAG])
         lmq = np.int64(r.NOT_FOUND)
         if has_unit:
             if rec[QUEUE_ID] < 0 or rec[QUEUE_OFFSET] < 0 or rec[QUEUE_OFFSET] > r.QUEUE_OFFSET_MAX:
@@ -226,7 +226,7 @@ def walk(
         if options.want_messages:
             put_message(messages, state, phy_offset, size, tags_code, batch_base, batch_count)
         indexed = False
-        if options.want_items and transaction != r.TRANSACTION_ROLLBACK:
+        if options.want_items and gives_items(rec[SYS_FLAG]):
             indexed = index_record(data, spans, items, state, names.hash[name], phy_offset, time, options.tag_items)
         if not indexed and state[WAITING] < 0:
             state[WAITING] = phy_offset
