@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.reference import java
 from tests.tools import spoil
+from tests.tools.encode import Message
+from tests.tools.log_writer import LogWriter
 
 Stores = Callable[[str], GoldenStore]
 
@@ -24,7 +28,7 @@ KEY_ITEMS = """
     SELECT index_hash(topic, key), commitLogOffset
     FROM (SELECT topic, commitLogOffset, explode(filter(
             concat(array(uniqKey), split(coalesce(keys, ''), ' ', -1)), k -> k IS NOT NULL AND k <> '')) AS key
-          FROM log WHERE sysFlag & 12 <> 12)
+          FROM log WHERE keyItems > 0)
 """
 TAG_ITEMS = """
     SELECT index_tag_hash(topic, tags), commitLogOffset
@@ -34,13 +38,23 @@ TAG_ITEMS = """
 
 @pytest.fixture(scope="module")
 def sql(spark: SparkSession) -> Iterator[SparkSession]:
-    before = spark.conf.get(sources.PUSHDOWN, None)
     sources.register(spark)
     functions.register(spark)
-    assert before is None
-    assert spark.conf.get(sources.PUSHDOWN, None) == "true"
+    # Spark's default of 200 costs these small tables minutes.
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    assert spark.conf.get(sources.PUSHDOWN, None) is None
     yield spark
-    spark.conf.unset(sources.PUSHDOWN)
+    spark.conf.unset("spark.sql.shuffle.partitions")
+
+
+@pytest.fixture
+def pushing(sql: SparkSession) -> Iterator[SparkSession]:
+    """The same session, in which filters narrow what is read."""
+    sources.register(sql, filters=True)
+    assert sql.conf.get(sources.PUSHDOWN, None) == "true"
+    yield sql
+    sql.conf.unset(sources.PUSHDOWN)
+    sources.register(sql)
 
 
 def rows(frame: DataFrame) -> list[tuple[object, ...]]:
@@ -56,7 +70,7 @@ def test_units_and_items_come_out_of_the_records(golden_store: Stores, sql: Spar
         assert log.rdd.getNumPartitions() > 3
         log.createOrReplaceTempView("log")
         units = sql.read.format("rocketmq-consumequeue").load(str(store.path / "rebuilt")).select(*unit)
-        assert rows(sql.table("log").where("sysFlag & 12 IN (0, 8)").select(*unit)) == rows(units) != []
+        assert rows(sql.table("log").where("hasUnit").select(*unit)) == rows(units) != []
         items = sql.read.format("rocketmq-index").load(str(store.path / "rebuilt")).select("keyHash", "commitLogOffset")
         assert rows(sql.sql(KEY_ITEMS)) == rows(items) != []
     store = golden_store("basic-5.5")
@@ -95,9 +109,23 @@ def test_functions_without_arrow_udfs(sql: SparkSession, monkeypatch: pytest.Mon
         functions.register(sql)
 
 
-def test_filters_narrow_what_is_planned(golden_store: Stores, sql: SparkSession) -> None:
+def test_a_view_that_is_read_twice(golden_store: Stores, sql: SparkSession) -> None:
+    """Spark gives both scans the reader of the last: it must not have taken the filter of one of them."""
+    columns = "topic,commitLogOffset,keyItems"
+    log = sql.read.format("rocketmq-commitlog").option("columns", columns).load(str(golden_store("trimmed-head").path))
+    found = [tuple(row) for row in log.collect()]
+    middle = found[len(found) // 2][1]
+    twice = log.where(f"commitLogOffset < {middle}").unionAll(log.where(f"commitLogOffset >= {middle}"))
+    assert sorted(tuple(row) for row in twice.collect()) == sorted(found)
+
+
+def test_filters_narrow_what_is_planned(golden_store: Stores, pushing: SparkSession) -> None:
     store = golden_store("trimmed-head")
-    log = sql.read.format("rocketmq-commitlog").option("columns", "topic,commitLogOffset,storeTimestamp").load(str(store.path))
+    log = (
+        pushing.read.format("rocketmq-commitlog")
+        .option("columns", "topic,commitLogOffset,storeTimestamp")
+        .load(str(store.path))
+    )
     found = [tuple(row) for row in log.collect()]
     first, last = found[0][1], found[-1][1]
     middle = found[len(found) // 2]
@@ -146,10 +174,120 @@ def test_a_session_that_says_no_to_filters(golden_store: Stores, sql: SparkSessi
     store = golden_store("trimmed-head")
     sql.conf.set(sources.PUSHDOWN, "false")
     try:
-        sources.register(sql)
+        sources.register(sql, filters=True)
         assert sql.conf.get(sources.PUSHDOWN) == "false"
         for source in ("commitlog", "consumequeue", "index"):
             assert sql.read.format(f"rocketmq-{source}").load(str(store.path)).where("commitLogOffset > 0").count() > 0
     finally:
-        sql.conf.set(sources.PUSHDOWN, "true")
+        sql.conf.unset(sources.PUSHDOWN)
         sources.register(sql)
+
+
+# -- what is lost
+
+
+ANTI_JOINS = [
+    query
+    for query in (
+        *re.findall(r'spark\.sql\("""(.*?)"""\)', (ROOT / "docs/how-to/sql.md").read_text(encoding="utf-8"), re.DOTALL),
+        *(cell.replace("# MAGIC", "") for cell in (ROOT / "notebooks/explore.py").read_text().split("# MAGIC %sql")),
+    )
+    if "ANTI JOIN" in query
+]
+"""The examples of the page and of the notebook."""
+
+
+def lost(sql: SparkSession, query: str) -> DataFrame:
+    return sql.sql(re.sub(r"LIMIT \d+", "", query.partition("# COMMAND")[0]))
+
+
+def views(sql: SparkSession, store: Path, derived: Path) -> None:
+    for view, source, path in [("log", "commitlog", store), ("units", "consumequeue", derived), ("items", "index", derived)]:
+        columns = "topic,queueId,consumeQueueOffset,commitLogOffset,uniqKey,storeHost,hasUnit,keyItems" if view == "log" else ""
+        sql.read.format(f"rocketmq-{source}").option("columns", columns).load(str(path)).createOrReplaceTempView(view)
+
+
+def test_a_sound_store_has_lost_nothing(golden_store: Stores, sql: SparkSession) -> None:
+    """RocketMQ's own rebuild: no broker indexes rolled back records, or gives prepared ones units."""
+    store = golden_store("transactions-delay")
+    views(sql, store.path, store.path / "rebuilt")
+    assert sql.table("log").where("keyItems = 0 AND uniqKey IS NOT NULL AND NOT hasUnit").count() > 0
+    assert len(ANTI_JOINS) == 4
+    for query in ANTI_JOINS:
+        assert lost(sql, query).collect() == [], query
+
+
+def test_what_a_store_has_lost(golden_store: Stores, sql: SparkSession, tmp_path: Path) -> None:
+    """One queue, and one IndexFile: exactly the records of their units and items are listed."""
+    store = golden_store("transactions-delay")
+    derived = tmp_path / "rebuilt"
+    shutil.copytree(store.path / "rebuilt", derived)
+    views(sql, store.path, derived)
+    queue = min(path for path in (derived / "consumequeue").glob("*/*"))
+    units = {row[0] for row in sql.sql("SELECT commitLogOffset, topic, queueId FROM units").collect()
+             if (row.topic, row.queueId) == (queue.parent.name, int(queue.name))}  # fmt: skip
+    index = max((derived / "index").iterdir())
+    hashes = {(row.keyHash, row.commitLogOffset) for row in sql.table("items").where(f"file = '{index.name}'").collect()}
+    unique = sql.sql(
+        "SELECT index_hash(topic, uniqKey), commitLogOffset, topic, uniqKey FROM log WHERE uniqKey IS NOT NULL"
+    ).collect()
+    keys = {(row.topic, row.uniqKey) for row in unique if tuple(row)[:2] in hashes}
+    assert units
+    assert keys
+    shutil.rmtree(queue)
+    index.unlink()
+    # A view lists its files once.
+    views(sql, store.path, derived)
+    in_page, of_keys_in_page, of_units, of_keys = [*ANTI_JOINS[:2][::-1], *ANTI_JOINS[2:]]
+    assert [tuple(row) for row in lost(sql, in_page).collect()] == [(queue.parent.name, int(queue.name), len(units))]
+    assert {row.commitLogOffset for row in lost(sql, of_units).collect()} == units
+    assert {(row.topic, row.uniqKey) for row in lost(sql, of_keys).collect()} == keys
+    found = {(row.topic, row.uniqKey) for row in lost(sql, of_keys_in_page).collect()}
+    assert found == {(topic, key) for topic, key in keys if topic.startswith("Topic")}
+
+
+@pytest.mark.parametrize("source", ["commitlog", "consumequeue", "index"])
+def test_a_path_that_is_no_store(source: str, sql: SparkSession, tmp_path: Path) -> None:
+    """One line, without stacks, when the table is made or, with a schema of the user's, when the query is planned."""
+    read = sql.read.format(f"rocketmq-{source}")
+    for path, text in [(tmp_path, f"has no folder {source}/"), (tmp_path / "none", "is not there: name a store")]:
+        with pytest.raises(Exception, match=text) as raised:
+            read.load(str(path))
+        assert len(str(raised.value).splitlines()) <= 2, str(raised.value)
+        with pytest.raises(Exception, match=text) as raised:
+            sql.read.format(f"rocketmq-{source}").schema("commitLogOffset bigint").load(str(path)).count()
+        assert "Traceback" not in str(raised.value)
+    (tmp_path / source).mkdir()
+    assert read.load(str(tmp_path)).count() == 0
+
+
+def test_times_of_any_number_of_milliseconds(pushing: SparkSession, tmp_path: Path) -> None:
+    times = [-(2**63), -1, 0, 1_700_000_000_123, 1_700_000_000_124, 2**63 - 1]
+    with LogWriter(tmp_path / "commitlog", 1 << 14) as writer:
+        for time in times:
+            writer.append(Message(store_timestamp=time))
+    log = pushing.read.format("rocketmq-commitlog").option("columns", "storeTimestamp,storeTime").load(str(tmp_path))
+    assert [row.storeTimestamp for row in log.collect()] == times
+    assert log.where("storeTime IS NULL").count() == 2
+    assert len(log.toPandas()) == len(times)
+    for stamp in ("1970-01-01T00:00:00Z", "2023-11-14T22:13:20.123Z", "2023-11-14T22:13:20.1235Z"):
+        for compared in ("<", "<=", "=", ">=", ">"):
+            some = log.where(f"storeTime {compared} timestamp'{stamp}'")
+            wanted = log.where(f"storeTimestamp * 1000 {compared} unix_micros(timestamp'{stamp}') AND storeTime IS NOT NULL")
+            assert rows(some) == [tuple(row) for row in sorted(wanted.collect())], (compared, stamp)
+
+
+def test_filters_and_columns_show_in_the_plan(
+    golden_store: Stores, pushing: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = (
+        pushing.read.format("rocketmq-commitlog").schema("topic string, queueId int").load(str(golden_store("wide-keys").path))
+    )
+    log.where("topic LIKE 'Top%' AND queueId IN (0, 1) AND length(topic) > 3").explain("formatted")
+    plan = capsys.readouterr().out
+    (pushed,) = re.findall(r"PushedFilters: (.*)", plan)
+    for text in ("StringStartsWith(topic,Top)", "In(queueId, [0,1])"):
+        assert text in pushed
+    (left,) = re.findall(r"Condition : (.*)", plan)
+    assert "queueId" not in left
+    assert "ReadSchema: struct<topic:string,queueId:int>" in plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,17 @@ def maps(column: MapColumn) -> pa.Array:
 def numbers(column: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
     """A column of numbers as an array of ``kind``, which may be narrower."""
     return pa.array(column.astype(kind.to_pandas_dtype(), copy=False), type=kind)
+
+
+TIME: Final = pa.timestamp("us", "UTC")
+_TIME_MAX: Final = 9_223_285_600_000
+"""Milliseconds: a day less than 64 bits of nanoseconds, as pandas has them. Spark fails where Python has no such date."""
+
+
+def times(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
+    """Times since 1970 (int64) as an array of TIME; null for one before 1677 or after 2262, which no clock gave."""
+    known = (milliseconds >= -_TIME_MAX) & (milliseconds <= _TIME_MAX)
+    return pa.array(np.where(known, milliseconds, 0) * 1000, type=TIME, mask=~known)
 
 
 def nulls(fields: pa.Schema, given: dict[str, pa.Array], count: int) -> pa.RecordBatch:

@@ -51,6 +51,10 @@ def _known(kind: pa.DataType, name: str) -> tuple[pa.DataType, Make]:
     return kind, lambda rows: arrow.numbers(getattr(rows.messages, name), kind)
 
 
+def _time(row: int) -> tuple[pa.DataType, Make]:
+    return arrow.TIME, lambda rows: arrow.times(rows.fields[row])
+
+
 def _text(start: int) -> tuple[pa.DataType, Make]:
     return pa.string(), lambda rows: arrow.texts(read_texts(rows.data, rows.fields[start], rows.fields[start + 1]))
 
@@ -78,6 +82,7 @@ COLUMNS: Final[dict[str, tuple[pa.DataType, Make]]] = {
     "msgSize": _known(pa.int32(), "size"),
     "tagsCode": _known(pa.int64(), "tags_code"),
     "storeTimestamp": _number(pa.int64(), m.STORE_TIME),
+    "storeTime": _time(m.STORE_TIME),
     "consumeQueueOffset": _number(pa.int64(), m.QUEUE_OFFSET),
     "keys": _text(m.KEYS_START),
     "uniqKey": _text(m.UNIQ_KEY_START),
@@ -85,9 +90,13 @@ COLUMNS: Final[dict[str, tuple[pa.DataType, Make]]] = {
     "preparedTransactionOffset": _number(pa.int64(), m.PREPARED_OFFSET),
     "msgBaseOffset": _known(pa.int64(), "base"),
     "batchSize": _known(pa.int32(), "messages"),
+    # what a broker derives from it
+    "hasUnit": (pa.bool_(), lambda rows: pa.array(rows.fields[m.HAS_UNIT] != 0)),
+    "keyItems": _number(pa.int32(), m.KEY_ITEMS),
     # MessageExt
     "tags": _text(m.TAGS_START),
     "bornTimestamp": _number(pa.int64(), m.BORN_TIME),
+    "bornTime": _time(m.BORN_TIME),
     "bornHost": _host(m.BORN_HOST_AT, r.FLAG_BORN_HOST_V6),
     "storeHost": _host(m.STORE_HOST_AT, r.FLAG_STORE_HOST_V6),
     "flag": _number(pa.int32(), m.FLAG),
@@ -99,7 +108,7 @@ COLUMNS: Final[dict[str, tuple[pa.DataType, Make]]] = {
 }
 BODY: Final = "body"
 DAMAGE: Final = "damage"
-_OF_PROPERTIES: Final = {"keys", "uniqKey", "tags"}
+_OF_PROPERTIES: Final = {"keys", "uniqKey", "tags", "keyItems"}
 
 
 def fields(*, body: bool, damage: bool) -> pa.Schema:

@@ -9,16 +9,17 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from rocketmq_reindex.storage_format.errors import InputError, RefusedError
+from rocketmq_reindex.storage_format.errors import RefusedError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.messages.arrow_columns import nulls
+from rocketmq_reindex.udfs.sql.one_line import in_one_line
 from rocketmq_reindex.udfs.sql.options import FAIL, ROWS, SKIP, Words
+from rocketmq_reindex.udfs.sql.row_filters import RowFilter, row_filter
 
 log: Final = logging.getLogger("rocketmq-reindex")
 """On an executor its lines are in the task's stderr."""
@@ -51,8 +52,15 @@ class Source(DataSource):
         return pa.schema([given.field(name) for name in wanted]) if wanted else given
 
     def schema(self) -> StructType:
-        """The chosen columns, for Spark."""
-        return from_arrow_schema(self.chosen(self.words()))
+        """The chosen columns, for Spark. Raises UsageError for wrong options, and InputError for a path that is no store."""
+        with in_one_line():
+            words = self.words()
+            self.located(words)
+            return from_arrow_schema(self.chosen(words))
+
+    def located(self, words: Words) -> Any:
+        """Where the files are that it reads. Raises UsageError without a path, and InputError for one that is no store."""
+        raise NotImplementedError
 
     def asked(self, words: Words, schema: StructType) -> pa.Schema:
         """The columns that Spark asks for: ours, or those of ``spark.read.schema``. Raises UsageError for others."""
@@ -72,14 +80,46 @@ class Reader(DataSourceReader):
         self.source_name = source.name()
         self.words = source.words()
         self.schema = source.asked(self.words, schema)
+        self.located = source.located(self.words)
         self.on_damage = self.words.chosen("onDamage", (SKIP, ROWS, FAIL))
+        self._filters: list[RowFilter] = []
+        if source.pushing:
+            # Spark looks at this attribute to see whether a reader takes filters.
+            self.pushFilters = self._push  # type: ignore[method-assign]
 
-    def path(self) -> str:
-        """The argument of ``load``. Raises UsageError when there is none."""
-        given = self.words.text("path")
-        if not given:
-            raise self.words.error("name a store: load(path)")
-        return given
+    def _push(self, filters: list[Any]) -> Iterable[Any]:
+        """Take the filters of a query (``DataSourceReader.pushFilters``, Spark 4.1); returns those that are left to Spark."""
+        self.narrow(filters)
+        taken = [row_filter(one, self.schema) for one in filters]
+        self._filters += [one for one in taken if one]
+        return [one for one, ours in zip(filters, taken, strict=True) if not ours]
+
+    def narrow(self, filters: list[Any]) -> None:
+        """Read less where the filters allow it; what passes them must be read."""
+        raise NotImplementedError
+
+    def partitions(self) -> list[InputPartition]:
+        """What the tasks read."""
+        with in_one_line():
+            return self.plan()
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition, and its damage as the option onDamage says. Raises RefusedError with onDamage fail."""
+        with in_one_line():
+            if partition is not None:
+                for batch in self.rows(partition):
+                    for one in self._filters:
+                        batch = one.passed(batch)
+                    if batch.num_rows:
+                        yield batch
+
+    def plan(self) -> list[InputPartition]:
+        """What the tasks read. Raises InputError for files that cannot be read as they are."""
+        raise NotImplementedError
+
+    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition of ``plan``, in batches."""
+        raise NotImplementedError
 
     def skipped(self, where: str, count: int, first: str) -> None:
         """Log that ``count`` stretches of damage in ``where`` were skipped; ``first`` describes the first one."""
@@ -103,32 +143,9 @@ class Reader(DataSourceReader):
             yield nulls(self.schema, given, len(rows))
 
 
-class Pushing:
-    """Mixed into a reader that takes filters: ``narrow`` uses them, and Spark still applies all of them itself."""
-
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Take the filters of a query (``DataSourceReader.pushFilters``, Spark 4.1); returns those left to Spark: all."""
-        self.narrow(filters)
-        return filters
-
-    def narrow(self, filters: list[Any]) -> None:
-        """Read less where the filters allow it."""
-        raise NotImplementedError
-
-
 def fault_texts(fault: npt.NDArray[np.uint8], texts: tuple[str, ...]) -> pa.Array:
     """What is wrong with each row (string): the ``texts`` of the bits set in ``fault`` (uint8), null where none is."""
     if not fault.any():
         return pa.nulls(len(fault), pa.string())
     shown = ["; ".join(text for k, text in enumerate(texts) if bits >> k & 1) or None for bits in range(256)]
     return pa.array(shown, pa.string()).take(pa.array(fault))
-
-
-def inner_folder(path: str, name: str) -> str:
-    """The folder ``path``/``name`` if there is one, else ``path`` itself. Raises InputError when that is no folder."""
-    inner = files.join(path, name)
-    if files.entry_of(inner).kind == files.FOLDER:
-        return inner
-    if files.entry_of(path).kind != files.FOLDER:
-        raise InputError(f"{escape(path)}: is not there: name a store, or its folder {name}/")
-    return path

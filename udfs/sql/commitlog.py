@@ -24,9 +24,11 @@ from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
 from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
 from rocketmq_reindex.udfs.scan.segments import list_segments
 from rocketmq_reindex.udfs.scan.stale_tails import STALE
-from rocketmq_reindex.udfs.sql.base import Pushing, Reader, Source, inner_folder
+from rocketmq_reindex.udfs.sql.base import Reader, Source
 from rocketmq_reindex.udfs.sql.commitlog_damage import LogEnd, LogRange, holes_of
 from rocketmq_reindex.udfs.sql.filters import narrow_bounds, narrow_topics
+from rocketmq_reindex.udfs.sql.folders import commitlog_folder
+from rocketmq_reindex.udfs.sql.one_line import in_one_line
 from rocketmq_reindex.udfs.sql.options import FAIL, RANGE_SIZE, ROWS, UNPACKED_MAX, Bounds, Topics, Words
 
 BLOCK_ROWS: Final = 1 << 15
@@ -51,9 +53,14 @@ class CommitlogSource(Source):
         """All columns that these options give."""
         return fields(body=words.flag("body") or words.flag("unpack"), damage=words.text("onDamage") == ROWS)
 
+    def located(self, words: Words) -> tuple[str, ...]:
+        """The folders of segments."""
+        return words.words("commitlog") or (commitlog_folder(words.path()),)
+
     def reader(self, schema: StructType) -> CommitlogReader:
-        """A reader of the columns ``schema``."""
-        return (PushingCommitlogReader if self.pushing else CommitlogReader)(self, schema)
+        """A reader of the columns ``schema``. Raises the errors of ``schema``, which Spark does not ask where it has one."""
+        with in_one_line():
+            return CommitlogReader(self, schema)
 
 
 class CommitlogReader(Reader):
@@ -62,9 +69,6 @@ class CommitlogReader(Reader):
     def __init__(self, source: CommitlogSource, schema: StructType) -> None:
         super().__init__(source, schema)
         words = self.words
-        self.roots = words.words("commitlog")
-        if not self.roots:
-            self.roots = (inner_folder(self.path(), "commitlog"),)
         self.bounds = Bounds.of(words)
         self.topics: Topics | None = Topics(words.words("topic"), words.words("excludeTopic"))
         self.range_size = words.number("rangeSize", RANGE_SIZE, 1)
@@ -74,14 +78,19 @@ class CommitlogReader(Reader):
         self.broker_version = words.chosen("brokerVersion", VERSIONS)
         self.delays = words.delays()
 
-    def partitions(self) -> Sequence[InputPartition]:
+    def narrow(self, filters: list[Any]) -> None:
+        """Read less where the filters allow it."""
+        self.bounds = narrow_bounds(self.bounds, filters)
+        self.topics = narrow_topics(self.topics, filters) if self.topics is not None else None
+
+    def plan(self) -> list[InputPartition]:
         """The ranges to read. Raises InputError for a folder that is no commitlog."""
         if self.topics is None or self.bounds.empty:
             return []
-        segments = list_segments(self.roots, self.segment_size).segments
+        segments = list_segments(self.located, self.segment_size).segments
         low, high = self.bounds.start_offset, self.bounds.end_offset
         followed = _followed(segments)
-        found: list[LogRange] = []
+        found: list[InputPartition] = []
         end = segments[0].start if segments else 0
         names = {segment.start: segment.name for segment in segments}
         for spec in cut_ranges(segments, self.range_size, high):
@@ -110,7 +119,7 @@ class CommitlogReader(Reader):
             block_rows=BLOCK_ROWS,
         )
 
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range, and its damage as the option onDamage says. Raises RefusedError with onDamage fail."""
         if not isinstance(partition, LogRange) or self.topics is None:
             return
@@ -163,14 +172,6 @@ class CommitlogReader(Reader):
             )
         else:
             self.skipped(f"segment {first.segment}", len(holes), text)
-
-
-class PushingCommitlogReader(Pushing, CommitlogReader):
-    """A reader that the filters of a query narrow."""
-
-    def narrow(self, filters: list[Any]) -> None:
-        self.bounds = narrow_bounds(self.bounds, filters)
-        self.topics = narrow_topics(self.topics, filters) if self.topics is not None else None
 
 
 def _followed(segments: Sequence[Segment]) -> dict[int, bool]:

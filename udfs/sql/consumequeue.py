@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -21,11 +21,13 @@ from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT
 from rocketmq_reindex.storage_format.queue.reader import FAULTS, UNIT, QueueFile, read_queue_file
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.sql.base import DAMAGE, Pushing, Reader, Source, fault_texts, inner_folder
+from rocketmq_reindex.udfs.messages.arrow_columns import TIME, times
+from rocketmq_reindex.udfs.sql.base import DAMAGE, Reader, Source, fault_texts
 from rocketmq_reindex.udfs.sql.filters import narrow_topics, pushed_numbers
-from rocketmq_reindex.udfs.sql.options import FAIL, ROWS, Topics
+from rocketmq_reindex.udfs.sql.folders import queue_folders
+from rocketmq_reindex.udfs.sql.one_line import in_one_line
+from rocketmq_reindex.udfs.sql.options import FAIL, ROWS, Topics, Words
 
-PLAIN, BATCH = "consumequeue", "batchconsumequeue"
 GROUP_BYTES: Final = 64 << 20
 """Bytes of the files of one task, at least."""
 GROUPS_MAX: Final = 512
@@ -40,6 +42,7 @@ _FIELDS: Final = (
     pa.field("tagsCode", pa.int64()),
     # of batch ConsumeQueues alone
     pa.field("storeTimestamp", pa.int64()),
+    pa.field("storeTime", TIME),
     pa.field("batchSize", pa.int32()),
 )
 
@@ -76,9 +79,14 @@ class ConsumeQueueSource(Source):
     def name(cls) -> str:
         return "rocketmq-consumequeue"
 
+    def located(self, words: Words) -> list[tuple[str, bool]]:
+        """The folders of topics, each with whether its queues are batch ones."""
+        return queue_folders(words.path())
+
     def reader(self, schema: StructType) -> ConsumeQueueReader:
-        """A reader of the columns ``schema``."""
-        return (PushingConsumeQueueReader if self.pushing else ConsumeQueueReader)(self, schema)
+        """A reader of the columns ``schema``. Raises the errors of ``schema``, which Spark does not ask where it has one."""
+        with in_one_line():
+            return ConsumeQueueReader(self, schema)
 
 
 class ConsumeQueueReader(Reader):
@@ -86,15 +94,21 @@ class ConsumeQueueReader(Reader):
 
     def __init__(self, source: ConsumeQueueSource, schema: StructType) -> None:
         super().__init__(source, schema)
-        self.folder = self.path()
         self.topics: Topics | None = Topics(self.words.words("topic"), self.words.words("excludeTopic"))
         wanted = self.words.words("queueId")
         if not all(re.fullmatch(r"[0-9]{1,10}", word) for word in wanted):
             raise self.words.error(f"queueId {self.words.text('queueId')!a}: take numbers, separated by commas")
         self.queues: set[int] | None = {int(word) for word in wanted} or None
 
-    def partitions(self) -> Sequence[InputPartition]:
-        """The groups to read. Raises InputError for a store without ConsumeQueues."""
+    def narrow(self, filters: list[Any]) -> None:
+        """Read less where the filters allow it."""
+        self.topics = narrow_topics(self.topics, filters) if self.topics is not None else None
+        asked = pushed_numbers("queueId", filters)
+        if asked is not None:
+            self.queues = asked if self.queues is None else self.queues & asked
+
+    def plan(self) -> list[InputPartition]:
+        """The groups to read."""
         if self.topics is None:
             return []
         found, sizes = [], []
@@ -110,15 +124,11 @@ class ConsumeQueueReader(Reader):
                 room = group
             groups[-1].files.append(unit)
             room -= size
-        return groups
+        return [*groups]
 
     def _files(self, topics: Topics) -> Iterator[tuple[QueueUnits, int]]:
         """Each wanted file, by topic, queue id and offset, with its size in bytes."""
-        trees = [(files.join(self.folder, name), name == BATCH) for name in (PLAIN, BATCH)]
-        trees = [(path, batch) for path, batch in trees if files.entry_of(path).kind == files.FOLDER]
-        if not trees:
-            trees = [(inner_folder(self.folder, PLAIN), self.folder.rstrip("/").endswith(BATCH))]
-        for tree, batch in trees:
+        for tree, batch in self.located:
             for topic in files.listing(tree):
                 # The name of a folder may be no UTF-8.
                 name = topic.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -134,7 +144,7 @@ class ConsumeQueueReader(Reader):
                         if file.kind == files.FILE and start is not None and file.size:
                             yield QueueUnits(name, number, file.path, start, batch), file.size
 
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The units of one group, and its damage as the option onDamage says. Raises RefusedError with onDamage fail."""
         for unit in partition.files if isinstance(partition, QueueGroup) else []:
             with files.Reader(unit.path) as reader:
@@ -186,21 +196,13 @@ class ConsumeQueueReader(Reader):
                 made.append(pa.array(np.full(count, unit.queue_id, np.int32)))
             elif field.name == DAMAGE and damage is not None:
                 made.append(damage)
+            elif field.name == "storeTime" and "storeTimestamp" in columns:
+                made.append(times(columns["storeTimestamp"].astype(np.int64)))
             elif field.name in columns:
                 made.append(pa.array(columns[field.name].astype(field.type.to_pandas_dtype()), field.type))
             else:
                 made.append(pa.nulls(count, field.type))
         return pa.RecordBatch.from_arrays(made, schema=self.schema)
-
-
-class PushingConsumeQueueReader(Pushing, ConsumeQueueReader):
-    """A reader that the filters of a query narrow."""
-
-    def narrow(self, filters: list[Any]) -> None:
-        self.topics = narrow_topics(self.topics, filters) if self.topics is not None else None
-        asked = pushed_numbers("queueId", filters)
-        if asked is not None:
-            self.queues = asked if self.queues is None else self.queues & asked
 
 
 def _damage(file: QueueFile, rows: npt.NDArray[np.intp]) -> pa.Array:

@@ -1,27 +1,33 @@
 """Narrow what a data source reads by the filters of a query (``DataSourceReader.pushFilters``, Spark 4.1).
 
-Spark applies each filter itself as well.
+Rows that pass no filter may be read: ``row_filters``, or Spark, leaves them out.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 from collections.abc import Iterable
 from typing import Any
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
+from rocketmq_reindex.udfs.sql.option_words import EPOCH
 from rocketmq_reindex.udfs.sql.options import Bounds, Topics
 
-OFFSET, TIME, TOPIC = "commitLogOffset", "storeTimestamp", "topic"
-_BOUNDS = {OFFSET: ("start_offset", "end_offset"), TIME: ("start_time", "end_time")}
+OFFSET, MILLISECONDS, TIME, TOPIC = "commitLogOffset", "storeTimestamp", "storeTime", "topic"
+_OF_TIME = ("start_time", "end_time")
+_BOUNDS = {OFFSET: ("start_offset", "end_offset"), MILLISECONDS: _OF_TIME, TIME: _OF_TIME}
 
 
 def _span(kind: str, value: Any) -> tuple[int, int] | None:
     """[low, high) with all numbers that a filter passes; None for a filter of another kind."""
-    values = value if kind == "In" else (value,)
-    if not values or not all(type(v) is int for v in values):
+    given = [_number(v) for v in (value if kind == "In" else (value,))]
+    values = [v for v in given if v is not None]
+    if not values or len(values) < len(given):
         return None
     low, high = min(values), max(values)
+    if kind == "LessThan" and isinstance(value, dt.datetime) and value.microsecond % 1000:
+        high += 1
     return {
         "EqualTo": (low, high + 1),
         "EqualNullSafe": (low, high + 1),
@@ -33,8 +39,15 @@ def _span(kind: str, value: Any) -> tuple[int, int] | None:
     }.get(kind)
 
 
+def _number(value: Any) -> int | None:
+    """An integer as it is, a time as whole milliseconds since 1970, rounded down; None for any other value."""
+    if isinstance(value, dt.datetime):
+        return (value - EPOCH) // dt.timedelta(milliseconds=1) if value.tzinfo else None
+    return value if type(value) is int else None
+
+
 def narrow_bounds(bounds: Bounds, filters: Iterable[Any]) -> Bounds:
-    """The bounds, narrowed by filters on commitLogOffset and storeTimestamp."""
+    """The bounds, narrowed by filters on commitLogOffset, storeTimestamp and storeTime."""
     for one in filters:
         names = _BOUNDS.get(".".join(getattr(one, "attribute", ())))
         span = _span(type(one).__name__, getattr(one, "value", None)) if names else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,9 +23,12 @@ from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS, DEFAULT_S
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.sql.base import DAMAGE, Pushing, Reader, Source, fault_texts, inner_folder
+from rocketmq_reindex.udfs.messages import arrow_columns as arrow
+from rocketmq_reindex.udfs.sql.base import DAMAGE, Reader, Source, fault_texts
 from rocketmq_reindex.udfs.sql.filters import narrow_bounds
-from rocketmq_reindex.udfs.sql.options import FAIL, SKIP, Bounds
+from rocketmq_reindex.udfs.sql.folders import index_folder
+from rocketmq_reindex.udfs.sql.one_line import in_one_line
+from rocketmq_reindex.udfs.sql.options import FAIL, SKIP, Bounds, Words
 
 ITEMS: Final = 1 << 22
 """Items of one task."""
@@ -39,6 +42,7 @@ _FIELDS: Final = (
     pa.field("slot", pa.int32()),
     pa.field("commitLogOffset", pa.int64()),
     pa.field("storeTimestamp", pa.int64()),
+    pa.field("storeTime", arrow.TIME),
     pa.field("timeDiff", pa.int32()),
     pa.field("prevItem", pa.int32()),
 )
@@ -69,9 +73,14 @@ class IndexSource(Source):
     def name(cls) -> str:
         return "rocketmq-index"
 
+    def located(self, words: Words) -> str:
+        """The folder of IndexFiles."""
+        return index_folder(words.path())
+
     def reader(self, schema: StructType) -> IndexReader:
-        """A reader of the columns ``schema``."""
-        return (PushingIndexReader if self.pushing else IndexReader)(self, schema)
+        """A reader of the columns ``schema``. Raises the errors of ``schema``, which Spark does not ask where it has one."""
+        with in_one_line():
+            return IndexReader(self, schema)
 
 
 class IndexReader(Reader):
@@ -79,20 +88,23 @@ class IndexReader(Reader):
 
     def __init__(self, source: IndexSource, schema: StructType) -> None:
         super().__init__(source, schema)
-        self.folder = inner_folder(self.path(), "index")
         self.bounds = Bounds.of(self.words)
         self.slots = self.words.number("hashSlots", 0)
         self.items = self.words.number("indexItems", 0)
         if bool(self.slots) != bool(self.items):
             raise self.words.error("hashSlots and indexItems: give both or none")
 
-    def partitions(self) -> Sequence[InputPartition]:
-        """The stretches to read. Raises InputError for a store without an index."""
-        found: list[IndexItems] = []
+    def narrow(self, filters: list[Any]) -> None:
+        """Read less where the filters allow it."""
+        self.bounds = narrow_bounds(self.bounds, filters)
+
+    def plan(self) -> list[InputPartition]:
+        """The stretches to read."""
+        found: list[InputPartition] = []
         if self.bounds.empty:
             return found
         sizes = (self.slots, self.items) if self.slots else (DEFAULT_SLOTS, DEFAULT_ITEMS)
-        for entry in files.listing(self.folder):
+        for entry in files.listing(self.located):
             if entry.kind != files.FILE or not is_index_file(entry.name) or not entry.size:
                 continue
             if entry.size < HEADER_SIZE:
@@ -126,7 +138,7 @@ class IndexReader(Reader):
             raise InputError(text)
         self.skipped(escape(entry.path), 1, "its slots and items are not known: give hashSlots and indexItems")
 
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The items of one stretch, and its damage as the option onDamage says. Raises RefusedError with onDamage fail."""
         if not isinstance(partition, IndexItems):
             return
@@ -179,18 +191,13 @@ class IndexReader(Reader):
         for field in self.schema:
             if field.name == "file":
                 columns.append(pc.fill_null(pa.nulls(int(wanted.sum()), pa.string()), partition.name))
+            elif field.name == "storeTime":
+                columns.append(arrow.times(times[wanted]))
             elif field.name == DAMAGE:
                 columns.append(fault_texts(_faults(fault, number)[wanted], _FAULT_TEXTS) if fault is not None else None)
             else:
                 columns.append(pa.array(made[field.name][wanted].astype(field.type.to_pandas_dtype()), field.type))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), left_out
-
-
-class PushingIndexReader(Pushing, IndexReader):
-    """A reader that the filters of a query narrow."""
-
-    def narrow(self, filters: list[Any]) -> None:
-        self.bounds = narrow_bounds(self.bounds, filters)
 
 
 def _faults(fault: npt.NDArray[np.uint8], number: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:

@@ -41,6 +41,12 @@ class Words:
         """The value of an option; ``otherwise`` if it is not given."""
         return self._given.get(name.lower(), otherwise)
 
+    def path(self) -> str:
+        """The argument of ``load``. Raises UsageError when there is none."""
+        if not self.text("path"):
+            raise self.error("name a store: load(path)")
+        return self.text("path")
+
     def chosen(self, name: str, choices: tuple[str, ...]) -> str:
         """One of ``choices``; the first of them if the option is not given."""
         value = self.text(name, choices[0])

@@ -32,17 +32,20 @@ class PushingIndexSource(IndexSource):
     pushing = True
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: SparkSession, *, filters: bool = False) -> None:
     """Register ``rocketmq-commitlog``, ``rocketmq-consumequeue`` and ``rocketmq-index`` with a session.
 
-    In Spark 4.1 the filters of a query narrow what is read: this sets PUSHDOWN to true, unless the session has set it. Where it
-    is false at this moment, only options narrow what is read.
+    With ``filters`` those of a query narrow what is read (Spark 4.1): this sets PUSHDOWN to true, unless the session has set it
+    to false. Take it only for queries that read each DataFrame and view once: in Spark 4.1 all scans of one in a query get the
+    filters of the last.
     """
-    enabled = spark.conf.get(PUSHDOWN, None)
-    if enabled is None and hasattr(DataSourceReader, "pushFilters"):
-        spark.conf.set(PUSHDOWN, "true")
-        enabled = "true"
+    if filters and hasattr(DataSourceReader, "pushFilters"):
+        if spark.conf.get(PUSHDOWN, None) is None:
+            spark.conf.set(PUSHDOWN, "true")
+        filters = spark.conf.get(PUSHDOWN) == "true"
+    else:
+        filters = False
     plain = (CommitlogSource, ConsumeQueueSource, IndexSource)
     pushing = (PushingCommitlogSource, PushingConsumeQueueSource, PushingIndexSource)
-    for source in pushing if enabled == "true" else plain:
+    for source in pushing if filters else plain:
         spark.dataSource.register(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import ipaddress
 import logging
 import random
@@ -28,6 +29,7 @@ from tests.tools.make_log import FEATURES, evil_body, random_log
 from tests.tools.read_rows import batches, make_reader, read_rows
 
 SEGMENT = 1 << 14
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def reference(store: Path, **rules: Any) -> reference_log.Log:
@@ -40,12 +42,19 @@ def host_text(host: tuple[str, int]) -> str:
     return f"{address.compressed}:{host[1]}" if address.version == 4 else f"[{address.compressed}]:{host[1]}"
 
 
+def time_of(milliseconds: int) -> dt.datetime | None:
+    """A store's time; None for one that pandas, with 64 bits of nanoseconds, cannot have."""
+    known = abs(milliseconds) < 2**63 // 10**6 - 86_400_000
+    return EPOCH + dt.timedelta(milliseconds=milliseconds) if known else None
+
+
 def expected_row(record: Record, message: Message, version: str) -> dict[str, Any]:
     properties = {java.python_text(name): java.python_text(value) for name, value in record.properties.items()}
     count, base = 1, record.queue_offset
     if version != "4.9" and {"INNER_NUM", "INNER_BASE"} <= record.properties.keys():
         count = java.parse_number(record.properties["INNER_NUM"], 16) or 0
         base = java.parse_number(record.properties["INNER_BASE"], 64) or 0
+    keys = [key for key in (properties.get("UNIQ_KEY"), *properties.get("KEYS", "").split(" ")) if key]
     return {
         "topic": java.python_text(record.topic),
         "queueId": record.queue_id,
@@ -53,6 +62,7 @@ def expected_row(record: Record, message: Message, version: str) -> dict[str, An
         "msgSize": record.size,
         "tagsCode": record.tags_code,
         "storeTimestamp": record.store_timestamp,
+        "storeTime": time_of(record.store_timestamp),
         "consumeQueueOffset": record.queue_offset,
         "keys": properties.get("KEYS"),
         "uniqKey": properties.get("UNIQ_KEY"),
@@ -60,8 +70,11 @@ def expected_row(record: Record, message: Message, version: str) -> dict[str, An
         "preparedTransactionOffset": record.prepared_offset,
         "msgBaseOffset": base,
         "batchSize": count,
+        "hasUnit": record.sysflag & 12 in (0, 8),
+        "keyItems": 0 if record.sysflag & 12 == 12 else len(keys),
         "tags": properties.get("TAGS"),
         "bornTimestamp": message.born_timestamp,
+        "bornTime": time_of(message.born_timestamp),
         "bornHost": host_text(message.born_host),
         "storeHost": host_text(message.store_host),
         "flag": message.flag,
@@ -155,9 +168,35 @@ def test_times_at_the_ends_of_what_a_long_holds(tmp_path: Path) -> None:
             writer.append(Message(store_timestamp=time, born_timestamp=-time - 1, born_host=("0.0.0.0", -(2**31))))
     rows = read_rows(CommitlogSource, tmp_path)
     assert [row["storeTimestamp"] for row in rows] == [-(2**63), 2**63 - 1, 0]
+    assert [row["storeTime"] for row in rows] == [None, None, EPOCH]
     assert rows[0]["bornHost"] == "0.0.0.0:-2147483648"
     late = read_rows(CommitlogSource, tmp_path, startTime=1, columns="storeTimestamp")
     assert late == [{"storeTimestamp": 2**63 - 1}]
+
+
+def test_times_are_timestamps(tmp_path: Path) -> None:
+    """Null where no clock gave them: neither collect nor toPandas fails for such a record."""
+    times = [-1, 1, 1_700_000_000_123, -9_223_285_600_000, 9_223_285_600_000, -9_223_285_600_001, 9_223_285_600_001]
+    with LogWriter(tmp_path / "commitlog", SEGMENT) as writer:
+        for time in times:
+            writer.append(Message(store_timestamp=time, born_timestamp=-time))
+    rows = read_rows(CommitlogSource, tmp_path, columns="storeTime,bornTime")
+    assert [row["storeTime"] for row in rows] == [*(EPOCH + dt.timedelta(milliseconds=time) for time in times[:5]), None, None]
+    assert [row["bornTime"] for row in rows] == [*(EPOCH - dt.timedelta(milliseconds=time) for time in times[:5]), None, None]
+    for batch in batches(make_reader(CommitlogSource, tmp_path)):
+        assert batch.to_pandas()["storeTime"].isna().sum() == 2
+
+
+def test_what_a_broker_derives(tmp_path: Path) -> None:
+    """No unit of prepared and rolled back records, and no items of the latter; keys that are blank give none."""
+    given = [({}, 0), ({"UNIQ_KEY": "u"}, 1), ({"KEYS": "  a  b "}, 2), ({"KEYS": " "}, 0), ({"TAGS": "t"}, 0)]
+    with LogWriter(tmp_path / "commitlog", SEGMENT) as writer:
+        for properties, _ in given:
+            for transaction in (0, 4, 8, 12):
+                writer.append(Message(properties=properties, sysflag=transaction))
+    rows = read_rows(CommitlogSource, tmp_path, columns="hasUnit,keyItems")
+    assert [row["hasUnit"] for row in rows] == [True, False, True, False] * len(given)
+    assert [row["keyItems"] for row in rows] == [n for _, count in given for n in (count, count, count, 0)]
 
 
 # -- damage -----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import os
 import struct
@@ -23,6 +24,7 @@ from tests.tools.make_log import Message, random_log
 from tests.tools.read_rows import make_reader, read_rows
 
 Stores = Callable[[str], GoldenStore]
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 UNIT = struct.Struct(">qiq")
 ITEM = struct.Struct(">iqii")
 
@@ -52,6 +54,7 @@ def items_of(folder: Path, slots: int) -> list[dict[str, Any]]:
                         "slot": key_hash % slots,
                         "commitLogOffset": place,
                         "storeTimestamp": begin + 1000 * seconds,
+                        "storeTime": EPOCH + dt.timedelta(milliseconds=begin + 1000 * seconds),
                         "timeDiff": seconds,
                         "prevItem": prev,
                     }
@@ -66,7 +69,7 @@ def test_golden_stores(name: str, golden_store: Stores) -> None:
     rebuilt = store.path / "rebuilt"
     rows = read_rows(ConsumeQueueSource, rebuilt)
     assert [tuple(row.values())[:6] for row in rows] == units_of(rebuilt / "consumequeue")
-    assert {(row["storeTimestamp"], row["batchSize"]) for row in rows} == {(None, None)}
+    assert {(row["storeTimestamp"], row["storeTime"], row["batchSize"]) for row in rows} == {(None, None, None)}
     wanted = items_of(rebuilt / "index", store.sizes()["hash_slots"])
     for options in ({}, {"hashSlots": store.sizes()["hash_slots"], "indexItems": store.sizes()["index_items"]}):
         for policy in ("skip", "rows", "fail"):
@@ -100,7 +103,8 @@ def test_batch_queues(seed: int, tmp_path: Path) -> None:
     for path in sorted(folder.glob("*/*/*"), key=lambda p: (p.parts[-3], int(p.parts[-2]), p.name)):
         for place, size, code, time, base, count, _, _ in batch.iter_unpack(path.read_bytes()):
             if size > 0:
-                wanted.append((path.parts[-3], int(path.parts[-2]), base, place, size, code, time, count))
+                stamp = EPOCH + dt.timedelta(milliseconds=time)
+                wanted.append((path.parts[-3], int(path.parts[-2]), base, place, size, code, time, stamp, count))
     rows = read_rows(ConsumeQueueSource, tmp_path / "out")
     assert [tuple(row.values()) for row in rows if row["batchSize"] is not None] == wanted != []
     assert [tuple(row.values()) for row in read_rows(ConsumeQueueSource, folder)] == wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import pytest
@@ -11,7 +12,11 @@ from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.udfs.sql.filters import narrow_bounds, narrow_topics, pushed_numbers
 from rocketmq_reindex.udfs.sql.options import Bounds, Topics
 
-OFFSET, TIME, TOPIC = ("commitLogOffset",), ("storeTimestamp",), ("topic",)
+OFFSET, TIME, STAMP, TOPIC = ("commitLogOffset",), ("storeTimestamp",), ("storeTime",), ("topic",)
+
+
+def at(milliseconds: float) -> dt.datetime:
+    return dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(milliseconds=milliseconds)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +30,10 @@ OFFSET, TIME, TOPIC = ("commitLogOffset",), ("storeTimestamp",), ("topic",)
         ([ds.EqualNullSafe(TIME, -4)], Bounds(start_time=-4, end_time=-3)),
         ([ds.LessThanOrEqual(TIME, INT64_MAX)], Bounds()),
         ([ds.GreaterThanOrEqual(TIME, -INT64_MAX - 1)], Bounds()),
+        ([ds.GreaterThan(STAMP, at(7.5)), ds.LessThan(STAMP, at(9.5))], Bounds(start_time=8, end_time=10)),
+        ([ds.GreaterThanOrEqual(STAMP, at(7)), ds.LessThan(STAMP, at(9))], Bounds(start_time=7, end_time=9)),
+        ([ds.LessThanOrEqual(STAMP, at(-1.5))], Bounds(end_time=-1)),
+        ([ds.EqualTo(STAMP, at(7).replace(tzinfo=None))], Bounds()),
         ([ds.Not(ds.EqualTo(OFFSET, 7)), ds.IsNotNull(OFFSET), ds.EqualTo(("queueId",), 3)], Bounds()),
         ([ds.EqualTo(OFFSET, None), ds.EqualTo(OFFSET, "7"), ds.EqualTo(OFFSET, 7.5), ds.EqualTo(("a", "b"), 1)], Bounds()),
         ([ds.In(OFFSET, ()), ds.In(OFFSET, (1, None))], Bounds()),
