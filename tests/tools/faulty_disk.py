@@ -10,6 +10,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,8 +54,20 @@ def _build(store: Path, disk: Path, size: int, fill_at: int) -> dict[str, Any]:
         manifest = place / "out" / "reindex.json"
         text = manifest.read_text() if manifest.exists() else ""
     finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        _unmount(disk)
     return {"summary": summary, "said": said, "names": names, "left": bytes_left, "manifest": text, "operations": seen}
+
+
+def _unmount(disk: Path) -> None:
+    """Unmounts the disk. A process that looks at /proc/PID/fd keeps it busy for a moment, a handle left open for good."""
+    for _ in range(100):
+        done = subprocess.run(["umount", str(disk)], stderr=subprocess.PIPE, text=True, check=False)
+        if not done.returncode:
+            return
+        time.sleep(0.1)
+    handles = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(disk) in line]
+    raise OSError(f"{done.stderr.strip()}: {[name for name in handles if name.startswith(str(disk))]}, {mapped}")
 
 
 def _main(store: Path, disk: Path, seed: int) -> None:
