@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-rest test-all oracle preflight fault fuzz bench scale latency spoilt segment lint format matrix clean distclean
+.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-rest test-all oracle preflight fault fuzz bench scale latency spoilt segment lint format matrix versions clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -22,9 +22,10 @@ one-oracle: setup  # RocketMQ 5.5.0's own jars, for `make test`: the newest of w
 oracles: one-oracle  # the other versions
 	@for version in 5.5.1 5.4.0 5.3.4 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
 
-full-setup: oracles dist  # an HDFS, Spark's jars for S3, a browser for report's pages, Airflow in .venv-airflow
+full-setup: oracles dist  # an HDFS, an S3 server, Spark's jars for S3, a browser for report's pages, Airflow in .venv-airflow
 	@$(ENV) tests/hdfs/run build
 	@$(ENV) tests/s3a/build
+	@$(ENV) tests/s3proxy/run build
 	@scripts/browser >/dev/null
 	@scripts/airflow
 
@@ -49,6 +50,9 @@ test-rest: full-setup  # what test-all runs and test does not
 	$(PYTEST) tests/ $(FIRST:%=--ignore=%)
 
 test-all: test test-rest ## every test but the slow ones and the full matrix
+
+versions: setup ## a smoke test with the lowest versions that pyproject.toml allows, and with those of a fresh install
+	@scripts/versions
 
 matrix: setup ## the same bytes from every range size, shuffle, adaptive setting and master
 	$(ENV) $(PY) -m pytest -m matrix tests/
@@ -99,4 +103,4 @@ clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	find rocketmq_reindex storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove what set-up made, too, and the logs of bench and fuzz
-	rm -rf .venv .venv-tools .venv-airflow .venv-docs .docs jars .java-home .maven .fuzz .bench
+	rm -rf .venv .venv-tools .venv-airflow .venv-docs .venv-lowest .venv-newest .docs jars .java-home .maven .fuzz .bench

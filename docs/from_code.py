@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final, NoReturn
 from unittest.mock import patch
 
+from pyspark.sql.pandas.types import from_arrow_schema
+
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.cli import COMMANDS, main
 from rocketmq_reindex.jobs.preflighting import losses
@@ -148,7 +150,9 @@ def source_columns() -> str:
     parts = []
     for source in SOURCES:
         made = source({})
-        rows = [(f"`{field.name}`", f"`{field.dataType.simpleString()}`") for field in made.schema()]
+        rows = [
+            (f"`{field.name}`", f"`{field.dataType.simpleString()}`") for field in from_arrow_schema(made.columns(made.words()))
+        ]
         parts.append(f"### {made.name()}\n\n{table(('column', 'type'), rows)}")
     return "\n".join(parts)
 

@@ -1,18 +1,24 @@
-"""The command line: it runs the command that the first word names, and imports no more than that command needs."""
+"""The command line: it runs the command that the first word names, and imports no more than that command needs.
+
+This file itself imports little: a Python that lacks packages has to get as far as the line that says so, and a ctrl-C before
+``main`` has put up its handler ends in a traceback.
+"""
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import gc
 import importlib
+import os
+import signal
 import sys
-from collections.abc import Sequence
 
-from rocketmq_reindex import __version__
-from rocketmq_reindex.jobs.command.options import Parser
-from rocketmq_reindex.jobs.watching import clock
-from rocketmq_reindex.storage_format.errors import ReindexError, UsageError
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from types import FrameType
+    from typing import NoReturn
 
 COMMANDS = {
     "build": ("rocketmq_reindex.jobs.build", "ConsumeQueue, IndexFiles and checkpoint from raw segments"),
@@ -32,7 +38,25 @@ It takes the arguments behind the name, and returns the exit status.
 """
 
 
+class _CtrlC:
+    """What ctrl-C does where a command has no handler of its own (``jobs.command.failures.Interrupts``)."""
+
+    def __init__(self) -> None:
+        self.seen, self.importing = False, True
+
+    def __call__(self, number: int, _frame: FrameType | None) -> NoReturn:
+        if self.importing:
+            # Nothing has begun yet. An exception would become another one inside of numpy or numba.
+            os.write(2, b"error: interrupted\n")
+            os._exit(128 + number)
+        self.seen = True
+        raise KeyboardInterrupt
+
+
 def _top_parser() -> argparse.ArgumentParser:
+    from rocketmq_reindex import __version__
+    from rocketmq_reindex.jobs.command.options import Parser
+
     parser = Parser(
         prog="rmq-reindex",
         allow_abbrev=False,
@@ -45,30 +69,72 @@ def _top_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(name: str, words: list[str]) -> int:
+def _run(words: list[str], ctrl_c: _CtrlC) -> int:
+    if not words or words[0] not in COMMANDS:
+        _top_parser().parse_args(words)
+        return 0
+    from rocketmq_reindex.jobs.watching import clock
+
+    module, name = COMMANDS[words[0]][0], words[0]
+    with clock.command():
+        command = getattr(importlib.import_module(module), name)
+        ctrl_c.importing = False
+        return int(command(words[1:]))
+
+
+def _failed(error: BaseException, ctrl_c: _CtrlC) -> int:
+    """Say in one line why a command has not come to its own end. Raises what is no such reason."""
+    if ctrl_c.seen or isinstance(error, KeyboardInterrupt):
+        print("error: interrupted", file=sys.stderr)
+        # As shells have it.
+        return 128 + signal.SIGINT
+    if isinstance(error, ImportError):
+        print(f"error: {_lacking(error)}", file=sys.stderr)
+        return 1
+    from rocketmq_reindex.storage_format.errors import ReindexError
+
+    if not isinstance(error, ReindexError):
+        raise error
+    print(f"error: {error}", file=sys.stderr)
+    return error.exit_status
+
+
+def _lacking(error: ImportError) -> str:
     try:
-        run = getattr(importlib.import_module(COMMANDS[name][0]), name)
-    except ReindexError as error:
-        # Compiled code lies where others may write.
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_status
-    return int(run(words))
+        from rocketmq_reindex.jobs.command.this_python import lacking
+    except ImportError:
+        return (
+            f"{sys.executable} lacks rocketmq_reindex: give spark-submit --py-files rocketmq_reindex.zip, or install the wheel "
+            "in that Python"
+        )
+    return lacking(error)
+
+
+def _at_the_end() -> None:
+    # An interpreter that ends looks for garbage in all it has imported: half a second. And nothing is left to interrupt.
+    gc.freeze()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry of ``rmq-reindex``; returns the exit status."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    # An interpreter that ends looks for garbage in all it has imported: half a second.
-    atexit.register(gc.freeze)
-    if words and words[0] in COMMANDS:
-        with clock.command():
-            return _run(words[0], words[1:])
+    ctrl_c, usual = _CtrlC(), signal.default_int_handler
+    heard = signal.getsignal(signal.SIGINT) == usual
     try:
-        _top_parser().parse_args(words)
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_status
-    return 0
+        # Somebody else's handler stays, and a SIGINT that is ignored stays so.
+        if heard:
+            signal.signal(signal.SIGINT, ctrl_c)
+    except ValueError:
+        # Not in the first thread, which hears signals alone.
+        heard = False
+    atexit.register(_at_the_end)
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments), ctrl_c)
+    except BaseException as error:  # noqa: BLE001  raised again where it is no reason to end
+        return _failed(error, ctrl_c)
+    finally:
+        if heard:
+            signal.signal(signal.SIGINT, usual)
 
 
 if __name__ == "__main__":

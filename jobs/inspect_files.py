@@ -30,9 +30,6 @@ def inspect(arguments: Sequence[str]) -> int:
         return error.exit_status
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr)
-        return 1
     return status
 
 

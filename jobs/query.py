@@ -34,9 +34,6 @@ def query(arguments: Sequence[str]) -> int:
         # The reader of the answer has closed the pipe. Nothing more may be written, also not when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr)
-        return 1
 
 
 if __name__ == "__main__":

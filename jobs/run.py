@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from rocketmq_reindex.jobs.building import decisions, drafting, notices, planning
+from rocketmq_reindex.jobs.building import decisions, drafting, notices
 from rocketmq_reindex.jobs.building.empty_log import check_records
 from rocketmq_reindex.jobs.building.estimate import dry_run_lines
 from rocketmq_reindex.jobs.building.finishing import finish
@@ -24,6 +24,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.incremental.increment import steps_of
 from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.jobs.spark import shuffle
 from rocketmq_reindex.jobs.spark.engine import Engine
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.tables.recording import recorder_of
@@ -82,6 +83,7 @@ class Build:
                 self._run(inputs.target, inputs.log)
         finally:
             self.summary.warnings += inputs.passing
+            self.summary.tell_leftovers()
 
     def _make_plan(self, log: Commitlog) -> None:
         self.plan += dry_run_lines(self.settings, scan_settings(self.settings), log)
@@ -93,7 +95,7 @@ class Build:
             steps = steps_of(settings, target, log, reporter)
             if steps.nothing_new(summary):
                 return
-            with output.staging(target, settings.overwrite, not settings.keep_zeros) as staging:
+            with output.staging(target, settings.overwrite, not settings.keep_zeros, summary.left) as staging:
                 steps.check_room(staging)
                 with self.engines() as engine:
                     up = summary.seconds["session"] = reporter.elapsed()
@@ -101,7 +103,7 @@ class Build:
                     work = _Work(steps, recorder, engine, staging, log, target)
                     # Where no folder can be renamed a build stays where it was written.
                     manifest = files.join(staging.tree if files.no_rename(target) else target, output.MANIFEST)
-                    with recorder.recording(manifest, lambda: self.published, steps.rows_written):
+                    with recorder.recording(manifest, lambda: self.published, lambda: steps.rows_written(summary.left)):
                         try:
                             self._make(work)
                         finally:
@@ -118,7 +120,7 @@ class Build:
             # cut while it is mapped ends the worker.
             check_unchanged(work.log, settings.roots)
             raise
-        work.recorder.wait_started()
+        work.recorder.check()
         check_unchanged(work.log, settings.roots)
         if is_known:
             return
@@ -126,13 +128,13 @@ class Build:
         check_broker(settings)
         with self.reporter.step("publish"):
             self._tree, self._target = output.identity(staging.tree), target
-            output.publish(staging, target, settings.overwrite)
+            output.publish(staging, target, settings.overwrite, self.summary.left)
             output.settle(target)
-        work.steps.published(staging)
+        work.steps.published(staging, self.summary.left)
 
     def _scan(self, work: _Work) -> Scan:
         settings, engine, staging = self.settings, work.engine, work.staging
-        keys = engine.buckets(-(-work.log.size // planning.BUCKET_BYTES))
+        keys = engine.buckets(-(-work.log.size // shuffle.BUCKET_BYTES))
         units_per_file = settings.cq_file_size // UNIT_SIZE
         task = ScanTask(staging, "", 0, scan_settings(settings), units_per_file, keys, settings.write_topics)
         return Scan(engine, staging, task, self.reporter, work.steps.memory, store=settings.store)
@@ -143,7 +145,6 @@ class Build:
         steps, recorder, log, segments = work.steps, work.recorder, work.log, work.log.segments
         segment_bytes = max((s.segment_end - s.start for s in segments), default=1)
         scan.first(segments, range_size(settings, log.size, segment_bytes, work.engine.cores), settings.until_offset)
-        recorder.check()
         chain = scan.settle(segments)
         with self.reporter.step("decide"):
             accepted, order = decisions.decide(scan, settings, segments, chain, summary)
@@ -152,7 +153,6 @@ class Build:
         summary.warnings += check_records(settings, log, summary.records, summary.bytes, work.target)
         plans = steps.plan_index(accepted)
         steps.check_room(staging, accepted, plans, order.extra_units)
-        recorder.check()
         with self.reporter.stage("write", "buckets and IndexFiles", *to_write(scan, settings, plans)) as shown:
             written = steps.write(scan, accepted, order, plans)
             shown.count(units=written.units, items=sum(result.items for result in written.index))

@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.settings import BuildSettings
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
         def counts(self) -> dict[str, int]: ...
 
 
+JVM_LOGGER: Final = "rmq-reindex.jvm"
+"""Gets the lines that the JVM writes to stderr, while it has a handler (``gateway.JvmErrors``)"""
+
+
 class Watch:
     """One run of a command. ``json_log``: its messages are JSON objects. ``quiet``: nothing is printed on stderr."""
 
@@ -47,10 +51,13 @@ class Watch:
         """DIR, of a build"""
         self._dry_run = False
         self._begin = command_begin()
+        # An earlier run of this process may have had a log.
+        logging.getLogger(JVM_LOGGER).handlers.clear()
         if json_log:
             from rocketmq_reindex.jobs.watching.logs import JsonLog
 
             self._log = JsonLog(build=uuid.uuid4().hex, command=command)
+            self._log.take(JVM_LOGGER, "jvm")
 
     def start(self, settings: StoreSettings, apart: Iterable[str]) -> None:
         """The settings are known, and the run starts. Raises InputError for a file of metrics in a folder of ``apart``."""
@@ -129,8 +136,9 @@ class Watch:
         path = self._settings.metrics
         try:
             from rocketmq_reindex.jobs.watching.metrics import write_metrics
+            from rocketmq_reindex.jobs.watching.progress import StageSeconds
 
-            seconds = self._reporter.seconds if self._reporter else {}
+            seconds = self._reporter.seconds if self._reporter else StageSeconds()
             write_metrics(path, {"command": self._command, "store": self._store}, summary, seconds, summary.counts())
         except Exception as error:  # noqa: BLE001  the run itself went as it went
             reason = error.strerror if isinstance(error, OSError) and error.strerror else escape(str(error))

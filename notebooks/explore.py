@@ -14,7 +14,7 @@ sources.register(spark)
 functions.register(spark)
 store, topic = dbutils.widgets.get("store"), dbutils.widgets.get("topic")
 # Only these columns are read from the log.
-columns = "topic,queueId,consumeQueueOffset,commitLogOffset,msgSize,storeTimestamp,uniqKey,storeHost"
+columns = "topic,queueId,consumeQueueOffset,commitLogOffset,msgSize,storeTime,uniqKey,storeHost,hasUnit,keyItems"
 spark.read.format("rocketmq-commitlog").options(columns=columns, topic=topic).load(store).createOrReplaceTempView("log")
 spark.read.format("rocketmq-consumequeue").options(topic=topic).load(store).createOrReplaceTempView("units")
 spark.read.format("rocketmq-index").load(store).createOrReplaceTempView("items")
@@ -28,7 +28,7 @@ spark.read.format("rocketmq-index").load(store).createOrReplaceTempView("items")
 
 # MAGIC %sql
 # MAGIC SELECT topic, count(DISTINCT queueId) AS queues, count(*) AS messages, sum(msgSize) AS bytes,
-# MAGIC        timestamp_millis(min(storeTimestamp)) AS first, timestamp_millis(max(storeTimestamp)) AS last
+# MAGIC        min(storeTime) AS first, max(storeTime) AS last
 # MAGIC FROM log GROUP BY topic ORDER BY bytes DESC
 
 # COMMAND ----------
@@ -40,12 +40,12 @@ spark.read.format("rocketmq-index").load(store).createOrReplaceTempView("items")
 
 # MAGIC %sql
 # MAGIC SELECT topic, queueId, consumeQueueOffset, commitLogOffset
-# MAGIC FROM log LEFT ANTI JOIN units USING (commitLogOffset) LIMIT 100
+# MAGIC FROM log LEFT ANTI JOIN units USING (topic, queueId, commitLogOffset) WHERE hasUnit LIMIT 100
 
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Messages that no key query finds: the index has no item for them
+# MAGIC ## Messages that no query by unique key finds: the index has no item for them
 
 # COMMAND ----------
 
@@ -53,4 +53,4 @@ spark.read.format("rocketmq-index").load(store).createOrReplaceTempView("items")
 # MAGIC SELECT l.topic, l.uniqKey, message_id(l.storeHost, l.commitLogOffset) AS id
 # MAGIC FROM log l LEFT ANTI JOIN items i
 # MAGIC   ON index_hash(l.topic, l.uniqKey) = i.keyHash AND l.commitLogOffset = i.commitLogOffset
-# MAGIC WHERE l.uniqKey IS NOT NULL LIMIT 100
+# MAGIC WHERE l.keyItems > 0 AND l.uniqKey IS NOT NULL LIMIT 100

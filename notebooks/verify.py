@@ -5,7 +5,8 @@
 # MAGIC The store is only read.
 # MAGIC
 # MAGIC **STORE** is a broker's store, or what a build wrote, and then **LOG** the folder of segments it was built from.
-# MAGIC **WORK** is a folder that the driver and all executors share. The wheel `rocketmq-reindex` is installed on the cluster.
+# MAGIC **WORK** is a folder that the driver and all executors share, such as `DIR/work` of a build in a volume. The wheel
+# MAGIC `rocketmq-reindex` is installed on the cluster.
 
 # COMMAND ----------
 

@@ -7,9 +7,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+# Not that of typing, which is slow to import and before which ctrl-C would end in a traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from rocketmq_reindex.jobs.api.build import build
     from rocketmq_reindex.jobs.api.fetch import fetch
     from rocketmq_reindex.jobs.api.inspect import inspect

@@ -6,7 +6,7 @@
     environment.tar.gz                           for --archives: the third-party packages of uv.lock without pyspark
     spark-defaults.conf, log4j2.properties       for --properties-file and -Dlog4j2.configurationFile
     jars/                                        Delta Lake, for --jars where --tables is wanted
-    databricks/                                  the bundle of conf/databricks with its wheel, and the notebooks
+    databricks/                                  the bundle of conf/databricks with a wheel of its own, and the notebooks
 
 The same sources give the same bytes. The environment fits this Python's minor version and this kind of machine.
 """
@@ -22,6 +22,8 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
+
+from scripts.bundle_wheel import bundle_wheel
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
@@ -102,8 +104,8 @@ def main() -> int:
     databricks = DIST / "databricks"
     shutil.rmtree(databricks, ignore_errors=True)
     shutil.copytree(ROOT / "notebooks", databricks / "notebooks", ignore=shutil.ignore_patterns("__pycache__"))
-    for path in (ROOT / "conf" / "databricks" / "databricks.yml", *DIST.glob("*.whl")):
-        shutil.copyfile(path, databricks / path.name)
+    shutil.copyfile(ROOT / "conf" / "databricks" / "databricks.yml", databricks / "databricks.yml")
+    bundle_wheel(next(DIST.glob("*.whl")), databricks)
     archive = DIST / "environment.tar.gz"
     # Made anew where a package or this file has changed, or another Python has made it: it takes half a minute.
     made_by = DIST / ".environment"

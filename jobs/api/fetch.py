@@ -11,18 +11,25 @@ from rocketmq_reindex.jobs.fetching.options import build_parser, fetch_settings
 
 
 def fetch(
-    build: PathLike, *, to: PathLike, topics: bool = False, threads: Size | None = None, dry_run: bool = False
+    build: PathLike,
+    *,
+    to: PathLike,
+    topics: bool = False,
+    threads: Size | None = None,
+    keep: Size | None = None,
+    dry_run: bool = False,
 ) -> FetchResult:
     """Lay a build out in a broker's store, as ``rmq-reindex fetch`` does: check every file, then swap the parts in.
 
     No broker may run on the store. The store's own parts are kept as ``PART.previous``. Nothing is printed. A fetch that was
-    interrupted is finished by calling this again.
+    interrupted is finished by calling this again. A build that the store already holds is not fetched again.
 
     Args:
         build: Folder or URI that was ``out`` of a build, or one build below it.
         to: The broker's store (``storePathRootDir``). Its ``commitlog`` is never touched.
         topics: Put in ``config/topics.json`` also where the store has one of its own.
         threads: Number of files fetched at once. Default: 8.
+        keep: Number of copies of each part to keep, of those that fetches made: the newest. Default: 1.
         dry_run: Do nothing. The ``text`` of the result says what would be fetched and swapped.
 
     Returns:

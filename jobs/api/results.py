@@ -82,6 +82,9 @@ class BuildResult(Result):
     decisions: list[dict[str, Any]]
     """what was done to the order of queues: ``kind``, ``topic``, ``queue``, ``offset``, ``count``"""
     warnings: list[str]
+    not_removed: list[dict[str, Any]]
+    """what should have been removed behind a URI and stays, by folder: ``folder``, ``names``, ``count``, ``files``, ``bytes``,
+    ``reason``"""
     error: str | None
     incremental: dict[str, Any] | None
     """of an incremental build: what was read and what was kept"""
@@ -166,6 +169,8 @@ class VerifyResult(Result):
     """why no build is advised for some of the differences"""
     idle_queues: int
     """number of queues that hold units of expired records alone"""
+    incremental: dict[str, int] | None
+    """of an incremental verify: ``bytes_read`` of the log, its ``ranges``, and ``ranges_known`` from earlier verifies"""
     notes: list[str]
     error: str | None
 
@@ -189,9 +194,13 @@ class FetchResult(Result):
     bytes: int
     size: int
     swapped: list[str]
-    """parts of the build that are now in the store"""
+    """parts of the build that this run put into the store"""
+    already_there: bool
+    """the store held this very build, unchanged since a fetch laid it out: nothing was fetched"""
     previous: dict[str, str]
     """where the store's own parts are kept, by part"""
+    removed: list[str]
+    """copies of earlier parts that were removed, by name in the store"""
     finished_earlier: str | None
     """the build of an earlier fetch that was cut short, and was finished first"""
     notes: list[str]

@@ -25,7 +25,7 @@ def run_fetch(settings_of: Callable[[], FetchSettings], interrupts: Interrupts) 
     except ReindexError as error:
         raised, summary.exit, summary.error = error, error.exit_status, str(error)
     except KeyboardInterrupt as interrupt:
-        raised, summary.exit, summary.error = interrupt, 1, "interrupted: run it again to go on"
+        raised, summary.exit, summary.error = interrupt, interrupts.exit_status, "interrupted: run it again to go on"
     except OSError as error:
         where = escape(str(error.filename)) if error.filename else "build or store"
         text = f"{where}: {escape(error.strerror or str(error))}: run it again to go on"

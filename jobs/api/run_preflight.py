@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from rocketmq_reindex.jobs.api.ended import Ended
 from rocketmq_reindex.jobs.api.failing import failures_as_errors
+from rocketmq_reindex.jobs.command.failures import INTERRUPTED
 from rocketmq_reindex.jobs.preflighting.run import Preflight
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.show import lines_of
@@ -25,6 +26,6 @@ def run_preflight(settings_of: Callable[[], PreflightSettings]) -> Ended[Preflig
     except ReindexError as error:
         raised, summary.exit, summary.error = error, error.exit_status, str(error)
     except KeyboardInterrupt as interrupt:
-        raised, summary.exit, summary.error = interrupt, 1, "interrupted"
+        raised, summary.exit, summary.error = interrupt, INTERRUPTED, "interrupted"
     summary.seconds = round(time.monotonic() - began, 3)
     return Ended(summary, raised, lines_of(summary))

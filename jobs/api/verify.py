@@ -45,6 +45,9 @@ def verify(
     log_format: Literal["text", "json"] | None = None,
     metrics: PathLike | None = None,
     store_name: str | None = None,
+    incremental: bool = False,
+    tables: PathLike | None = None,
+    recheck: bool = False,
     spark: SparkSession | None = None,
 ) -> VerifyResult:
     """Compare a commitlog with its ConsumeQueues, IndexFiles and checkpoint, both ways, as ``rmq-reindex verify`` does.
@@ -79,6 +82,9 @@ def verify(
         log_format: ``json`` writes messages to stderr as JSON objects.
         metrics: File for figures of the run, for Prometheus.
         store_name: Name of the store in logs and metrics. Default: ``store``.
+        incremental: Read only what is new in the log since the last verify of ``store``. It needs ``tables``.
+        tables: Folder or URI below which an incremental verify keeps what it found in the log.
+        recheck: In an incremental verify read all that is known again, and compare digests.
         spark: The session to work in. It is not stopped. Default: the session that is there, or else one of ``master`` for
             this call alone.
 

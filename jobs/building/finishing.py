@@ -32,7 +32,7 @@ def finish(
     for part in ("consumequeue", "index"):
         if part in settings.only:
             files.make_folder(files.join(staging.tree, part))
-    entries = [*more, *writing.name_index_files(staging, written)]
+    entries = [*more, *writing.name_index_files(staging, written, summary.left)]
     fields = None
     if "checkpoint" in settings.only:
         fields, entry = _write_checkpoint(staging, settings, log, accepted, plans, summary)

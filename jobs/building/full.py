@@ -14,6 +14,7 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.building.writing import WrittenFiles
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Probe
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, plan_index_files
@@ -76,11 +77,11 @@ class FullBuild:
         _ = staging, result, summary, has_rows
         return False
 
-    def published(self, staging: StagingFolder) -> None:
-        """The build has been published."""
+    def published(self, staging: StagingFolder, left: Leftovers) -> None:
+        """The build has been published. ``left`` removes what no build needs any longer."""
 
-    def rows_written(self) -> None:
-        """All rows of the published build are in the Delta tables."""
+    def rows_written(self, left: Leftovers) -> None:
+        """All rows of the published build are in the Delta tables. ``left`` removes what said that they are missing."""
 
 
 def to_write(scan: Scan, settings: BuildSettings, plans: list[IndexFilePlan]) -> tuple[int, int, Probe]:

@@ -31,7 +31,9 @@ def look_at(settings: BuildSettings) -> Inputs:
 
     Raises InputError for folders that cannot be used, a running broker, a log without segments, and sizes that do not fit.
     """
-    target = output.check_places(list(settings.inputs), settings.out, settings.overwrite)
+    # An incremental run may know what it left in DIR.
+    inputs, known = list(settings.inputs), settings.incremental
+    target = output.check_places(inputs, settings.out, settings.overwrite, may_lack_manifest=known)
     check_place(settings.tables, (settings.out, *settings.inputs))
     log = list_segments(settings.roots, settings.segment_size)
     passing = tuple(check_broker(settings))

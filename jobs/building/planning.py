@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from rocketmq_reindex.jobs.building.settings import CRC_MODES, BuildSettings
+from rocketmq_reindex.jobs.spark.shuffle import LOG_BYTES
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
@@ -18,8 +19,6 @@ from rocketmq_reindex.udfs.write.index import staged_items
 RANGE_BYTES = 4 * CHUNK
 """Bytes of a range in an incremental build, whatever the log's size and the cores, so that every run has the same ranges. At
 most so much of what was read before is scanned again as the last segment grows."""
-BUCKET_BYTES = 512 << 20
-"""Commitlog bytes whose units one bucket takes: bounds what a writing task holds at once."""
 
 
 def range_size(settings: BuildSettings, size: int, segment_bytes: int, cores: int) -> int:
@@ -32,10 +31,11 @@ def range_size(settings: BuildSettings, size: int, segment_bytes: int, cores: in
 def even_range_size(limit: int, size: int, segment_bytes: int, cores: int) -> int:
     """Return the bytes of a range so that each core gets a few: whole segments where there are many, else whole chunks.
 
-    ``limit`` is the most that a range may have, 0 for no limit; ``size`` is the bytes of the log.
+    A range has no more than a task may read. ``limit`` is the most that a range may have, 0 for no other limit; ``size`` is the
+    bytes of the log.
     """
     per_core = -(-size // (2 * cores))
-    wanted = min(max(segment_bytes, 1), -(-per_core // CHUNK) * CHUNK)
+    wanted = min(max(segment_bytes, 1), -(-per_core // CHUNK) * CHUNK, LOG_BYTES)
     return max(1, min(wanted, limit or wanted))
 
 

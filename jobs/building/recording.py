@@ -27,10 +27,7 @@ class Unrecorded:
         return contextlib.nullcontext()
 
     def check(self) -> None:
-        """Raises InputError when it is known by now that the run cannot be recorded: then nothing may be published."""
-
-    def wait_started(self) -> None:
-        """Wait until the start of the run is recorded. Raises InputError as ``check``."""
+        """Look, just before publishing, whether this run is still the one that is recorded. Raises InputError if not."""
 
     def built_from(self, scan: Scan, accepted: list[RangeSummary], until: int) -> None:
         """The build is made from these ranges of the log, which was read up to the offset ``until``."""

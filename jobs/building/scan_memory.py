@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Final
 
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
@@ -19,6 +20,10 @@ def fingerprint_of(version: str, scan: ScanSettings, units_per_file: int, topics
     return new_digest([text.encode()]).digest().hex()
 
 
+_KNOWN: Final = 64
+"""A range that is known costs a task about this part of what it costs to scan it: some pages are read."""
+
+
 class ScanMemory:
     """Ranges of this run by number."""
 
@@ -30,6 +35,13 @@ class ScanMemory:
         """ranges that were not scanned again"""
         self.only: frozenset[str] | None = None
         """keys of the entries that may be used, when not all of them may"""
+        self.bytes_before = 0
+        """bytes of this log that the build before has scanned"""
+
+    def work(self, size: int) -> int:
+        """Return how many bytes a scan of the first ``size`` bytes has to read, about. Only tasks find out what is known."""
+        known = min(size, self.bytes_before)
+        return size - known + known // _KNOWN
 
     def wrap(self, task: ScanTask) -> RememberedScan:
         """Return the task that scans only what is not known."""

@@ -44,20 +44,22 @@ class Scan:
         if not specs:
             return
         self.rounds += 1
-        tasks = task_count(len(specs), self.engine.cores)
+        size = {str(spec.number): spec.high - spec.low for spec in specs}
+        all_bytes = sum(size.values())
+        work = self.memory.work(all_bytes) if self.memory and self.rounds == 1 else all_bytes
+        tasks = task_count(len(specs), work, self.engine.cores)
         if self.memory:
             # New ranges stand together at the log's end: each task gets some of them.
             specs = [spec for k in range(tasks) for spec in specs[k::tasks]]
         plan = plans.write_plan(self.staging, f"ranges-{self.rounds}", specs)
         task = dataclasses.replace(self.task, plan=plan, tasks=tasks)
-        size = {str(spec.number): spec.high - spec.low for spec in specs}
 
         def probe() -> tuple[int, int]:
             done = [size[name] for name in files.names(self.staging.ranges) if name in size]
             return len(done), sum(done)
 
         name = "scan" if self.rounds == 1 else f"scan again ({self.rounds})"
-        with self.reporter.stage(name, "ranges", len(specs), sum(size.values()), probe) as step:
+        with self.reporter.stage(name, "ranges", len(specs), all_bytes, probe) as step:
             rows = self.engine.scan(self.memory.wrap(task) if self.memory else task, tasks)
             take = self.memory.take if self.memory else RangeSummary.from_json
             found = [take(data) for data in rows]

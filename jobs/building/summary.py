@@ -10,6 +10,7 @@ from typing import Any
 
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.command.times import now
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, warning
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 
@@ -41,6 +42,8 @@ class Summary:
     damage: list[dict[str, Any]] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    not_removed: list[dict[str, Any]] = field(default_factory=list)
+    """what should have been removed behind a URI and stays, by folder; not in the manifest, which is written before"""
     error: str | None = None
     incremental: dict[str, Any] | None = None
     """of an incremental build: what was read again and kept; left out of the JSON otherwise"""
@@ -48,6 +51,7 @@ class Summary:
     def __post_init__(self) -> None:
         self.about: dict[str, tuple[str, dict[str, Any]]] = {}
         """by warning: whether it is about damage or a decision, and the entry; not in the JSON object"""
+        self.left = Leftovers()
 
     def to_json(self) -> str:
         """Return the summary as one JSON object."""
@@ -77,6 +81,11 @@ class Summary:
         if len(self.about) < WARNING_LINES_MAX:
             self.about[text] = (event, entry)
 
+    def tell_leftovers(self) -> None:
+        """Add what could not be removed, with a warning for each folder. Call it once, when nothing more will be removed."""
+        self.not_removed = self.left.entries()
+        self.warnings += map(warning, self.not_removed)
+
     def take_order(self, other: Summary) -> None:
         """Take over the decisions of another summary, with its warnings."""
         self.decisions += other.decisions
@@ -93,7 +102,12 @@ class Summary:
 
     def counts(self) -> dict[str, int]:
         """Return how many entries the lists have."""
-        return {"damaged_places": len(self.damage), "decisions": len(self.decisions), "warnings": len(self.warnings)}
+        return {
+            "damaged_places": len(self.damage),
+            "decisions": len(self.decisions),
+            "warnings": len(self.warnings),
+            "files_not_removed": sum(entry["files"] for entry in self.not_removed),
+        }
 
     def add_decisions(self, decisions: Iterable[tuple[str, str, int, int, int]]) -> None:
         """Add decisions about queues' order (kind, topic, queue id, queue offset, units), each with its warning."""

@@ -9,6 +9,7 @@ from typing import Any
 from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs import files, plans, schemas
@@ -85,18 +86,17 @@ def write_both(
     return written
 
 
-def name_index_files(staging: StagingFolder, written: WrittenFiles) -> list[dict[str, Any]]:
+def name_index_files(staging: StagingFolder, written: WrittenFiles, left: Leftovers) -> list[dict[str, Any]]:
     """Name each IndexFile after the phy_offset of the record that made it, but at least the name before + 1.
 
     Returns the entries of the manifest. Where a rename would be a copy, files stay where they are, and their entries say where
-    (``at``).
+    (``at``). ``left`` learns of files of failed attempts that could not be removed.
     """
     entries, name = [], -1
     if staging.build:
         # Attempts that failed left files as well.
         made = {files.base(result.made) for result in written.index}
-        for left in set(files.names(staging.made)) - made:
-            files.remove_tree(files.join(staging.made, left))
+        left.remove_all(files.join(staging.made, name) for name in set(files.names(staging.made)) - made)
     elif written.index:
         files.make_folder(files.join(staging.tree, "index"))
     for result in written.index:

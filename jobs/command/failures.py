@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Final
 
+from rocketmq_reindex.jobs.command.this_python import lacking
 from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.storage_format.names import escape
 
 JVM_GONE = "Spark's JVM is gone (killed, or out of memory)"
-NOT_ON_WORKERS = (
-    "Spark's Python workers cannot import rocketmq_reindex: install it there, or set PYSPARK_PYTHON to a Python with it"
-)
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED: Final = 128 + signal.SIGINT
+"""the exit status after ctrl-C, as shells have it"""
 
 
 class Interrupts:
@@ -34,6 +34,8 @@ class Interrupts:
         Only the mark is left before it acts: that of a SparkContext, called while py4j waits, ends in an error of py4j.
         """
         self.seen = False
+        self.exit_status = int(INTERRUPTED)
+        """128 and the number of the signal that was seen, as shells have it"""
         self._install, self._ending, self._disabled = install, False, logging.NOTSET
         self._before: dict[int, Any] = {}
 
@@ -67,6 +69,7 @@ class Interrupts:
         if self._ending or (self.seen and number == signal.SIGHUP):
             return
         self._note()
+        self.exit_status = 128 + number
         raise KeyboardInterrupt
 
     def _mark_and_pass_on(self, number: int, frame: FrameType | None) -> None:
@@ -93,9 +96,11 @@ def outcome(error: BaseException, interrupts: Interrupts | None, place: str, mor
     ``place`` stands for a file without a name, ``more`` is the end of the line.
     """
     if was_interrupted(error) or (interrupts is not None and interrupts.seen):
-        return 1, f"interrupted{more}"
+        return interrupts.exit_status if interrupts else int(INTERRUPTED), f"interrupted{more}"
     if isinstance(error, ReindexError):
         return error.exit_status, str(error)
+    if isinstance(error, ImportError):
+        return 1, f"{lacking(error)}{more}"
     if isinstance(error, ConnectionError) and not error.filename:
         # A file's error, on a mounted share for one, has its name.
         return 1, f"{JVM_GONE}{more}"
@@ -116,8 +121,6 @@ def was_interrupted(error: BaseException) -> bool:
 def _one_line(error: BaseException, more: str) -> str:
     """The cause of a failed task: the last line of its Python traceback where there is one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if any(line == "ModuleNotFoundError: No module named 'rocketmq_reindex'" for line in lines):
-        return f"{NOT_ON_WORKERS}{more}"
     for line in lines:
         for kind in ("InputError: ", "OSError: ", "FileNotFoundError: ", "PermissionError: "):
             if kind in line:

@@ -81,10 +81,13 @@ def quoted(path: str) -> str:
 
 
 def check_place(place: str, others: Iterable[str]) -> None:
-    """Raises InputError when the tables would lie in one of the others: what is read, and what a build replaces as a whole."""
+    """Raises InputError when the tables would lie in one of the others: what is read, and what a build replaces as a whole; and
+    for a place above Databricks' volumes.
+    """
     if not place or not files.is_known(place):
         return
     where = f"--tables {escape(place)}"
+    files.check_volume(place)
     if not files.is_remote(place) and os.path.lexists(place) and not os.path.isdir(place):
         raise InputError(f"{where}: is not a folder: name another")
     for other in others:

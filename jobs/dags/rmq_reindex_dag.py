@@ -1,5 +1,8 @@
 """Airflow 3: build a store's derived files aside, verify what was built, then publish it into the store.
 
+Where "publish_to" holds what was built already, because nothing was new, nothing is verified and published. What an earlier run
+did not come to publish is verified and published by the next.
+
 A copy of this file in Airflow's DAG folder is all that Airflow needs: it imports neither pyspark nor this project. Airflow can
 import from that folder, so the file must not have the package's name. What runs is ``rmq_reindex.py`` of `make dist`, by the
 ``spark-submit`` of the worker. ``rocketmq_reindex.json`` beside it may say where that lies ("site": see SITE) and name stores,
@@ -18,13 +21,16 @@ import json
 import os
 import re
 import shlex
+import socket
+import subprocess
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, BaseOperator, Param
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 SITE: dict[str, Any] = {
@@ -41,6 +47,8 @@ SITE: dict[str, Any] = {
     "py_files": "rocketmq_reindex.zip",
     # Delta's jars, a folder of dist, sent where tables are asked for; "" where Spark has Delta already.
     "jars": "jars",
+    # Of Spark's own log: what is wrong, and not all that it does. A file of dist; "" where Spark's own settings are to count.
+    "log4j2": "log4j2.properties",
     "conf": {},
     "retries": 2,
     "retry_delay": 300,
@@ -61,6 +69,8 @@ FINAL = {2: "wrong usage", 4: "the build differs from its log", 5: "refused: dam
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # What a run writes to its row of the tables does not wait behind its scan.
+    "spark.scheduler.mode": "FAIR",
 }
 
 Params = Mapping[str, Any]
@@ -91,12 +101,18 @@ def below(place: str, name: str) -> str:
     return os.path.join(head, name) + mark + options
 
 
+def sampled(params: Params) -> bool:
+    """Whether a verify is of a sample, which is none that goes on from an earlier one."""
+    return any(word.partition("=")[0] == "--sample" for word in more_words(params, "verify_options"))
+
+
 def verify_words(params: Params) -> list[str]:
     words = ["verify", params["out"], "--commitlog", below(params["store"], "commitlog"), "--json"]
     # Items are kept there for a while: executors share it, as they share DIR.
     words += ["--work", around(params["out"])]
     # The build has said where the log itself is damaged.
     words += ["--only", "consumequeue,index,checkpoint"] if params["on_damage"] == "salvage" else []
+    words += ["--incremental", "--tables", params["tables"]] if params["tables"] and not sampled(params) else []
     return [*words, *more_words(params, "verify_options")]
 
 
@@ -121,15 +137,57 @@ def owners(stores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return found
 
 
+def look_at(needed: list[Path]) -> None:
+    """Raises AirflowException for a file that this worker lacks: spark-submit would end in a trace of Java's."""
+    for path in needed:
+        if not path.exists():
+            todo = "unpack environment.tar.gz there as environment/" if "environment" in path.parts else "copy dist/ there"
+            raise AirflowException(f"{path}: is not there on {socket.gethostname()}: {todo} (docs/how-to/airflow.md)")
+
+
+class News(BaseOperator):
+    """Skip what comes next where ``publish_to`` holds the build in ``out`` already, as an earlier run published it."""
+
+    def __init__(self, *, python: Path, application: Path, py_files: Path | None, **more: Any) -> None:
+        super().__init__(**more)
+        self.python, self.application, self.py_files = python, application, py_files
+
+    def words(self, params: Params) -> list[str]:
+        return [*publish_words(params), "--dry-run"] if params["publish_to"] else []
+
+    def execute(self, context: Any) -> None:
+        """Ask a dry run of fetch, which needs no Spark. What it cannot say is left to the tasks that come next."""
+        words = self.words(context["params"])
+        if not words:
+            return
+        look_at([self.python, self.application])
+        environment = dict(os.environ)
+        if self.py_files:
+            environment["PYTHONPATH"] = str(self.py_files)
+        done = subprocess.run(
+            [str(self.python), str(self.application), *words], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        # Not its words: a URI there may hold a key. The summary does not show it.
+        self.log.info("%s", done.stdout + done.stderr)
+        try:
+            held = bool(json.loads(done.stdout.splitlines()[-1])["already_there"])
+        except (ValueError, KeyError, TypeError, IndexError):
+            return
+        if done.returncode == 0 and held:
+            raise AirflowSkipException(f"{context['params']['publish_to']} holds this build already: nothing is published")
+
+
 class RmqReindex(SparkSubmitOperator):
     """spark-submit of one command. Its exit status decides whether a retry makes sense."""
 
     conf: dict[str, Any] | None
 
-    def __init__(self, *, words: Callable[[Params], list[str]], delta: Path | None, **more: Any) -> None:
+    def __init__(self, *, words: Callable[[Params], list[str]], delta: Path | None, needed: list[Path], **more: Any) -> None:
         super().__init__(**more)
         self.words = words
         self.delta = delta
+        self.needed = needed
 
     def execute(self, context: Any) -> None:
         params = context["params"]
@@ -138,7 +196,10 @@ class RmqReindex(SparkSubmitOperator):
             if dag != self.dag_id:
                 raise AirflowFailException(f"{place}: is written by {dag}, one run at a time: trigger that one")
         self.application_args = self.words(params)
-        if "--tables" in self.application_args:
+        look_at(self.needed)
+        # Where there is no such connection the provider would take YARN.
+        SparkSubmitHook.get_connection(self._conn_id)
+        if self.application_args[0] == "build" and "--tables" in self.application_args:
             # The same for each try of the task: what a try before recorded is replaced.
             run = re.sub(r"[^A-Za-z0-9_.:+@/=-]", "_", f"{self.dag_id}/{context['run_id']}")
             if not any(word.startswith("--build-id") for word in self.application_args):
@@ -163,15 +224,23 @@ class RmqReindex(SparkSubmitOperator):
 def reindex_dag(name: str, site: Mapping[str, Any], schedule: str | None = None, **defaults: Any) -> DAG:
     """A DAG whose parameters have these defaults."""
     dist = Path(site["dist"])
+    python, application = dist / site["python"], dist / "rmq_reindex.py"
+    py_files = dist / site["py_files"] if site["py_files"] else None
+    archive = dist / site["archives"].partition("#")[0] if site["archives"] else None
+    properties, log4j2 = dist / "spark-defaults.conf", dist / site["log4j2"] if site["log4j2"] else None
+    conf, java = dict(site["conf"]), "spark.driver.extraJavaOptions"
+    if log4j2 is not None and "log4j2.configurationFile" not in conf.get(java, ""):
+        conf[java] = f"-Dlog4j2.configurationFile={log4j2.as_uri()} {conf.get(java, '')}".strip()
     spark = {
         "conn_id": site["connection"],
         "spark_binary": site["spark_submit"],
-        "application": str(dist / "rmq_reindex.py"),
-        "py_files": site["py_files"] and str(dist / site["py_files"]),
+        "application": str(application),
+        "py_files": py_files and str(py_files),
         "archives": site["archives"] and str(dist / site["archives"]),
-        "properties_file": str(dist / "spark-defaults.conf"),
-        "conf": dict(site["conf"]),
-        "env_vars": {"PYSPARK_PYTHON": site["python"], "PYSPARK_DRIVER_PYTHON": str(dist / site["python"])},
+        "properties_file": str(properties),
+        "conf": conf,
+        "env_vars": {"PYSPARK_PYTHON": site["python"], "PYSPARK_DRIVER_PYTHON": str(python)},
+        "needed": [path for path in (application, properties, log4j2, py_files, archive, python) if path is not None],
         "name": name,
         "delta": dist / site["jars"] if site["jars"] else None,
     }
@@ -192,9 +261,10 @@ def reindex_dag(name: str, site: Mapping[str, Any], schedule: str | None = None,
     )
     with dag:
         build = RmqReindex(task_id="build", words=build_words, **spark)
+        news = News(task_id="news", python=python, application=application, py_files=py_files)
         verify = RmqReindex(task_id="verify", words=verify_words, **spark)
         publish = RmqReindex(task_id="publish", words=publish_words, **spark)
-        build >> verify >> publish
+        build >> news >> verify >> publish
     return dag
 
 

@@ -15,6 +15,7 @@ from rocketmq_reindex.udfs import files
 
 THREADS: Final = 8
 THREADS_MAX: Final = 256
+KEEP: Final = 1
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class FetchSettings:
     store: str
     topics: bool
     threads: int
+    keep: int
     dry_run: bool
 
 
@@ -41,6 +43,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--to", required=True, metavar="DIR", help="the broker's store (storePathRootDir); DIR/commitlog is never touched")
     add("--topics", action="store_true", help="put in config/topics.json also where the store has one of its own")
     add("--threads", type=int, default=THREADS, metavar="N", help=f"number of files fetched at once ({THREADS})")
+    add("--keep", type=int, default=KEEP, metavar="N",
+        help=f"of the copies PART.previous that fetches made keep the newest N of each part ({KEEP})")  # fmt: skip
     add("--dry-run", action="store_true", help="say what would be fetched and swapped, and do nothing")
     add("--json", action="store_true", help="print the summary on stdout as one JSON object")
     return parser
@@ -55,11 +59,15 @@ def fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
     """Settings from options, by the names of the parser. Raises UsageError."""
     if not 1 <= given["threads"] <= THREADS_MAX:
         raise UsageError(f"--threads {given['threads']}: take 1 to {THREADS_MAX}")
+    if given["keep"] < 0:
+        raise UsageError(f"--keep {given['keep']}: take 0 or more")
     build, store = _checked("BUILD", given["build"]), _checked("--to", given["to"])
     if files.no_rename(store):
         raise UsageError(f"--to {escape(given['to'])}: name a folder on a disk, as a broker has it")
     named = given["build"], given["to"]
-    return FetchSettings(*named, build, os.path.realpath(store), given["topics"], given["threads"], given["dry_run"])
+    return FetchSettings(
+        *named, build, os.path.realpath(store), given["topics"], given["threads"], given["keep"], given["dry_run"]
+    )
 
 
 def _checked(option: str, place: str) -> str:

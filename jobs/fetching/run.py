@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 from rocketmq_reindex.jobs.building import unclean_stop
 from rocketmq_reindex.jobs.building.store_sizes import other_sizes
+from rocketmq_reindex.jobs.fetching import previous
 from rocketmq_reindex.jobs.fetching.build import FoundBuild, find_build
 from rocketmq_reindex.jobs.fetching.files import fetch_all, part_of
 from rocketmq_reindex.jobs.fetching.options import FetchSettings
+from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.fetching.swap import PARTS, Swap
 from rocketmq_reindex.jobs.publishing.layout import TOPICS
 from rocketmq_reindex.jobs.store.checkpoint import read_times
@@ -32,7 +34,11 @@ class FetchSummary:
     bytes: int = 0
     size: int = 0
     swapped: list[str] = field(default_factory=list)
+    already_there: bool = False
+    """the store held this very build, as it was laid out: nothing was fetched"""
     previous: dict[str, str] = field(default_factory=dict)
+    removed: list[str] = field(default_factory=list)
+    """copies that earlier fetches, or this one, had kept"""
     finished_earlier: str | None = None
     """the build, by its manifest's digest, of an earlier fetch that ended in its swap and was finished first"""
     notes: list[str] = field(default_factory=list)
@@ -66,26 +72,25 @@ class Fetch:
             if journal:
                 summary.previous = swap.finish(journal)
                 summary.swapped, summary.finished_earlier = journal["parts"], journal["build"]
-            build = find_build(self._build)
-            if journal and journal["build"] == build.name:
-                return [f"finished an earlier fetch of this build: {', '.join(summary.swapped)}", *self._kept()]
-            parts = self._parts(build)
+            build, record = find_build(self._build), Record.read(store)
+            summary.notes += record.notes
+            parts = self._parts(build, record)
+            if parts and record.is_laid(store, parts, build.name):
+                return self._already(build, parts, swap)
             wanted = [file for file in build.wanted if part_of(file.path) in parts]
             count, size = len(wanted), sum(file.used for file in wanted)
             swap.check(parts)
             summary.notes += check_swapped(store, parts)
-            self._check(build, size, swap.held())
+            self._check(build, size, swap.held(), previous.copies(store, PARTS, record))
             self._check_abort(build, parts)
             summary.notes += other_sizes(store, parts, build.sizes)
             summary.files, summary.size = count, sum(file.size for file in wanted)
             if given.dry_run:
-                would = {part: swap.previous(part) for part in parts if os.path.lexists(os.path.join(store, part))}
                 summary.bytes = size
-                kept = [f"would keep  {part} as {name}" for part, name in would.items()]
                 return [
                     f"would fetch {counted(count, 'file')}, {counted(summary.bytes, 'byte')}, from {escape(build.folder)}",
                     f"would swap  {', '.join(parts) or 'nothing'} in {escape(store)}",
-                    *kept,
+                    *self._would_keep(parts, record),
                 ]
             swap.clear()
             try:
@@ -99,26 +104,60 @@ class Fetch:
             return [
                 f"fetched {counted(count, 'file')}, {counted(summary.bytes, 'byte')}, {summary.size:,} as they lie in a store",
                 f"swapped {', '.join(summary.swapped)} in {escape(store)}",
-                *self._kept(),
+                *self._pruned(swap),
             ]
+
+    def _already(self, build: FoundBuild, parts: list[str], swap: Swap) -> list[str]:
+        """The store has the build. Was it this run that finished its swap?"""
+        if self._summary.finished_earlier == build.name:
+            return [f"finished an earlier fetch of this build: {', '.join(self._summary.swapped)}", *self._pruned(swap)]
+        self._summary.already_there = True
+        there = f"already there: {', '.join(parts)} of this build, unchanged since a fetch laid them out"
+        if self._settings.dry_run:
+            names, _ = previous.surplus(self._store, PARTS, Record.read(self._store), self._settings.keep)
+            return [there, *(f"would remove {escape(name)}" for name in names)]
+        return [there, *self._pruned(swap)]
+
+    def _would_keep(self, parts: list[str], record: Record) -> list[str]:
+        """What a run would keep of the store's own parts, and which copies of earlier ones it would remove."""
+        store, keep = self._store, self._settings.keep
+        moved = tuple(part for part in parts if os.path.lexists(os.path.join(store, part)))
+        others = tuple(part for part in PARTS if part not in moved)
+        kept = [f"would keep  {part} as {previous.next_name(store, part)}" for part in moved if keep]
+        names = [
+            *previous.surplus(store, moved, record, max(keep - 1, 0))[0],
+            *previous.surplus(store, others, record, keep)[0],
+            *(part for part in moved if not keep),
+        ]
+        return kept + [f"would remove {escape(name)}" for name in names]
+
+    def _pruned(self, swap: Swap) -> list[str]:
+        """Remove what is not to be kept, now that all else is done. Returns what was kept and removed, as lines."""
+        summary = self._summary
+        summary.removed, notes = swap.prune(self._settings.keep)
+        summary.notes += notes
+        summary.previous = {part: name for part, name in summary.previous.items() if name not in summary.removed}
+        kept = [f"kept    {part} as {name}: remove it when the broker is well" for part, name in summary.previous.items()]
+        return kept + ([f"removed {', '.join(map(escape, summary.removed))}"] if summary.removed else [])
 
     def _read(self, count: int) -> None:
         self._summary.bytes += count
 
-    def _kept(self) -> list[str]:
-        return [f"kept    {part} as {name}: remove it when the broker is well" for part, name in self._summary.previous.items()]
-
-    def _parts(self, build: FoundBuild) -> list[str]:
+    def _parts(self, build: FoundBuild, record: Record) -> list[str]:
         parts = [part for part in PARTS if part in build.parts]
         if TOPICS in parts and not self._settings.topics and os.path.lexists(os.path.join(self._store, TOPICS)):
             parts.remove(TOPICS)
-            self._summary.notes.append(f"{TOPICS}: the store's own stays, the draft is left out: --topics puts it in")
+            if not record.is_laid(self._store, [TOPICS], build.name):
+                self._summary.notes.append(f"{TOPICS}: the store's own stays, the draft is left out: --topics puts it in")
         if "consumequeue" in parts and "batchconsumequeue" not in parts and os.path.lexists(f"{self._store}/batchconsumequeue"):
             self._summary.notes.append("batchconsumequeue: the store's own stays, the build has none")
         return parts
 
-    def _check(self, build: FoundBuild, size: int, held: int) -> None:
-        """Raises InputError for a store with another log, or without room for ``size`` bytes; ``held`` are given back."""
+    def _check(self, build: FoundBuild, size: int, held: int, copies: list[str]) -> None:
+        """Raises InputError for a store with another log, or without room for ``size`` bytes; ``held`` are given back.
+
+        ``copies`` are those that earlier fetches kept.
+        """
         log = os.path.join(self._store, "commitlog")
         there = {name for name in os.listdir(log) if first_byte(name) is not None} if os.path.isdir(log) else set()
         if there and build.segments and not there & set(build.segments):
@@ -131,7 +170,8 @@ class Fetch:
             )
         free = files.free_bytes(self._store)
         if free is not None and size > free + held:
-            raise InputError(f"{escape(self._store)}: needs {size:,} bytes where {free + held:,} are free: make room")
+            such = f", such as by removing {', '.join(map(escape, copies))}" if copies else ""
+            raise InputError(f"{escape(self._store)}: needs {size:,} bytes where {free + held:,} are free: make room{such}")
 
     def _check_abort(self, build: FoundBuild, parts: list[str]) -> None:
         """Raises InputError where the broker would start by a checkpoint that says too much of what stays in the store."""

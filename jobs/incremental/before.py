@@ -10,7 +10,7 @@ from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.scan_memory import ScanMemory
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.unclean_stop import old_checkpoint
-from rocketmq_reindex.jobs.incremental import carrying, folder_counts, last_build
+from rocketmq_reindex.jobs.incremental import carrying, folder_counts, last_build, lost_manifest
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.publishing.standing import StandingFiles
@@ -37,7 +37,11 @@ class Before:
         """Find the build that stands in DIR. DIR's lock is held where it has one."""
         settings, standing = self._settings, output.standing(self._target)
         if standing is None:
-            return
+            if not lost_manifest.put_back(self._store, self._target, settings.hash_slots):
+                return
+            self._reporter.line("incremental: DIR had lost its manifest: it is as before, and has it again")
+            standing = output.standing(self._target)
+            assert standing is not None
         self.last = last_build.load(self._store, standing.digest, settings.recheck)
         if self.last is None:
             self._reporter.line("incremental: what stands in DIR is not known in --tables: all of its files are written again")
@@ -60,6 +64,13 @@ class Before:
         """Return the build before, when its settings were the same: then its files may stay."""
         same = self.last and self.last.settings == self._settings.for_manifest() and self.last.version == __version__
         return self.last if same else None
+
+    def bytes_known(self, log: Commitlog) -> int:
+        """Return how many bytes of the log the build before has scanned, and this one need not scan again."""
+        if self.last is None or self._settings.recheck or self.last.fingerprint != self._fingerprint:
+            return 0
+        known = dict(self.last.segments)
+        return sum(min(known.get(name, 0), size) for name, size in last_build.sizes(log))
 
     def nothing_new(self, log: Commitlog, memory: ScanMemory) -> bool:
         """Return whether log and DIR are as the build before left them, as far as sizes, times and a few pages tell."""

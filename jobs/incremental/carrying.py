@@ -20,7 +20,7 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild
 from rocketmq_reindex.jobs.publishing.parts import joined
 from rocketmq_reindex.jobs.publishing.standing import StandingFiles
-from rocketmq_reindex.jobs.spark.shuffle import task_count
+from rocketmq_reindex.jobs.spark.shuffle import DERIVED_BYTES, task_count
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.incremental.stored_rows import Keys, Touched, Wanted, among, pack_keys, queue_keys, unpack_keys
@@ -117,7 +117,7 @@ def keys_of(names: Iterable[tuple[bytes, int]]) -> Keys:
 
 def touched_by(scan: Scan, ranges: list[StoredRange]) -> Touched:
     """Return the queues and files that have units of these ranges."""
-    tasks = task_count(len(ranges), scan.engine.cores)
+    tasks = task_count(len(ranges), len(ranges) * scan.range_size, scan.engine.cores, DERIVED_BYTES)
     if not tasks:
         return Touched.union([])
     function = TouchedFiles(scan.staging, write_ranges(scan.staging, ranges), tasks, scan.task.units_per_file)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rocketmq_reindex.jobs.building.inputs import Inputs
+from rocketmq_reindex.jobs.building.scan_place import store_of
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.incremental import last_build
-from rocketmq_reindex.jobs.incremental.scan_place import store_of
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.storage_format.errors import ReindexError
 
@@ -18,6 +18,9 @@ def needs_spark(settings: BuildSettings, inputs: Inputs) -> bool:
         return True
     try:
         standing = output.standing(inputs.target)
+        if output.lacks_manifest(inputs.target):
+            # It may be put back, and then nothing may be new.
+            return False
         return standing is None or last_build.is_new(store_of(settings, inputs.target), standing.digest, inputs.log)
     except (ReindexError, OSError):
         # The run itself meets the same error, and reports it.

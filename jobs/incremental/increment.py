@@ -17,6 +17,7 @@ from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.full import FullBuild, Result
 from rocketmq_reindex.jobs.building.planning import scan_settings
 from rocketmq_reindex.jobs.building.scan_memory import ScanMemory, fingerprint_of
+from rocketmq_reindex.jobs.building.scan_place import store_of
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
@@ -25,9 +26,9 @@ from rocketmq_reindex.jobs.incremental import carrying, last_build, saving
 from rocketmq_reindex.jobs.incremental.before import Before
 from rocketmq_reindex.jobs.incremental.index_history import IndexHistory, fingerprints, plan_with_history
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild
-from rocketmq_reindex.jobs.incremental.scan_place import store_of
 from rocketmq_reindex.jobs.publishing import output
-from rocketmq_reindex.jobs.spark.shuffle import task_count
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
+from rocketmq_reindex.jobs.spark.shuffle import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError
@@ -68,6 +69,7 @@ class Increment(FullBuild):
     def nothing_new(self, summary: Summary) -> bool:
         self.store.make()
         self.before.find()
+        self.memory.bytes_before = self.before.bytes_known(self.log)
         last = self.before.last
         if last is None or not self.before.nothing_new(self.log, self.memory):
             return False
@@ -124,7 +126,9 @@ class Increment(FullBuild):
         ranges = {s.number: stored_range(self.store, s.number, self.memory.entries[s.number]) for s in accepted}
         queues = self._queues_to_write(scan, ranges, order) if "consumequeue" in settings.only else carrying.QueuePlan(order)
         if queues.some and ranges and "consumequeue" in settings.only:
-            tasks = task_count(len(ranges), scan.engine.cores)
+            # Where only some files are wanted, most ranges have nothing for them.
+            size = len(ranges) * scan.range_size // (16 if queues.wanted else 1)
+            tasks = task_count(len(ranges), size, scan.engine.cores, DERIVED_BYTES)
             plan = write_ranges(staging, list(ranges.values()))
             scan.engine.scan(LoadRows(plan, tasks, scan.task.keys, scan.task.units_per_file, queues.wanted), tasks)
         changed = [plan for plan in plans if plan.number not in carried]
@@ -185,11 +189,11 @@ class Increment(FullBuild):
             last_build.mark_rows_missing(self.store, self._saved)
         return stands
 
-    def rows_written(self) -> None:
+    def rows_written(self, left: Leftovers) -> None:
         if self._saved:
-            last_build.mark_rows_written(self.store, self._saved)
+            last_build.mark_rows_written(self.store, self._saved, left)
 
-    def published(self, staging: StagingFolder) -> None:
+    def published(self, staging: StagingFolder, left: Leftovers) -> None:
         """Remove from the store what no build needs any longer; what was published stays, whatever happens here.
 
         While another run is under way nothing is removed: it may use what earlier runs left, and is adding to it.
@@ -199,7 +203,7 @@ class Increment(FullBuild):
         with output.sweeping(staging, self.target) as alone:
             if alone:
                 needed = last_build.needed(self.store, self._saved, output.kept(self.target))
-                last_build.remove(self.store, [name for name in names if name not in needed])
+                left.remove_all(files.join(self.store.root, name) for name in names if name not in needed)
 
 
 def steps_of(settings: BuildSettings, target: str, log: Commitlog, reporter: Reporter) -> FullBuild:

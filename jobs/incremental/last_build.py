@@ -2,6 +2,7 @@
 
 builds/DIGEST           sealed JSON, the fields of ``LastBuild``
 builds/DIGEST.files     each ConsumeQueue file, in the order of paths: a line of the manifest, its units, its time (ns), by tabs
+builds/DIGEST.manifest  a copy of its manifest, where DIR is a local folder (``lost_manifest``)
 builds/DIGEST.owed      there while rows of the build are missing in the Delta tables
 builds/DIGEST.odd       each queue out of order, in their order: [topic, queue id, batch, digest of where its units went]
 """
@@ -11,13 +12,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.unclean_stop import old_checkpoint
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.index.plan import EarlierFiles
 from rocketmq_reindex.udfs import files
@@ -28,10 +29,10 @@ from rocketmq_reindex.udfs.scan.segments import Commitlog
 FORMAT: Final = 4
 """Goes up when builds have other fields or lines. Ranges that were scanned stay known then."""
 LINES: Final = (".files", ".odd")
+MANIFEST_COPY: Final = ".manifest"
 _ROWS_MISSING: Final = ".owed"
 KEPT_BUILDS: Final = 2
 """What no build of the last so many used is removed from the store."""
-_REMOVED_AT_ONCE: Final = 16
 
 
 class IndexFile(NamedTuple):
@@ -171,9 +172,9 @@ def are_rows_missing(store: ScanStore, build: LastBuild) -> bool:
     return files.entry_of(_rows_mark(store, build)).kind != files.ABSENT
 
 
-def mark_rows_written(store: ScanStore, build: LastBuild) -> None:
-    """All rows of the build are in the Delta tables."""
-    files.remove_tree(_rows_mark(store, build))
+def mark_rows_written(store: ScanStore, build: LastBuild, left: Leftovers) -> None:
+    """All rows of the build are in the Delta tables. Where the mark cannot be removed, the next run writes them again."""
+    left.remove(_rows_mark(store, build))
 
 
 def _rows_mark(store: ScanStore, build: LastBuild) -> str:
@@ -197,14 +198,8 @@ def needed(store: ScanStore, newest: LastBuild, more: Iterable[str]) -> set[str]
     for digest in set(more) - kept.keys():
         found = load(store, digest)
         kept |= {digest: found} if found else {}
-    used = {f"builds/{digest}{ending}" for digest in kept for ending in ("", *LINES, _ROWS_MISSING)}
+    used = {f"builds/{digest}{ending}" for digest in kept for ending in ("", *LINES, MANIFEST_COPY, _ROWS_MISSING)}
     for build in kept.values():
         used |= {f"entries/{entry.key}" for entry in build.ranges}
         used |= {f"data/{name}" for entry in (*build.ranges, *build.expired) for name, _, _ in entry.data.values()}
     return used
-
-
-def remove(store: ScanStore, unused: Iterable[str]) -> None:
-    """Remove paths of the store, as ``names`` returns them."""
-    with ThreadPoolExecutor(_REMOVED_AT_ONCE, thread_name_prefix="sweep") as pool:
-        list(pool.map(lambda name: files.remove_tree(files.join(store.root, name)), unused))

@@ -10,11 +10,12 @@ from typing import Final
 from rocketmq_reindex.jobs.building.full import Result
 from rocketmq_reindex.jobs.building.manifest import path_of
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.incremental import carrying
+from rocketmq_reindex.jobs.incremental import carrying, last_build
 from rocketmq_reindex.jobs.incremental.before import Before
 from rocketmq_reindex.jobs.incremental.last_build import IndexFile, LastBuild
 from rocketmq_reindex.jobs.publishing.output import MANIFEST
 from rocketmq_reindex.jobs.publishing.parts import entries, joined
+from rocketmq_reindex.jobs.publishing.whole_file import copy_whole
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
@@ -45,7 +46,8 @@ def save(
     ``draft`` has what it was made from; ``prints`` are the fingerprints of its IndexFiles; ``kept`` is how many files it took
     from the build before.
     """
-    last, digest = before.last, file_digest(files.join(staging.tree, MANIFEST))
+    manifest = files.join(staging.tree, MANIFEST)
+    last, digest = before.last, file_digest(manifest)
     count = result.written.queue_files + len(result.written.index)
     is_same = last is not None and digest == last.digest
     stands = is_same and kept == count and _is_whole(before)
@@ -67,6 +69,8 @@ def save(
     lines = (line for _, line in heapq.merge(*(entries(part, path_of) for part in result.parts)))
     _write_lines(store, f"{digest}.files", carrying.timed_lines(lines, built))
     _write_lines(store, f"{digest}.odd", carrying.odd_lines(result.order))
+    if not staging.build:
+        copy_whole(store.temporary, manifest, files.join(store.builds, f"{digest}{last_build.MANIFEST_COPY}"))
     build.save(store)
     files.sync(store.root)
     return build, stands

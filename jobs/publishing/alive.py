@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from typing import Final
 
@@ -10,6 +11,8 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 _ALIVE: Final = "alive-"
+VERIFY: Final = re.compile(r"rmq-reindex-verify-[0-9a-f]{32}")
+"""names of the folders that verifies work in where they leave signs of life"""
 BEAT_SECONDS: Final = 60.0
 
 

@@ -4,6 +4,7 @@ OUT/builds/BUILD/...               what a build wrote, as it lies in a store, wi
 OUT/published/NUMBER-BUILD.json    that BUILD is complete; the highest NUMBER counts, of equal ones the last BUILD by name
 OUT/work/BUILD/...                 what its tasks hand on while it runs; every minute it gets a new ``alive-NUMBER``
 OUT/work/BUILD/sweeping            while it removes what earlier runs left elsewhere: in ``--tables``
+OUT/work/rmq-reindex-verify-RUN/   what a verify hands on, where OUT/work is its ``--work``; it gets ``alive-NUMBER``, too
 
 A new name is all that publishing takes, and no store shows half of a new name for long: what has no whole content yet does not
 count. Two runs to one OUT never meet; the one that publishes last wins, unless it may not replace anything.
@@ -13,20 +14,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Final
 
-from rocketmq_reindex.jobs.publishing.alive import Alive, last_beat
+from rocketmq_reindex.jobs.publishing.alive import VERIFY, Alive, last_beat
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST, Standing
-from rocketmq_reindex.jobs.publishing.pointers import BUILD, BUILDS, POINTERS, Pointer, build_folder, pointers
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
+from rocketmq_reindex.jobs.publishing.pointers import BUILD, BUILDS, POINTERS, WORK, Pointer, build_folder, pointers
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.staging import StagingFolder
 
-WORK: Final = "work"
 _SWEEPING: Final = "sweeping"
 _NAMES: Final = frozenset({BUILDS, POINTERS, WORK})
 KEPT: Final = 2
@@ -50,16 +52,19 @@ def standing(out: str) -> Standing | None:
 
 def check_place(out: str, overwrite: bool) -> str:
     """Return OUT as it is. Raises InputError when it may not be written."""
+    files.check_volume(out)
     shown, kind = escape(out), files.entry_of(out).kind
     if not files.base(out):
         raise InputError(f"{shown}: is a whole bucket or root folder: name a folder of its own")
     if kind not in (files.FOLDER, files.ABSENT):
         raise InputError(f"{shown}: is not a folder: name another")
     if kind == files.FOLDER:
+        published = pointers(out)
         foreign = sorted(set(files.names(out)) - _NAMES)
-        if foreign:
+        # Beside builds it does no harm: nothing there is replaced.
+        if foreign and not (published and overwrite):
             raise InputError(f"{shown}: holds {escape(foreign[0])}, which no build writes: name an empty folder")
-        if pointers(out) and not overwrite:
+        if published and not overwrite:
             raise InputError(f"{shown}: holds a build: name another folder, or give --overwrite")
     elif files.is_flat(out) and files.entry_of(_bucket(out)).kind == files.ABSENT:
         raise InputError(f"{escape(_bucket(out))}: is not there: make the bucket first")
@@ -72,28 +77,32 @@ def _bucket(path: str) -> str:
     return path
 
 
-def _present(folder: str) -> set[str]:
-    """Returns the builds that have something in ``folder``."""
+def _present(folder: str, names: re.Pattern[str] = BUILD) -> set[str]:
+    """Returns the builds that have something in ``folder``, or what else has such ``names``."""
     if files.entry_of(folder).kind != files.FOLDER:
         return set()
-    return {name for name in files.names(folder) if BUILD.fullmatch(name)}
+    return {name for name in files.names(folder) if names.fullmatch(name)}
 
 
-def sweep(out: str, own: str) -> None:
-    """Remove builds that no pointer leads to and whose runs are dead, and published ones but for the last few.
+def sweep(out: str, own: str, left: Leftovers) -> None:
+    """Remove builds that no pointer leads to and whose runs are dead, what dead verifies left in OUT/work, and published builds
+    but for the last few.
 
     Clocks are the store's own: other runs' signs of life are compared with that of this one, ``own``.
     """
-    _forget(out, pointers(out))
+    _forget(out, pointers(out), left)
     now = last_beat(files.join(out, WORK, own))
+    for verify in _present(files.join(out, WORK), VERIFY):
+        if now - last_beat(files.join(out, WORK, verify)) >= DEAD_NANOSECONDS:
+            left.remove(files.join(out, WORK, verify))
     for build in (_present(files.join(out, BUILDS)) | _present(files.join(out, WORK))) - {own}:
         work = files.join(out, WORK, build)
         if now - last_beat(work) < DEAD_NANOSECONDS:
             continue
         # Without its sign of life a run that was only asleep publishes no more.
-        files.remove_tree(work)
+        left.remove(work)
         if build not in {pointer.build for pointer in pointers(out)}:
-            files.remove_tree(build_folder(out, build))
+            left.remove(build_folder(out, build))
 
 
 @contextlib.contextmanager
@@ -121,15 +130,18 @@ def _others(staging: StagingFolder, out: str) -> set[str]:
     return _present(files.join(out, WORK)) - {files.base(staging.root)}
 
 
-def _forget(out: str, published: list[Pointer]) -> None:
+def _forget(out: str, published: list[Pointer], left: Leftovers) -> None:
     for pointer in published[:-KEPT]:
+        folder = build_folder(out, pointer.build)
         # First the file that leads to it: a reader meets a whole build or none.
-        files.remove_tree(files.join(out, POINTERS, pointer.name))
-        files.remove_tree(build_folder(out, pointer.build))
+        if left.remove(files.join(out, POINTERS, pointer.name)):
+            left.remove(folder)
+        else:
+            left.add(folder, "its pointer stays")
 
 
 @contextlib.contextmanager
-def staging(target: str, trim: bool) -> Iterator[StagingFolder]:
+def staging(target: str, trim: bool, left: Leftovers) -> Iterator[StagingFolder]:
     """Make the folders for a build of this run; they are removed unless it was published."""
     build = uuid.uuid4().hex
     staging = StagingFolder(files.join(target, WORK, build), build_folder(target, build), trim)
@@ -140,18 +152,19 @@ def staging(target: str, trim: bool) -> Iterator[StagingFolder]:
             staging.make()
             # What cannot be swept now, the next run sweeps.
             with contextlib.suppress(OSError):
-                sweep(target, build)
+                sweep(target, build, left)
             yield staging
     finally:
         try:
-            with contextlib.suppress(OSError):
-                if build not in {pointer.build for pointer in pointers(target)}:
-                    files.remove_tree(staging.build)
+            if build not in {pointer.build for pointer in pointers(target)}:
+                left.remove(staging.build)
+        except OSError as error:
+            left.add(staging.build, files.why(error))
         finally:
-            files.remove_tree(staging.root)
+            left.remove(staging.root)
 
 
-def publish(staging: StagingFolder, target: str, overwrite: bool) -> None:
+def publish(staging: StagingFolder, target: str, overwrite: bool, left: Leftovers) -> None:
     """Write the small file that makes the build count. Raises InputError when another run published meanwhile, or took this run
     for dead.
     """
@@ -164,4 +177,4 @@ def publish(staging: StagingFolder, target: str, overwrite: bool) -> None:
     text = json.dumps({"build": pointer.build, "manifest": digest}).encode()
     files.write_bytes(staging.temporary, files.join(target, POINTERS, pointer.name), [text, b"\n"])
     with contextlib.suppress(OSError):
-        _forget(target, [*before, pointer])
+        _forget(target, [*before, pointer], left)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import json
 import os
 import re
 import stat
 import uuid
 from collections.abc import Iterator
 
-from rocketmq_reindex.jobs.publishing.layout import CONFIG, MANIFEST, PUBLISHED, TOPICS, Standing
-from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.jobs.publishing.layout import MANIFEST, Standing
+from rocketmq_reindex.jobs.publishing.places import check_target, strangers
+from rocketmq_reindex.jobs.publishing.whole_file import copy_whole
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
@@ -26,78 +26,17 @@ _RUN_DIGITS = 12
 """A staging folder is named after DIR and so many random hexadecimal digits."""
 
 
-def _check_target(target: str, out: str, overwrite: bool) -> None:
-    """Raises InputError when what stands at DIR may not be replaced. Asked at the start, and again before publishing."""
-    if os.path.lexists(target) and not os.path.isdir(target):
-        raise InputError(f"{escape(out)}: is not a folder: name another")
-    if os.path.isdir(target):
-        names = sorted(os.listdir(target))
-        foreign = _foreign(target, names)
-        if foreign:
-            raise InputError(f"{escape(out)}: holds {escape(foreign[0])}, which no build writes: name an empty folder")
-        if names and not overwrite:
-            raise InputError(f"{escape(out)}: is not empty: name another folder, or give --overwrite")
-        if names and MANIFEST not in names:
-            raise InputError(f"{escape(out)}: was not written by a build (it has no {MANIFEST}): name another folder")
-        if CONFIG in names and not _is_drafted(target):
-            raise InputError(
-                f"{escape(out)}: {TOPICS} is not as a build drafted it: move {CONFIG} away to keep what was changed"
-            )
-        if os.path.ismount(target):
-            raise InputError(f"{escape(out)}: is a mount point and cannot be replaced as a whole: name a folder below it")
-
-
-def _foreign(target: str, names: list[str]) -> list[str]:
-    """Returns the names that no build writes. A config/ that is no folder, or holds more than the draft, is a broker's."""
-    foreign = [name for name in names if name not in PUBLISHED]
-    config = os.path.join(target, CONFIG)
-    if CONFIG in names and (os.path.islink(config) or not os.path.isdir(config)):
-        foreign.append(CONFIG)
-    elif CONFIG in names:
-        foreign += [found for name in sorted(os.listdir(config)) if (found := f"{CONFIG}/{name}") != TOPICS]
-    return foreign
-
-
-def _is_drafted(target: str) -> bool:
-    """Whether config/topics.json is as the manifest says: what somebody edited must not be lost."""
-    path = os.path.join(target, TOPICS)
-    digest = new_digest([files.read_bytes(path)]).digest().hex() if os.path.lexists(path) else ""
-    line = b'  {"path": "%s", ' % TOPICS.encode()
-    with open(os.path.join(target, MANIFEST), "rb") as manifest:
-        entry = next((found for found in manifest if found.startswith(line)), b"{}")
-    return bool(digest) and json.loads(entry.strip(b" ,\n")).get("digest") == digest
-
-
-def check_place(out: str, overwrite: bool) -> str:
-    """Return the real path of DIR. Raises InputError when it may not be written."""
-    target = real_path(out)
-    if os.path.islink(out.rstrip("/")) and not os.path.exists(target):
-        raise InputError(f"{escape(out)}: is a link that leads nowhere: name the folder itself")
-    _check_target(target, out, overwrite)
-    parent = os.path.dirname(target)
-    if not os.path.isdir(parent):
-        raise InputError(f"{escape(parent)}: is not a folder: make it first")
-    return target
-
-
-def real_path(out: str) -> str:
-    """Return the real path of DIR. Raises InputError for the root folder."""
-    target = os.path.realpath(out)
-    if target == "/":
-        raise InputError(f"{escape(out)}: is the root folder: name a folder of its own")
-    return target
-
-
 def _prefix(target: str) -> str:
     return os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.rmq-reindex")
 
 
 @contextlib.contextmanager
 def locked(target: str) -> Iterator[None]:
-    """Lock DIR for one run: a second one is refused. A killed run's lock ends with its process."""
+    """Lock DIR for one run: a second one is refused. A killed run's lock ends with its process, and what it left is cleared."""
     path = f"{_prefix(target)}.lock"
     handle = _lock(path, target)
     try:
+        _sweep(target)
         yield
     finally:
         with contextlib.suppress(OSError):
@@ -135,6 +74,8 @@ def _clear(left: StagingFolder, target: str) -> None:
             os.rename(left.replaced, target)
         elif os.path.isdir(left.sealed):
             return  # somebody else made DIR meanwhile: the earlier build is still the only one
+    if not all(_give_back(tree, left, target) for tree in (left.sealed, left.replaced)):
+        return
     # A task of a killed run may go on for a while: under another name it finds the folder no more.
     gone = left.root[:-_RUN_DIGITS] + _new_run()
     with contextlib.suppress(OSError):
@@ -144,6 +85,31 @@ def _clear(left: StagingFolder, target: str) -> None:
         # What is half removed must never be put back.
         os.rename(left.replaced, files.join(left.root, "gone"))
     files.remove_tree(left.root)
+
+
+def _give_back(tree: str, left: StagingFolder, target: str) -> bool:
+    """Move what is no build's out of a tree that may have been DIR, into the build that replaced it.
+
+    Returns whether nothing of it is left there. Each name is moved in one step, so a run that dies here loses nothing.
+    """
+    if os.path.islink(left.root) or os.path.islink(tree) or not os.path.isdir(tree):
+        return True
+    with contextlib.suppress(OSError):
+        for name in strangers(tree, sorted(os.listdir(tree))):
+            if not os.path.lexists(os.path.join(target, name)):
+                os.rename(os.path.join(tree, name), os.path.join(target, name))
+        return not strangers(tree, os.listdir(tree))
+    return False
+
+
+def put_back(target: str, manifest: str) -> None:
+    """Copy the manifest of the build in DIR, whose lock is held, from the file ``manifest`` to where it was."""
+    left = StagingFolder(f"{_prefix(target)}-{_new_run()}")
+    files.make_folder(left.temporary, below=os.path.dirname(target))
+    try:
+        copy_whole(left.temporary, manifest, files.join(target, MANIFEST))
+    finally:
+        files.remove_tree(left.root)
 
 
 def _sweep(target: str) -> None:
@@ -161,12 +127,11 @@ def _new_run() -> str:
 
 @contextlib.contextmanager
 def staging(target: str, overwrite: bool = True) -> Iterator[StagingFolder]:
-    """Make a new staging folder. What earlier runs left is removed first, and this folder is removed whatever happens.
+    """Make a new staging folder, which is removed whatever happens. DIR is locked.
 
     Raises InputError when DIR may not be replaced: another run may have published there since it was checked.
     """
-    _sweep(target)
-    _check_target(target, target, overwrite)
+    check_target(target, target, overwrite)
     staging = StagingFolder(f"{_prefix(target)}-{_new_run()}")
     try:
         staging.make()
@@ -194,7 +159,7 @@ def publish(staging: StagingFolder, target: str, overwrite: bool) -> None:
     # First of all: what a late attempt of a task renamed into the tree behind sync would not be durable.
     os.rename(staging.tree, staging.sealed)
     files.sync(staging.sealed)
-    _check_target(target, target, overwrite)
+    check_target(target, target, overwrite)
     if os.path.isdir(target) and os.listdir(target):
         if not _exchange(staging.sealed, target):
             os.rename(target, staging.replaced)

@@ -9,42 +9,52 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Hashable, Iterator
 
-from rocketmq_reindex.jobs.publishing import builds, local, pointers
+from rocketmq_reindex.jobs.publishing import builds, local, places, pointers
 from rocketmq_reindex.jobs.publishing.layout import CONFIG as CONFIG
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST as MANIFEST
 from rocketmq_reindex.jobs.publishing.layout import PUBLISHED as PUBLISHED
 from rocketmq_reindex.jobs.publishing.layout import TOPICS as TOPICS
 from rocketmq_reindex.jobs.publishing.layout import Standing
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 
-def check_places(inputs: list[str], out: str, overwrite: bool) -> str:
-    """Return the real path of DIR. Raises InputError when it may not be written: inside an input or around it, or not empty."""
+def check_places(inputs: list[str], out: str, overwrite: bool, *, may_lack_manifest: bool = False) -> str:
+    """Return the real path of DIR. Raises InputError when it may not be written: inside an input or around it, or not empty.
+
+    ``may_lack_manifest``: whether DIR holds a build is asked again later, where its manifest is not there.
+    """
     if not files.no_rename(out):
-        local.real_path(out)
+        places.real_path(out)
     for place in inputs:
         if files.overlap(place, out):
             raise InputError(f"{escape(out)}: lies inside {escape(place)} or around it: name a folder apart from the input")
-    return builds.check_place(out, overwrite) if files.no_rename(out) else local.check_place(out, overwrite)
+    if files.no_rename(out):
+        return builds.check_place(out, overwrite)
+    return places.check_place(out, overwrite, may_lack_manifest=may_lack_manifest)
 
 
 @contextlib.contextmanager
 def locked(target: str) -> Iterator[None]:
-    """Lock DIR for one run: a second one is refused. Behind a URI nothing is locked: each run has a build of its own."""
+    """Lock DIR for one run: a second one is refused. What killed runs left is cleared, also where this one has nothing to do.
+
+    Behind a URI nothing is locked: each run has a build of its own.
+    """
     with contextlib.nullcontext() if files.no_rename(target) else local.locked(target):
         yield
 
 
 @contextlib.contextmanager
-def staging(target: str, overwrite: bool = True, trim: bool = False) -> Iterator[StagingFolder]:
-    """Make a new staging folder. What earlier runs left is removed first, and this folder is removed whatever happens.
+def staging(target: str, overwrite: bool = True, trim: bool = False, left: Leftovers | None = None) -> Iterator[StagingFolder]:
+    """Make a new staging folder, which is removed whatever happens.
 
-    Raises InputError when DIR may not be replaced: another run may have published there since it was checked.
+    Behind a URI ``left`` learns of what could not be removed. Raises InputError when DIR may not be replaced: another run may
+    have published there since it was checked.
     """
-    opened = builds.staging(target, trim) if files.no_rename(target) else local.staging(target, overwrite)
+    opened = builds.staging(target, trim, left or Leftovers()) if files.no_rename(target) else local.staging(target, overwrite)
     with opened as staging:
         yield staging
 
@@ -52,6 +62,16 @@ def staging(target: str, overwrite: bool = True, trim: bool = False) -> Iterator
 def standing(target: str) -> Standing | None:
     """Return the build that counts in DIR; None when there is none, or its manifest is not as it was published."""
     return builds.standing(target) if files.no_rename(target) else local.standing(target)
+
+
+def lacks_manifest(target: str) -> bool:
+    """Return whether DIR is a local folder that holds something, but no manifest."""
+    return not files.no_rename(target) and places.lacks_manifest(target)
+
+
+def put_back(target: str, manifest: str) -> None:
+    """Copy the manifest of the build in a local DIR, whose lock is held, from the file ``manifest`` to where it was."""
+    local.put_back(target, manifest)
 
 
 def kept(target: str) -> list[str]:
@@ -74,10 +94,10 @@ def others_sweep(staging: StagingFolder, target: str) -> bool:
     return bool(staging.build) and builds.others_sweep(staging, target)
 
 
-def publish(staging: StagingFolder, target: str, overwrite: bool) -> None:
+def publish(staging: StagingFolder, target: str, overwrite: bool, left: Leftovers | None = None) -> None:
     """Make what was built visible, in one step. Raises InputError when DIR has been filled meanwhile."""
     if staging.build:
-        builds.publish(staging, target, overwrite)
+        builds.publish(staging, target, overwrite, left or Leftovers())
     else:
         local.publish(staging, target, overwrite)
 

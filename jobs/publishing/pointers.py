@@ -15,7 +15,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
 
-BUILDS, POINTERS = "builds", "published"
+BUILDS, POINTERS, WORK = "builds", "published", "work"
 BUILD: Final = re.compile(r"[0-9a-f]{32}")
 """names of builds"""
 _POINTER: Final = re.compile(r"([0-9]{10})-([0-9a-f]{32})\.json")
@@ -55,6 +55,13 @@ def pointers(out: str) -> list[Pointer]:
 def build_folder(out: str, build: str) -> str:
     """Return the folder of a build in OUT."""
     return files.join(out, BUILDS, build)
+
+
+def is_work(place: str, out: str) -> bool:
+    """Return whether ``place`` is the folder in which runs to OUT hand on what they keep for a while."""
+    if not files.no_rename(out) or files.canonical(place) != files.canonical(files.join(out, WORK)):
+        return False
+    return bool(identity(out))
 
 
 def check_laid_out(store: str) -> None:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import Final
+
+from rocketmq_reindex.udfs import files
+
+_COPIED_BYTES: Final = 16 << 20
 
 
 def write_whole(path: str, text: str) -> None:
@@ -19,3 +24,12 @@ def write_whole(path: str, text: str) -> None:
         if isinstance(error, OSError):
             error.filename = path
         raise
+
+
+def copy_whole(temporary: str, source: str, target: str) -> None:
+    """Copy the file ``source`` to ``target`` by way of the folder ``temporary``. Raises OSError and InputError as a Reader."""
+    with files.Reader(source) as reader, files.writing(temporary, target) as writer:
+        size = reader.size()
+        for at in range(0, size, _COPIED_BYTES):
+            writer.append(reader.read(at, min(_COPIED_BYTES, size - at)))
+        writer.finish()

@@ -10,14 +10,14 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rocketmq_reindex.jobs.spark import full_disk, session, shuffle
+from rocketmq_reindex.jobs.spark import full_disk, session, shuffle, worker_python
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.worker import setup as worker
 from rocketmq_reindex.udfs.worker.setup import Batches
 
 
 class Engine(Protocol):
-    """Runs the functions of ``udfs``. ``cores`` is how many tasks run at once."""
+    """Runs the functions of ``udfs``. ``cores`` is how many tasks run at once as the session begins."""
 
     cores: int
 
@@ -120,7 +120,7 @@ class SparkEngines:
         try:
             with session.run_settings(spark):
                 try:
-                    with full_disk.named(spark):
+                    with full_disk.named(spark), worker_python.named(spark):
                         yield engine
                 finally:
                     engine.forget()

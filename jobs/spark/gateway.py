@@ -7,7 +7,9 @@ where a command is started may be an attacker's. Only root can put a file into `
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import shlex
 import stat
 import threading
@@ -20,6 +22,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
+from rocketmq_reindex.jobs.spark import worker_python
 from rocketmq_reindex.jobs.spark.java import fits
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.kernels import cache_folder
@@ -28,6 +31,7 @@ from rocketmq_reindex.udfs.worker.daemon import FOLDER
 
 _USUAL_LINE: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
 """Spark's launcher asks for the module, so each JVM of Spark's says it first of all (``ModuleBootstrap``)."""
+_CORE: Final = re.compile(r"spark-core_[0-9.]+-(.+)\.jar")
 _PATHS: Final = (
     "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "JAVA_HOME", "TMPDIR",
     cache_folder.VARIABLE,
@@ -38,6 +42,10 @@ _CREDENTIALS: Final = (
     "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_FEDERATED_TOKEN_FILE", "SSL_CERT_FILE", "SSL_CERT_DIR", "KRB5_CONFIG",
 )  # fmt: skip
 """files that a worker reads for a bucket or an HDFS; some libraries know ``~`` there"""
+
+
+_log: Final = logging.getLogger("rmq-reindex.jvm")
+"""has a handler while the run's messages are JSON"""
 
 
 class JvmErrors(threading.Thread):
@@ -53,7 +61,11 @@ class JvmErrors(threading.Thread):
         for line in self._pipe:
             if line.strip() == _USUAL_LINE:
                 continue
-            self.first = self.first or line.decode(errors="replace").strip()
+            text = line.decode(errors="replace").strip()
+            self.first = self.first or text
+            if _log.handlers:
+                _log.warning("%s", text)
+                continue
             try:
                 os.write(2, line)
             except OSError:
@@ -72,6 +84,22 @@ def _spark_home() -> str:
     return next((home for home in homes if os.path.isfile(os.path.join(home, "bin", "spark-submit"))), "")
 
 
+def _check_spark(home: str) -> None:
+    """Raises InputError where SPARK_HOME is no Spark, or not the one that this pyspark talks to."""
+    named = f"SPARK_HOME={escape(home)}"
+    own = ".".join(pyspark.__version__.split(".")[:2])
+    to_do = f"unset it (pyspark {pyspark.__version__} brings a Spark), or name the folder of a Spark {own}"
+    if not os.access(os.path.join(home, "bin", "spark-submit"), os.X_OK):
+        raise InputError(f"Spark does not start: {named} is no Spark, it has no bin/spark-submit: {to_do}")
+    jars = os.path.join(home, "jars")
+    cores = (_CORE.fullmatch(name) for name in (os.listdir(jars) if os.path.isdir(jars) else ()))
+    version = next((core[1] for core in cores if core), "")
+    if version and not version.startswith(f"{own}."):
+        raise InputError(
+            f"Spark does not start: {named} is Spark {escape(version)}, and pyspark is {pyspark.__version__}: {to_do}"
+        )
+
+
 def absolute_paths() -> None:
     """Make the paths of the environment absolute, for processes that work elsewhere.
 
@@ -84,6 +112,7 @@ def absolute_paths() -> None:
             del environment["SPARK_HOME"]
             raise InputError("Spark does not start: beside pyspark there is no bin/spark-submit: set SPARK_HOME")
     environment.update(_elsewhere(environment))
+    _check_spark(environment["SPARK_HOME"])
 
 
 def _elsewhere(environment: Mapping[str, str]) -> dict[str, str]:
@@ -150,6 +179,9 @@ def wrap_python(context: Any) -> None:
     if os.sep in python and not os.path.isabs(python):
         # Meant for executors, who unpack it where they work. Here the driver's Python has the same packages.
         python = driver if os.path.isabs(driver) else os.path.abspath(python)
+    if python != driver:
+        # The package itself comes with --py-files, once a task runs.
+        worker_python.check(python, worker_python.THIRD_PARTY)
     path = os.path.join(context._temp_dir, "python-in-root")
     with open(path, "x") as file:
         file.write(f'#!/bin/sh\ncd {FOLDER} && exec {shlex.quote(python)} "$@"\n')

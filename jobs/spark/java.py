@@ -40,6 +40,13 @@ def delta_jars() -> list[str]:
     return [str(jar.resolve()) for jar in sorted((CHECKOUT / "jars").glob("delta-*.jar"))] if CHECKOUT else []
 
 
+def delta_packages() -> list[str]:
+    """Return the Maven coordinates of Delta Lake's jars that fit this Spark, as ``conf/jars.txt`` has them; none in a zip."""
+    folder = settings_folder()
+    lines = (folder / "jars.txt").read_text(encoding="utf-8").splitlines() if folder else []
+    return [words[1] for words in map(str.split, lines) if len(words) == 2 and words[1].startswith("io.delta:")]
+
+
 def _java_version(home: str) -> str:
     """The version that a JDK's ``release`` file names, or nothing."""
     with contextlib.suppress(OSError):

@@ -14,8 +14,9 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from rocketmq_reindex.jobs.spark import gateway
+from rocketmq_reindex.jobs.spark import gateway, worker_python
 from rocketmq_reindex.jobs.spark.daemon import name_daemon
+from rocketmq_reindex.jobs.spark.delta_jars import check_delta
 from rocketmq_reindex.jobs.spark.java import choose_java, class_archive, delta_jars, java_option, settings_folder
 
 # The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
@@ -27,6 +28,8 @@ _DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # A table's state is a few rows here: not the 50 partitions of its default.
     "spark.databricks.delta.snapshotPartitions": "2",
+    # What a run writes to its row meanwhile does not wait behind its scan (jobs/tables/progress.py).
+    "spark.scheduler.mode": "FAIR",
 }
 _SUBMITTED = {
     # For executors elsewhere, from Python 3.11 on: they do not import from their working folder.
@@ -88,6 +91,8 @@ def _own(master: str, delta: bool = False, hadoop_user: str = "") -> dict[str, s
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     choose_java()
     master = master or "local[*]"
+    if master.startswith("local"):
+        worker_python.check(os.environ["PYSPARK_PYTHON"], (worker_python.PACKAGE, *worker_python.THIRD_PARTY))
     # Spark's catalogs make the default database's folder, which nothing is ever written to: one that is there already.
     own = {"spark.master": master, "spark.sql.warehouse.dir": tempfile.gettempdir()}
     return own | configuration(master, hadoop_user) | (_with_delta() if delta else {})
@@ -96,9 +101,9 @@ def _own(master: str, delta: bool = False, hadoop_user: str = "") -> dict[str, s
 class _Start(threading.Thread):
     """A session of our own that starts in the background. It takes seconds, in which Python has imports to do."""
 
-    def __init__(self, own: Mapping[str, str]) -> None:
+    def __init__(self, own: Mapping[str, str], delta: bool) -> None:
         super().__init__(name="start-session", daemon=True)
-        self._own = own
+        self._own, self._delta = own, delta
         self._spark: SparkSession | None = None
         self._error: Exception | None = None
         # Not join(): before Python 3.13 one that a signal cuts short takes the thread for ended (bpo-45274).
@@ -106,7 +111,7 @@ class _Start(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._spark = _new(self._own, own=True)
+            self._spark = _new(self._own, own=True, delta=self._delta)
         except Exception as error:  # noqa: BLE001  raised again where the session is asked for
             self._error = error
         finally:
@@ -141,7 +146,7 @@ def starting(master: str, delta: bool = False, hadoop_user: str = "") -> Iterato
     own = _own(master, delta, hadoop_user)
     # Only a local session asks for our daemon; a cluster's workers start elsewhere.
     with name_daemon() if _DAEMON in own else contextlib.nullcontext():
-        start = _Start(own)
+        start = _Start(own, delta)
         _starts.append(start)
         start.start()
         try:
@@ -155,8 +160,11 @@ def starting(master: str, delta: bool = False, hadoop_user: str = "") -> Iterato
                 start.give_up()
 
 
-def _new(settings: Mapping[str, str], own: bool) -> SparkSession:
-    """Returns a new session. ``own``: in a JVM that this process starts; otherwise in that of spark-submit."""
+def _new(settings: Mapping[str, str], own: bool, delta: bool = False) -> SparkSession:
+    """Returns a new session. ``own``: in a JVM that this process starts; otherwise in that of spark-submit.
+
+    Raises InputError where it does not start, where ``delta`` asks for a Delta Lake that it has not, and for a wrong Python.
+    """
     if own:
         gateway.launch(settings)
     builder = SparkSession.builder.appName("rocketmq-reindex")
@@ -166,8 +174,14 @@ def _new(settings: Mapping[str, str], own: bool) -> SparkSession:
         spark = builder.getOrCreate()
     except Exception as error:
         raise gateway.does_not_start(error) from error
-    if not own:
-        gateway.wrap_python(spark.sparkContext)
+    try:
+        if delta:
+            check_delta(spark, own)
+        if not own:
+            gateway.wrap_python(spark.sparkContext)
+    except BaseException:
+        stop(spark)
+        raise
     return spark
 
 
@@ -190,7 +204,7 @@ def get_session(master: str, delta: bool = False, hadoop_user: str = "") -> tupl
         settings, own = ({"spark.master": master} if master else {}) | _SUBMITTED, False
     on_main = threading.current_thread() is threading.main_thread()
     interrupt = signal.getsignal(signal.SIGINT) if on_main else None
-    spark = _new(settings, own)
+    spark = _new(settings, own, delta)
     if on_main:
         # SparkContext puts a handler of its own there.
         signal.signal(signal.SIGINT, interrupt)

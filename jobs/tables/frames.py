@@ -45,9 +45,9 @@ class Frames:
         self._settings, self._summary, self._engine, self._log = settings, summary, engine, log
         self._build = settings.build_id
 
-    def of_run(self, summary: Summary, state: str, attempt: int, started: datetime, ended: datetime | None) -> DataFrame:
+    def of_run(self, summary: Summary, state: str, attempt: rows.Attempt, ended: datetime | None) -> DataFrame:
         """Return the row in ``builds``."""
-        return self._of(rows.build_row(self._settings, summary, self._log, state, attempt, started, ended)).coalesce(1)
+        return self._of(rows.build_row(self._settings, summary, self._log, state, attempt, ended)).coalesce(1)
 
     def segments(self, built: Built) -> DataFrame:
         """Return the rows in ``segments``."""

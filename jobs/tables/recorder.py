@@ -1,17 +1,18 @@
 """``--tables``: the rows that a run writes to the Delta tables, from its start to its end.
 
-The row in ``builds`` is written first and, with the outcome, last. Rows of other tables count once its state is ``published``.
-A second run with the same ``--build-id`` (a scheduler's retry) replaces the rows of the first one.
+The row in ``builds`` is written before the log is read and, with the outcome, last. Rows of other tables count once its state
+is ``published``. A second run with the same ``--build-id`` (a scheduler's retry) replaces the rows of the first one.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import threading
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import Final
 
@@ -26,9 +27,13 @@ from rocketmq_reindex.jobs.command.failures import outcome as failure
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark.engine import SparkEngine
 from rocketmq_reindex.jobs.spark.session import run_settings
-from rocketmq_reindex.jobs.tables.delta import ensure, reason, small_queries, write
+from rocketmq_reindex.jobs.tables.claim import Claim
+from rocketmq_reindex.jobs.tables.delta import small_queries, write
 from rocketmq_reindex.jobs.tables.frames import Built, Frames
 from rocketmq_reindex.jobs.tables.hadoop import hadoop_settings, hdfs_user
+from rocketmq_reindex.jobs.tables.making import ensure
+from rocketmq_reindex.jobs.tables.progress import Progress
+from rocketmq_reindex.jobs.tables.trouble import reason
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError
 from rocketmq_reindex.storage_format.names import escape
@@ -36,7 +41,10 @@ from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, Table
 
-_STARTED, _ENDED = 0, 1
+_ENDED: Final = 1
+"""what Delta knows the commits at a run's end by, after its first one"""
+_NO_COUNTS: Final = {"spark.databricks.delta.numRecordsValidation.enabled": "false"}
+"""Delta warns on stderr, at each update, that it cannot compare numbers of rows."""
 _FEW_FILES: Final = 50_000
 """With more rows than this, compiled code saves more than it costs."""
 
@@ -53,10 +61,8 @@ class Recorder(Unrecorded):
         self.settings = settings if settings.build_id else dataclasses.replace(settings, build_id=uuid.uuid4().hex)
         self._summary, self._reporter = summary, reporter
         self._frames = Frames(self.settings, summary, engine, log)
-        self._attempt, self._kept, self._looked = 1, False, not settings.build_id
-        self._run = f"{self.settings.build_id}/{uuid.uuid4().hex}"
-        self._started = _now()
-        self._start_row: Future[None] = Future()
+        self._claim = Claim(self._spark, self._path(BUILDS), self.settings.build_id, shared=bool(settings.build_id))
+        self._alone = threading.Lock()
         self._built: Built | None = None
         """set by ``built_from``, before anything is published"""
 
@@ -66,15 +72,14 @@ class Recorder(Unrecorded):
 
     @contextmanager
     def recording(self, manifest: str, published: Callable[[], bool], complete: Callable[[], None]) -> Iterator[None]:
-        self._open()
         try:
-            with ThreadPoolExecutor(1, thread_name_prefix="tables") as pool:
-                # The build goes on to fill the summary, while the row of the start is written.
-                self._start_row = pool.submit(self._write_start, copy.deepcopy(self._summary))
+            self._start()
+            with Progress(self._spark, self._reporter, self._update).watching():
                 yield
         except Exception as error:
             if not published():
-                self._write_failure(error)
+                if self._claim.made:
+                    self._write_failure(error)
                 raise
             # What went wrong after the rename takes nothing back.
             self.write_published(manifest, complete)
@@ -83,43 +88,37 @@ class Recorder(Unrecorded):
 
     # -- the start ----------------------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
-        """Make the tables that are not there. Raises InputError."""
+    def _start(self) -> None:
+        """Make the tables that are not there, and the row ``started``: before the log is read. Raises InputError.
+
+        Beside the scan a commit would wait for it: Spark runs the tasks of one job before those of the next.
+        """
         with self._refused(), self._reaching(), self._stage(len(self._asked)) as done:
             self._check_user()
-            self._each(self._asked, lambda table: ensure(self._spark, table, self._path(table)), done)
+            self._each(self._asked, self._open, done)
+        attempt = self._claim.attempt.number
+        self._reporter.line(f"tables: build {self.settings.build_id}, attempt {attempt}")
 
-    def _write_start(self, summary: Summary) -> None:
-        with self._refused(), self._reaching():
-            self._look_back()
-            if not self._kept:
-                self._write(BUILDS, self._row("started", None, summary), _STARTED)
-        self._reporter.line(f"tables: build {self.settings.build_id}, attempt {self._attempt}")
+    def _open(self, table: Table) -> None:
+        ensure(self._spark, table, self._path(table))
+        if table is BUILDS:
+            summary = copy.deepcopy(self._summary)
+            self._claim.make(lambda: self._row("started", None, summary))
+
+    def _update(self, stage: str, size: int, total: int) -> None:
+        with self._reaching(quick=False):
+            self._claim.update(stage, size, total)
 
     def check(self) -> None:
-        if self._start_row.done():
-            self._start_row.result()
-
-    def wait_started(self) -> None:
-        with self._reporter.step("tables"):
-            self._start_row.result()
-
-    def _look_back(self) -> None:
-        """Find out which attempt of its id this run is. Rows of a published attempt stay until this run publishes, too."""
-        if self._looked:
-            return
-        before = self._spark.read.format("delta").load(self._path(BUILDS)).where(f"build = '{self.settings.build_id}'")
-        for row in before.select("attempt", "state").collect():
-            self._attempt = int(row.attempt) + 1
-            self._kept = row.state == "published"
-        self._looked = True
+        with self._refused(), self._reaching(), self._reporter.step("tables"):
+            self._claim.check()
 
     @contextmanager
     def _refused(self) -> Iterator[None]:
         try:
             yield
-        except ReindexError:
-            raise
+        except ReindexError as error:
+            raise InputError(f"{error}{UNPUBLISHED}") from error
         except Exception as error:
             where = escape(self.settings.tables)
             raise InputError(f"--tables {where}: {reason(error)}{UNPUBLISHED}") from error
@@ -138,8 +137,11 @@ class Recorder(Unrecorded):
             self._reaching(),
             self._stage(len(tables) + 1) as done,
         ):
-            self._each(tables, lambda table: self._write(table, self._rows(table, manifest), _ENDED), done)
-            self._write(BUILDS, self._row("published", _now(), self._summary), _ENDED)
+            # Before, since the rows of a later run would be replaced; and after, since writing takes a while.
+            self._claim.check()
+            self._each(tables, lambda table: self._write(table, self._rows(table, manifest)), done)
+            self._claim.check()
+            self._write(BUILDS, self._row("published", _now(), self._summary))
             written = True
         if written:
             complete()
@@ -149,14 +151,13 @@ class Recorder(Unrecorded):
         outcome = dataclasses.replace(self._summary)
         outcome.exit, outcome.error = failure(error, None, PLACE, UNPUBLISHED)
         with self._warned("this run's rows are not all in the tables"), self._reaching(), self._stage(2):
-            # The start may have failed to look. What an earlier run published must not be replaced.
-            self._look_back()
-            if self._kept:
+            if self._claim.kept:
                 self._summary.warn(f"--tables: build {self.settings.build_id} was published before: this run is not recorded")
                 return
-            self._write(QUARANTINE, self._frames.quarantine(), _ENDED)
+            self._claim.check()
+            self._write(QUARANTINE, self._frames.quarantine())
             state = "refused" if isinstance(error, RefusedError) else "failed"
-            self._write(BUILDS, self._row(state, _now(), outcome), _ENDED)
+            self._write(BUILDS, self._row(state, _now(), outcome))
 
     @contextmanager
     def _warned(self, what: str) -> Iterator[None]:
@@ -168,7 +169,7 @@ class Recorder(Unrecorded):
     # -- tables -------------------------------------------------------------------------------------------------------
 
     def _row(self, state: str, ended: datetime | None, summary: Summary) -> DataFrame:
-        return self._frames.of_run(summary, state, self._attempt, self._started, ended)
+        return self._frames.of_run(summary, state, self._claim.attempt, ended)
 
     def _rows(self, table: Table, manifest: str) -> DataFrame:
         if table is FILES:
@@ -178,11 +179,18 @@ class Recorder(Unrecorded):
         assert self._built is not None
         return self._frames.messages(self._built) if table is MESSAGES else self._frames.segments(self._built)
 
-    def _reaching(self) -> AbstractContextManager[None]:
-        """Set what the session's Hadoop needs to reach the tables, and make small queries quick in a session of our own."""
+    @contextmanager
+    def _reaching(self, *, quick: bool = True) -> Iterator[None]:
+        """Set what the session's Hadoop needs to reach the tables, and make small queries quick in a session of our own.
+
+        One thread at a time: each puts back the settings that it found.
+        """
         few = not self.settings.messages_table and sum(self._summary.files.values()) <= _FEW_FILES
-        quick = small_queries(self._spark) if self._own and few else {}
-        return run_settings(self._spark, hadoop_settings(self.settings.tables) | quick)
+        own = dict(_NO_COUNTS) if self._own else {}
+        if self._own and few and quick:
+            own |= small_queries(self._spark)
+        with self._alone, run_settings(self._spark, hadoop_settings(self.settings.tables) | own):
+            yield
 
     def _check_user(self) -> None:
         """Raises InputError when Spark would write as another user than the URI names."""
@@ -199,12 +207,13 @@ class Recorder(Unrecorded):
     def _path(self, table: Table) -> str:
         return table_path(self.settings.tables, table.name)
 
-    def _write(self, table: Table, frame: DataFrame, step: int) -> None:
-        # The row of a run that ends replaces the one that it started with.
-        again = self._attempt > 1 or (table is BUILDS and step == _ENDED)
-        if table is QUARANTINE and not again and not self._summary.damage:
+    def _write(self, table: Table, frame: DataFrame) -> None:
+        """Write rows at the end of the run."""
+        if table is QUARANTINE and self._claim.attempt.number == 1 and not self._summary.damage:
             return
-        write(frame, self._path(table), self.settings.build_id, self._run, step, replace=again)
+        # A run with the same id may have left rows, or be about to. And the row in builds is there since the start.
+        replace = self._claim.shared or table is BUILDS
+        write(frame, self._path(table), self.settings.build_id, self._claim.application, _ENDED, replace=replace)
 
     @staticmethod
     def _each(tables: list[Table], call: Callable[[Table], None], done: Callable[[], None]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
+import socket
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +19,7 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.names import redacted
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 from rocketmq_reindex.udfs.tables.schema import BUILDS, QUARANTINE, SEGMENTS
 
@@ -28,25 +33,33 @@ def _legible(value: str) -> str:
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of a build: its number, its random word, when Spark was up."""
+
+    number: int
+    run: str
+    started: datetime
+
+
 def build_row(
-    settings: BuildSettings, summary: Summary, log: Commitlog, state: str, attempt: int, started: datetime,
-    ended: datetime | None,
-) -> pa.Table:  # fmt: skip
+    settings: BuildSettings, summary: Summary, log: Commitlog, state: str, attempt: Attempt, ended: datetime | None
+) -> pa.Table:
     """Return the row in ``builds``, with the figures that the summary has now."""
     over = ended is not None
     row = {
         "build": settings.build_id,
-        "attempt": attempt,
+        "attempt": attempt.number,
         "state": state,
         "exit": summary.exit if over else None,
         "error": text(summary.error) if over and summary.error else None,
         "version": summary.version,
-        "startedAt": started,
+        "startedAt": attempt.started,
         "endedAt": ended,
         "sessionSeconds": summary.seconds["session"],
         "buildSeconds": summary.seconds["build"] if over else None,
         "inputs": [text(root) for root in settings.roots],
-        "out": text(settings.out),
+        "out": text(files.absolute(settings.out)),
         "settings": json.dumps(settings.for_manifest()),
         "segments": len(log.segments),
         "bytes": summary.bytes,
@@ -58,8 +71,25 @@ def build_row(
         "damagedPlaces": len(summary.damage),
         "decisions": summary.decisions,
         "warnings": [text(warning) for warning in summary.warnings],
+        "store": text(settings.store_name or settings.store_folder or ",".join(settings.roots)),
+        "host": socket.gethostname(),
+        "user": _legible(_user()),
+        "pid": os.getpid(),
+        "updatedAt": ended or datetime.now(timezone.utc),
+        "stage": None if over else "scan",
+        "stageBytes": None if over else 0,
+        "stageTotalBytes": None if over else log.size,
+        "run": attempt.run,
     }
     return pa.Table.from_pylist([row], schema=BUILDS.arrow)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # In a container a user may have no name.
+        return str(os.getuid())
 
 
 def segment_rows(

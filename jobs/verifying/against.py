@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from rocketmq_reindex.jobs.spark.engine import Engine
-from rocketmq_reindex.jobs.spark.shuffle import task_count
+from rocketmq_reindex.jobs.spark.shuffle import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.rocksdb import check_verified
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.verifying.build import of_build
@@ -62,7 +62,7 @@ class Against:
             self.summary.notes += check_verified(store, self.settings.only)
         self.settings, notes = take_sizes(of_build(self.settings))
         self.summary.notes += notes
-        with self.engines() as engine, work_folder(self.settings.work) as staging:
+        with self.engines() as engine, work_folder(self.settings.work, self.summary.warn) as staging:
             up = self.summary.seconds["session"] = self.reporter.elapsed()
             for part, compare in (("log", self._logs), ("consumequeue", self._queues), ("index", self._index)):
                 with self.reporter.step(f"compare {part}") as step:
@@ -84,7 +84,7 @@ class Against:
         if not stretches:
             summary.notes.append("the two logs have no offset in common")
             return
-        tasks = task_count(len(stretches), engine.cores)
+        tasks = task_count(len(stretches), 2 * summary.bytes, engine.cores)
         plan = plans.write_plan(staging, "stretches", stretches)
         differences = LogDifference.read(engine.numbers(CompareLogs(plan, tasks), tasks))
         ends = [log.segments[-1].data_end for log in logs]
@@ -108,7 +108,7 @@ class Against:
             names = topics_of(*(files.join(store, folder) for store in (self.a, self.b)))
             if not names:
                 continue
-            tasks = task_count(len(names), engine.cores)
+            tasks = task_count(len(names), sum(log.size for log in logs), engine.cores, DERIVED_BYTES)
             plan = plans.write_plan(staging, f"topics-{folder}", names)
             comparer = CompareQueues(self.a, self.b, folder, plan, tasks, start)
             for found in AgainstResult.read(engine.numbers(comparer, tasks)):

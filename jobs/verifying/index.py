@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.spark.shuffle import task_count
+from rocketmq_reindex.jobs.spark.shuffle import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import FILES_LISTED, LOST_LISTED, VerifySummary, lost_example
@@ -179,7 +179,8 @@ class Index:
         spans = _spans(accepted, segments, unread)
         tables = self._tables(segments[0].start if segments else 0)
         plan = plans.write_plan(scan.staging, "index-items", [spans, tables])
-        tasks = max(1, task_count(len(spans), scan.engine.cores))
+        size = sum(summary.high - summary.low for summary in accepted)
+        tasks = max(1, task_count(len(spans), size, scan.engine.cores, DERIVED_BYTES))
         result.take(ItemsResult.read(scan.engine.numbers(CompareItems(plan, tasks), tasks)))
         self._check_empty(accepted, segments[0].start if segments else 0, bool(unread), result.tally)
         return result

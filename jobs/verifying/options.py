@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings, parse_only
 from rocketmq_reindex.jobs.watching.options import add_watch_options
 
-_OWN: Final = ("only", "sample", "against", "report", "work")
+_OWN: Final = ("only", "sample", "against", "report", "work", "tables", "incremental", "recheck")
 
 
 def verify_parser() -> argparse.ArgumentParser:
@@ -40,6 +40,10 @@ def verify_parser() -> argparse.ArgumentParser:
     )
     add_store_options(parser, lambda _: "taken from the files")
     add_watch_options(parser)
+    known = parser.add_argument_group("verify again").add_argument
+    known("--incremental", action="store_true", help="read only what is new in the log since the last verify of STORE")
+    known("--tables", metavar="URI", help="with --incremental: folder or URI below which it keeps what it found in the log")
+    known("--recheck", action="store_true", help="with --incremental: read all that is known again, and compare digests")
     return parser
 
 

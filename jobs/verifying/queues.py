@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rocketmq_reindex.jobs.building.odd_queues import OddQueues
 from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.spark.shuffle import task_count
+from rocketmq_reindex.jobs.spark.shuffle import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, VerifySummary
@@ -103,7 +103,8 @@ class Queues:
         folder = files.join(settings.store, kind)
         names = [entry.name for entry in entries_of(folder)]
         plan = plans.write_plan(scan.staging, f"topics-{kind}", names)
-        tasks = max(1, task_count(len(names), scan.engine.cores))
+        size = sum(segment.data_end - segment.start for segment in self.segments)
+        tasks = max(1, task_count(len(names), size, scan.engine.cores, DERIVED_BYTES))
         lister = ListQueues(
             folder, plan, tasks, file_size, scan.task.keys, batch, settings.trimmed, not settings.rules.drops_empty_files
         )

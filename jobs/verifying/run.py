@@ -12,9 +12,10 @@ from typing import TypeVar
 
 from rocketmq_reindex.jobs.building import running_broker, stale_tails
 from rocketmq_reindex.jobs.building.notices import first_cut
-from rocketmq_reindex.jobs.building.planning import BUCKET_BYTES, even_range_size, store_scan
+from rocketmq_reindex.jobs.building.planning import even_range_size, store_scan
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.spark.shuffle import BUCKET_BYTES
 from rocketmq_reindex.jobs.store.rocksdb import check_verified
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.verifying import versions
@@ -22,6 +23,7 @@ from rocketmq_reindex.jobs.verifying.build import of_build
 from rocketmq_reindex.jobs.verifying.checkpoint import check_checkpoint
 from rocketmq_reindex.jobs.verifying.index import Index, IndexResult
 from rocketmq_reindex.jobs.verifying.log import between, check_log, sampled, unmounted
+from rocketmq_reindex.jobs.verifying.memory import VerifyMemory, kept_range_size, scans_of
 from rocketmq_reindex.jobs.verifying.mend import LogFindings, advise
 from rocketmq_reindex.jobs.verifying.queues import QueueResult, Queues
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
@@ -56,6 +58,7 @@ class Verify:
         self.tally = Tally()
         self.log_findings = LogFindings()
         self.signs: list[Sign] = []
+        self.memory: VerifyMemory | None = None
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """Compare the store with its log; nothing is written to it.
@@ -66,17 +69,23 @@ class Verify:
         self.summary.notes += broker_notes(self.settings)
         advice = ": leave the queues out, by --only index,checkpoint,log"
         self.summary.notes += check_verified(self.settings.store, self.settings.only, advice)
+        scans = scans_of(self.settings)
         self.settings = of_build(self.settings)
         if "broker_version" not in self.settings.named:
             self.signs += versions.of_files(self.settings)
         self._fit()
         self.settings, notes = take_sizes(self.settings)
         self.summary.notes += notes
-        with self.engines() as engine, work_folder(self.settings.work) as staging:
+        if scans:
+            self.memory = VerifyMemory(scans, self._scan_settings(), self.settings.recheck, self.summary.warn)
+        known = self.memory or contextlib.nullcontext()
+        with self.engines() as engine, work_folder(self.settings.work, self.summary.warn) as staging, known:
             up = self.summary.seconds["session"] = self.reporter.elapsed()
             try:
                 self._verify(engine, staging, log)
                 check_unchanged(log, self.settings.roots)
+                if self.memory:
+                    self.memory.save()
             finally:
                 self.summary.seconds["verify"] = self.reporter.elapsed() - up
         orders, idle_queues = self.summary.orders, self.summary.idle_queues
@@ -108,7 +117,7 @@ class Verify:
         self._note_plan(log, chosen)
         keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES))
         task = VerifyScan(staging, "", 0, self._scan_settings(), ANY_FILE, keys)
-        scan = Scan(engine, staging, task, self.reporter, store=settings.store)
+        scan = Scan(engine, staging, task, self.reporter, self.memory, store=settings.store)
         queues = Queues(scan, settings, tuple(log.segments), unread)
         index = Index(scan, settings)
 
@@ -127,12 +136,17 @@ class Verify:
             ]
             segment_bytes = max((s.segment_end - s.start for s in chosen), default=1)
             size = sum(s.data_end - s.start for s in chosen)
-            scan.first(chosen, even_range_size(settings.range_size, size, segment_bytes, engine.cores), INT64_MAX)
+            if self.memory:
+                range_size = kept_range_size(settings, segment_bytes)
+            else:
+                range_size = even_range_size(settings.range_size, size, segment_bytes, engine.cores)
+            scan.first(chosen, range_size, INT64_MAX)
             chain = scan.settle(chosen)
             for part in looked:
                 self.tally.merge(part.result())
         accepted = chain.accepted
         self._count(chosen, accepted)
+        self.summary.incremental = self.memory.counts() if self.memory else None
         if LOG in settings.only:
             check_log(settings, log, chain, unread, self.tally, self.summary)
         queues.rolled_back = chain.rolled_back
@@ -152,7 +166,7 @@ class Verify:
         def compare_queues() -> QueueResult:
             return self._part("consumequeue", lambda: queues.compare(accepted, holes, self.settings.rules))
 
-        with self._timed("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
+        with self._timed("compare"), self.reporter.step("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
             compared: list[Future[QueueResult] | Future[IndexResult]] = []
             if INDEX in settings.only:
                 compared.append(pool.submit(compare_index))

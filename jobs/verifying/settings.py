@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.command.tables_place import given_place
+from rocketmq_reindex.jobs.publishing.pointers import is_work
 from rocketmq_reindex.jobs.store.segments import Commitlog, list_segments
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.checks.differences import PARTS
@@ -27,6 +29,12 @@ class VerifySettings(StoreSettings):
     """file that gets the summary as JSON"""
     work: str = ""
     """folder for what the run keeps for a while; "" for a temporary one"""
+    tables: str = ""
+    """folder or URI below which --incremental keeps what it found in the log"""
+    incremental: bool = False
+    """take what earlier verifies found in the log, and read what is new"""
+    recheck: bool = False
+    """with --incremental: read all of the log, and compare it with what is known by digest"""
     topics_config: str = ""
     """the file that the batch topics come from, if it is not STORE/config/topics.json"""
     trimmed: bool = False
@@ -48,11 +56,18 @@ class VerifySettings(StoreSettings):
             raise UsageError(f"--sample {self.sample}: take a share above 0 and up to 1, such as 0.1")
         if self.against and (self.sample < 1 or self.only != PARTS or self.commitlogs):
             raise UsageError("--against: compares two whole stores: leave out --sample, --only and --commitlog")
+        if self.incremental and (self.sample < 1 or self.against):
+            raise UsageError("--incremental: reads what is new of a whole log: leave out --sample and --against")
+        if bool(self.tables) != self.incremental:
+            raise UsageError("--incremental and --tables go together: what is known of the log is kept below --tables")
+        if self.recheck and not self.incremental:
+            raise UsageError("--recheck: goes with --incremental: a full verify reads everything anyway")
         if self.master and not self.master.startswith("local") and not self.work:
             raise UsageError("--work: name a folder that all executors share: the run keeps index items there for a while")
-        checked = replace(self, **shared)
+        checked = replace(self, **shared, tables=given_place(self.tables, self.incremental) if self.tables else "")
         for option, place in (("--report", self.report), ("--work", self.work)):
-            if place:
+            # A build behind a URI has a folder for this in its own DIR.
+            if place and not (option == "--work" and is_work(place, checked.store)):
                 check_apart(option, place, checked.stores)
         return checked
 

@@ -83,6 +83,8 @@ class VerifySummary:
     """why no build is advised for some of it: it would lose something"""
     idle_queues: int = 0
     """queues that hold units of expired records alone"""
+    incremental: dict[str, int] | None = None
+    """of an incremental verify: bytes of the log that were read, its ranges, and those that an earlier verify had scanned"""
     notes: list[str] = field(default_factory=list)
     error: str | None = None
 
@@ -173,11 +175,24 @@ class VerifySummary:
             there = f" ({self.tag_items_there:,} there)" if self.tag_items_there != self.tag_items else ""
             items += f" of keys and {self.tag_items:,} of TAGS{there}"
         return [
-            f"read     {counted(self.bytes, 'byte')}, {counted(self.records, 'record')}{part}",
+            *self._read(part),
             f"compared {units} in {queues}, {items} in {index}",
             *self._version(),
             f"{took}, session {up}",
         ]
+
+    def _read(self, part: str) -> list[str]:
+        """Returns what was read of the log, and what was not because an earlier verify had read it."""
+        records = counted(self.records, "record")
+        if self.incremental is None:
+            return [f"read     {counted(self.bytes, 'byte')}, {records}{part}"]
+        known, count = self.incremental["ranges_known"], counted(self.incremental["ranges"], "range")
+        if not known:
+            text = f"none of {count}: no verify with these settings and this version has scanned them"
+        else:
+            text = f"{known:,} of {count}, as an earlier verify scanned them: --recheck compares all of their bytes"
+        read = self.incremental["bytes_read"]
+        return [f"read     {read:,} of {counted(self.bytes, 'byte')}, {records}", f"known    {text}"]
 
     def _version(self) -> list[str]:
         """Returns a line on the versions that fit the store, if they were looked for."""

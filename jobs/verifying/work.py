@@ -6,8 +6,10 @@ import contextlib
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from rocketmq_reindex.jobs.publishing.alive import Alive
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, warning
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
@@ -15,10 +17,20 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 
 
 @contextlib.contextmanager
-def work_folder(place: str) -> Iterator[StagingFolder]:
-    """Make a folder for this run alone; it is removed whatever happens. Raises InputError where none can be made."""
+def work_folder(place: str, warn: Callable[[str], None] | None = None) -> Iterator[StagingFolder]:
+    """Make a folder for this run alone; it is removed whatever happens, and ``warn`` is told what could not be removed.
+
+    On object stores and their mounts it shows signs of life, so that a later build to the same DIR can remove what a killed
+    verify left in DIR/work. Raises InputError where no folder can be made.
+    """
     place = files.checked(place)
-    if files.is_remote(place):
+    alive = bool(place) and files.no_rename(place)
+    if alive:
+        files.check_volume(place)
+        place = files.absolute(place)
+        if not files.is_remote(place) and not os.path.isdir(files.parent(place)):
+            raise InputError(f"--work {escape(place)}: lies in no folder: make that first")
+        files.make_folder(place, below=files.parent(place))
         folder = files.join(place, f"rmq-reindex-verify-{uuid.uuid4().hex}")
     elif place and not os.path.isdir(place):
         raise InputError(f"--work {escape(place)}: is not a folder: make it first")
@@ -26,12 +38,17 @@ def work_folder(place: str) -> Iterator[StagingFolder]:
         raise InputError("--work: the executors may be on other machines: name a folder that all of them share")
     else:
         folder = tempfile.mkdtemp(prefix="rmq-reindex-verify-", dir=os.path.abspath(place) if place else None)
+    staging = StagingFolder(folder)
     try:
-        staging = StagingFolder(folder)
-        staging.make()
-        yield staging
+        with Alive(staging) if alive else contextlib.nullcontext():
+            staging.make()
+            yield staging
     finally:
-        files.remove_tree(folder)
+        left = Leftovers()
+        left.remove(folder)
+        if warn:
+            for entry in left.entries():
+                warn(warning(entry))
 
 
 def _is_local() -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pyspark.logger import PySparkLogger
 
 from rocketmq_reindex.jobs.watching.progress import Shown, Stage
+from rocketmq_reindex.storage_format.names import escape
 
 NAME = "rmq-reindex"
 Value = str | int | float | bool | None
@@ -26,6 +27,18 @@ class JsonLog(Shown):
         """One line: ``text`` for people, ``event`` and the rest for programs."""
         given = {**self._always, "event": event, **context}
         self._logger.log(level, text, **{name: value for name, value in given.items() if value is not None})
+
+    def take(self, logger: str, event: str) -> None:
+        """Have the records of another logger come as lines of this log."""
+        log = self
+
+        class Taken(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                log.event(event, escape(record.getMessage()), {}, record.levelno)
+
+        found = logging.getLogger(logger)
+        found.propagate = False
+        found.addHandler(Taken())
 
     def line(self, text: str) -> None:
         self.event("progress", text, {})

@@ -11,6 +11,8 @@ from typing import Final, Protocol
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 from prometheus_client.parser import text_string_to_metric_families
 
+from rocketmq_reindex.jobs.watching.progress import StageSeconds
+
 PREFIX: Final = "rmq_reindex_"
 _SUCCESS: Final = "last_success_timestamp_seconds"
 
@@ -29,9 +31,9 @@ class Figures(Protocol):
 
 
 def write_metrics(
-    path: str, labels: Mapping[str, str], summary: Figures, seconds: Mapping[str, float], counts: Mapping[str, int]
+    path: str, labels: Mapping[str, str], summary: Figures, seconds: StageSeconds, counts: Mapping[str, int]
 ) -> None:
-    """Replace ``path``, whole or not at all. ``seconds`` by stage and ``counts`` by name go beside those of the summary.
+    """Replace ``path``, whole or not at all. ``counts`` by name go beside those of the summary.
 
     The time of the last run that ended well outlives runs that do not. Raises OSError, also for what is no regular file: a
     rename would take the place of a device.
@@ -51,8 +53,17 @@ def write_metrics(
     gauge("exit_status", "Exit status of the last run.", summary.exit)
     gauge("last_run_timestamp_seconds", "When the last run ended.", now)
     gauge(_SUCCESS, "When a run last ended with status 0; 0: never.", now if summary.exit == 0 else _last_success(path, labels))
-    for stage, took in {**seconds, **summary.seconds}.items():
-        gauge("stage_seconds", "Seconds that the last run spent, by stage.", took, stage=stage)
+    for name, (text, parts) in _WHOLE.items():
+        for took in [summary.seconds[part] for part in parts if part in summary.seconds]:
+            gauge(name, text, took)
+    # Before the session is up no other stage begins.
+    starting = {"session": summary.seconds["session"]} if "session" in summary.seconds else {}
+    for stage, took in {**starting, **seconds.alone}.items():
+        gauge("stage_seconds", "Seconds of the last run by stage, none of which counts twice.", took, stage=stage)
+    for stage, rounds in seconds.rounds.items():
+        gauge("stage_rounds", "How often the last run began the stage.", rounds, stage=stage)
+    for stage, took in seconds.beside.items():
+        gauge("beside_seconds", "Seconds of what the last run did at the same time as its stages.", took, stage=stage)
     gauge("commitlog_bytes", "Bytes of the commitlog that were read.", summary.bytes)
     gauge("records", "Records in them.", summary.records)
     gauge("consumequeue_units", "Units of ConsumeQueues that were written or compared.", summary.units)
@@ -64,10 +75,18 @@ def write_metrics(
     write_to_textfile(path, registry)
 
 
+_WHOLE: Final = {
+    "run_seconds": ("Seconds of the last run, from the start of the command to its end.", ("total",)),
+    "work_seconds": (
+        "Seconds of the last run from when its session was there until it was published or compared.",
+        ("build", "verify"),
+    ),
+}
 _TEXTS: Final = {
     "damaged_places": "Damaged places of the commitlog, torn and stale tails included.",
     "decisions": "What was done to the order of queues.",
     "warnings": "Warnings of the last run.",
+    "files_not_removed": "Files behind a URI that the last run should have removed and could not.",
     "differences": "Differences that the last verify found.",
 }
 

@@ -1,4 +1,4 @@
-"""The stages of a run, and how far each is, for whoever shows them."""
+"""The stages of a run, how far each is, for whoever shows them, and how long they took."""
 
 from __future__ import annotations
 
@@ -12,6 +12,42 @@ INTERVAL = 0.5
 
 Probe = Callable[[], tuple[int, int]]
 """How far a stage is: (things done, bytes done)."""
+
+
+class StageSeconds:
+    """Seconds by stage, its rounds together, so that no second of the run counts twice.
+
+    What a stage inside another one takes is not the outer one's. Stages of other threads than the run's own go on beside its
+    stages, and are kept apart.
+    """
+
+    def __init__(self) -> None:
+        self.alone: defaultdict[str, float] = defaultdict(float)
+        """of the run's own thread: their sum is at most the time of the run"""
+        self.beside: defaultdict[str, float] = defaultdict(float)
+        """of other threads"""
+        self.rounds: Counter[str] = Counter()
+        """how often each stage ran"""
+        self._thread = threading.get_ident()
+        self._inner: list[float] = []
+        """of each open stage of the run's own thread: seconds of the stages inside it"""
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """A stage begins in this thread."""
+        if threading.get_ident() == self._thread:
+            self._inner.append(0.0)
+
+    def end(self, kind: str, seconds: float) -> None:
+        """The last stage that began in this thread ends."""
+        with self._lock:
+            self.rounds[kind] += 1
+            if threading.get_ident() != self._thread:
+                self.beside[kind] += seconds
+                return
+            self.alone[kind] += seconds - self._inner.pop()
+            if self._inner:
+                self._inner[-1] += seconds
 
 
 class Stage:
@@ -47,6 +83,7 @@ class Stage:
         return self.seconds * (total - done) / done if 0 < done <= total else None
 
     def __enter__(self) -> Stage:
+        self._reporter.seconds.begin()
         self._begin = time.monotonic()
         for shown in self._reporter.shown:
             shown.stage_started(self)
@@ -58,7 +95,7 @@ class Stage:
         self._done.set()
         if self.probe is not None:
             self._thread.join()
-        self._reporter.seconds[self.kind] += self.seconds
+        self._reporter.seconds.end(self.kind, self.seconds)
         for shown in self._reporter.shown:
             shown.stage_ended(self, kind is not None)
 
@@ -106,8 +143,7 @@ class Reporter:
 
     def __init__(self, shown: Sequence[Shown]) -> None:
         self.shown = shown
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        """by stage, its rounds together"""
+        self.seconds = StageSeconds()
         self.begin = time.monotonic()
         """when the command began"""
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 import sys
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.text import Text
 
 from rocketmq_reindex.jobs.watching.progress import Shown, Stage
 from rocketmq_reindex.storage_format.plurals import counted
@@ -19,8 +29,22 @@ def usual() -> Shown:
     return Bar(console) if console.is_terminal else Lines()
 
 
+class _Bytes(DownloadColumn):
+    """Nothing, where a stage has no bytes."""
+
+    def render(self, task: Task) -> Text:
+        return super().render(task) if task.fields["in_bytes"] else Text()
+
+
+class _Speed(TransferSpeedColumn):
+    """Nothing, where a stage has no bytes."""
+
+    def render(self, task: Task) -> Text:
+        return super().render(task) if task.fields["in_bytes"] else Text()
+
+
 class Bar(Shown):
-    """A bar for each stage."""
+    """A bar for each stage: of its bytes, or of its things where it has no bytes."""
 
     def __init__(self, console: Console) -> None:
         self._tasks: dict[Stage, TaskID] = {}
@@ -28,8 +52,8 @@ class Bar(Shown):
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.fields[done]}"),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
+            _Bytes(binary_units=True),
+            _Speed(),
             TimeRemainingColumn(),
             console=console,
         )
@@ -46,16 +70,23 @@ class Bar(Shown):
     def stage_started(self, stage: Stage) -> None:
         if stage.probe is not None:
             done = f"0/{stage.total} {stage.things}"
-            self._tasks[stage] = self._bar.add_task(stage.name, total=stage.total_bytes or 1, done=done)
+            in_bytes = stage.total_bytes > 0
+            self._tasks[stage] = self._bar.add_task(stage.name, total=_whole(stage), done=done, in_bytes=in_bytes)
 
     def stage_moved(self, stage: Stage, things: int, size: int) -> None:
-        self._bar.update(self._tasks[stage], completed=size, done=f"{things}/{stage.total} {stage.things}")
+        completed = size if stage.total_bytes else things
+        self._bar.update(self._tasks[stage], completed=completed, done=f"{things}/{stage.total} {stage.things}")
 
     def stage_ended(self, stage: Stage, failed: bool) -> None:
         if stage in self._tasks:
             done = "failed" if failed else f"{stage.total}/{stage.total} {stage.things}"
-            completed = None if failed else (stage.total_bytes or 1)
+            completed = None if failed else _whole(stage)
             self._bar.update(self._tasks.pop(stage), done=done, completed=completed)
+
+
+def _whole(stage: Stage) -> int:
+    """Returns how far a bar goes. One of nothing would never be full."""
+    return stage.total_bytes or stage.total or 1
 
 
 class Lines(Shown):

@@ -2,6 +2,7 @@
 
     python in_airflow.py load              the DAGs, and what could not be imported
     python in_airflow.py words DAG PARAMS  what its tasks say to spark-submit
+    python in_airflow.py needed DAG PATHS  the files that its build needs; what it says where PATHS are needed
     python in_airflow.py run DAG RUNS      dag.test() for each of RUNS, a list of {"conf": ..., "done": pattern of task ids}
 
 AIRFLOW_HOME and the folder of DAGs are those of the environment.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 from airflow.dag_processing.dagbag import DagBag
@@ -34,6 +36,17 @@ def load() -> dict[str, Any]:
 
 def words(name: str, params: dict[str, Any]) -> dict[str, list[str]]:
     return {task.task_id: task.words(params) for task in DagBag().dags[name].tasks}
+
+
+def needed(name: str, paths: list[str]) -> list[str] | str:
+    task = DagBag().dags[name].get_task("build")
+    if not paths:
+        return [str(path) for path in task.needed]
+    try:
+        task.words.__globals__["look_at"]([Path(path) for path in paths])
+    except Exception as error:  # noqa: BLE001  what Airflow would log
+        return str(error)
+    return ""
 
 
 def run(name: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:

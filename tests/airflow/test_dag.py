@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import platform
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -18,19 +20,23 @@ from tests.airflow.workspace import NAME as NAME_OF_JOB
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
+from tests.tools.bundle import BUNDLE, JOB, deployed
 from tests.tools.distributed import DIST
 from tests.tools.faulty_cluster import spark_home
 from tests.tools.local_engine import local_build
-from tests.unit.jobs.test_bundle import JOB
 
 Stores = Callable[[str], GoldenStore]
 NAME = "v2-ipv6-batch"
-TASKS = ("build", "verify", "publish")
+TASKS = ("build", "news", "verify", "publish")
 STORES = {"orders": {"schedule": "@hourly", "store": "/data/orders", "out": "/data/built", "publish_to": "/data/orders"}}
 
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> AirflowHome:
+    conf = configuration("local[2]")
+    # The DAG's own: what it sends of log4j2 is what is seen here.
+    java = "spark.driver.extraJavaOptions"
+    conf[java] = re.sub(r"-Dlog4j2\S+", "", conf[java])
     site = {
         "dist": str(DIST),
         "spark_submit": str(spark_home() / "bin" / "spark-submit"),
@@ -39,7 +45,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> AirflowHome:
         "archives": "",
         "py_files": "",
         # A JVM that starts as those of the command line do: the tests start a dozen.
-        "conf": configuration("local[2]"),
+        "conf": conf,
         "retries": 1,
         "retry_delay": 0,
     }
@@ -61,8 +67,8 @@ def test_the_dags_load_clean(airflow: AirflowHome) -> None:
     assert found["dags"]["rocketmq_reindex_databricks"]["max_active_runs"] == 1
     for name in ("rocketmq_reindex", "rocketmq_reindex_orders"):
         dag = found["dags"][name]
-        assert dag["tasks"] == {"build": ["verify"], "verify": ["publish"], "publish": []}
-        assert (dag["max_active_runs"], dag["retries"]) == (1, [1, 1, 1])
+        assert dag["tasks"] == {"build": ["news"], "news": ["verify"], "verify": ["publish"], "publish": []}
+        assert (dag["max_active_runs"], dag["retries"]) == (1, [1, 1, 1, 1])
     orders = found["dags"]["rocketmq_reindex_orders"]
     assert orders["schedule"] == "@hourly"
     assert {name: orders["params"][name] for name in ("store", "out", "publish_to")} == {
@@ -82,6 +88,7 @@ def test_places_may_be_uris_with_options(airflow: AirflowHome) -> None:
                   "--delay-levels", "1s 5s"],
         "verify": ["verify", given["out"], "--commitlog", "s3://logs/a b/commitlog?region=x", "--json",
                    "--work", "s3://logs?region=x", "--only", "consumequeue,index,checkpoint"],
+        "news": ["fetch", given["out"], "--to", "/data/$(id)", "--json", "--dry-run"],
         "publish": ["fetch", given["out"], "--to", "/data/$(id)", "--json"],
     }  # fmt: skip
 
@@ -110,8 +117,12 @@ def test_the_databricks_variant_starts_the_bundles_job(migrated: AirflowHome) ->
 
 
 def test_databricks_own_classes_take_the_job(airflow: AirflowHome) -> None:
-    """Each field by its name and type: `databricks-bundles` refuses any other."""
-    assert airflow.says(Path(__file__).with_name("in_bundles.py"), json.dumps(JOB)) == JOB
+    """Each field by its name and type: `databricks-bundles` refuses any other. A target's fields are given to its jobs."""
+    prod = BUNDLE["targets"]["prod"]
+    variables = {"run_as": "principal", "managers": "operators", "notify_emails": ["a@b"], "notify_webhooks": [{"id": "71"}]}
+    job = JOB | {name: prod[name] for name in ("run_as", "permissions")}
+    for deployment in (JOB, job, deployed(job, variables)):
+        assert airflow.says(Path(__file__).with_name("in_bundles.py"), json.dumps(deployment)) == deployment
 
 
 def sizes(store: GoldenStore) -> str:
@@ -129,6 +140,8 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
     unit = min(path for path in (spoilt / "consumequeue").rglob("*") if path.is_file())
     unit.write_bytes(bytes([unit.read_bytes()[0] ^ 1]) + unit.read_bytes()[1:])
     spoil.copy_store(store.path, to)
+    # Where the first run has published the same there would be no news.
+    apart = spoil.copy_store(store.path, tmp_path / "apart")
 
     def conf(**more: object) -> dict[str, Any]:
         common = {
@@ -141,7 +154,7 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
 
     runs = {
         "whole": {"conf": conf(tables=tables)},
-        "spoilt": {"conf": conf(out=spoilt), "done": "^build$"},
+        "spoilt": {"conf": conf(out=spoilt, publish_to=apart), "done": "^build$"},
         "salvaged": {"conf": conf(store=damaged, out=tmp_path / "salvaged", publish_to="", on_damage="salvage")},
         "unquoted": {"conf": conf(build_options="--include-topic 'a")},
         "refused": {"conf": conf(store=damaged, out=tmp_path / "refused")},
@@ -151,14 +164,15 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
     told = dict(zip(runs, migrated.ask("run", "rocketmq_reindex", json.dumps(list(runs.values()))), strict=True))
     ended = {name: [run["state"], *(run["tasks"][task] for task in TASKS)] for name, run in told.items()}
     never = ["upstream_failed", 0]
+    done = ["success", 1]
     assert ended == {
-        "whole": ["success", ["success", 1], ["success", 1], ["success", 1]],
-        "spoilt": ["failed", ["success", 1], ["failed", 1], never],
-        "salvaged": ["success", ["success", 1], ["success", 1], ["skipped", 1]],
-        "unquoted": ["failed", ["failed", 1], never, never],
-        "refused": ["failed", ["failed", 1], never, never],
-        "another's": ["failed", ["failed", 1], never, never],
-        "absent": ["failed", ["failed", 2], never, never],
+        "whole": ["success", done, done, done, done],
+        "spoilt": ["failed", done, done, ["failed", 1], never],
+        "salvaged": ["success", done, done, done, ["skipped", 1]],
+        "unquoted": ["failed", ["failed", 1], never, never, never],
+        "refused": ["failed", ["failed", 1], never, never, never],
+        "another's": ["failed", ["failed", 1], never, never, never],
+        "absent": ["failed", ["failed", 2], never, never, never],
     }
     assert_is_rebuilt(out, store)
     log = (migrated.folder / "log").read_text(errors="replace")
@@ -168,3 +182,35 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
     assert "refused: damage, or queues out of order (exit 5)" in log
     assert "is written by rocketmq_reindex_orders, one run at a time: trigger that one" in log
     assert_is_rebuilt(to, store)
+    assert not (apart / "consumequeue").exists()
+    # Of Spark's own words only what is wrong.
+    assert re.findall(r" INFO (?:SparkContext|SparkEnv|BlockManager|DAGScheduler)\b", log) == []
+
+
+def test_publishes_what_is_not_published(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> None:
+    """Also what an earlier run did not come to publish. The run after it verifies and publishes nothing, and leaves no copy."""
+    store, out, to = golden_store(NAME), tmp_path / "out", tmp_path / "to"
+    assert local_build(store.path, out, **store.broker_settings()).exit == 0
+    spoil.copy_store(store.path, to)
+    (to / "consumequeue").mkdir(exist_ok=True)
+    conf = {"store": str(store.path), "out": str(out), "publish_to": str(to)}
+    runs = [{"conf": conf, "done": "^(build|verify)$"}, {"conf": conf, "done": "^build$"}]
+    done, passed = ["success", 1], ["skipped", 0]
+    first, second = migrated.ask("run", "rocketmq_reindex", json.dumps(runs))
+    assert first == {"state": "success", "tasks": dict.fromkeys(TASKS, done)}
+    assert_is_rebuilt(to, store)
+    assert second["state"] == "success"
+    assert second["tasks"] == {"build": done, "news": ["skipped", 1], "verify": passed, "publish": passed}
+    assert [path.name for path in to.iterdir() if path.name.startswith("consumequeue.")] == ["consumequeue.previous"]
+    log = (migrated.folder / "log").read_text(errors="replace")
+    assert f"{to} holds this build already: nothing is published" in log
+
+
+def test_what_a_worker_lacks(airflow: AirflowHome, tmp_path: Path) -> None:
+    """One line names the file, the host and what to do, where spark-submit would end in a trace of Java's."""
+    needed = [DIST / "rmq_reindex.py", DIST / "spark-defaults.conf", DIST / "log4j2.properties", Path(sys.executable)]
+    assert airflow.ask("needed", "rocketmq_reindex", "[]") == [str(path) for path in needed]
+    lacking = {tmp_path / "rmq_reindex.py": "copy dist/", tmp_path / "environment/bin/python": "unpack environment.tar.gz"}
+    for path, todo in lacking.items():
+        told = airflow.ask("needed", "rocketmq_reindex", json.dumps([str(path)]))
+        assert told.startswith(f"{path}: is not there on {platform.node()}: {todo} there")

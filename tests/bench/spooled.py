@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rocketmq_reindex.jobs.building import planning
+from rocketmq_reindex.jobs.spark import shuffle
 from rocketmq_reindex.jobs.spark.shuffle import bucket_keys, plan_shuffle
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.worker.setup import Batches
@@ -117,7 +117,7 @@ def main() -> int:
         local_build(folder / "store", folder / "out", SpoolEngine(folder), hash_slots=500, index_items=600)
         print("ready", flush=True)
         sys.stdin.readline()
-        planning.BUCKET_BYTES = bucket_bytes
+        shuffle.BUCKET_BYTES = bucket_bytes
         print(local_build(store, out, SpoolEngine(folder), **settings).to_json())
     return 0
 

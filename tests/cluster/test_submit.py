@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,6 +68,8 @@ def test_build_and_verify(plain: str, submitter: Place, standalone: Cluster, gol
     trap = Trap(tmp_path / "trap")
     submitter = Place(submitter.folder, {"NUMBA_DISABLE_JIT": plain}, trap.here)
     settings = one_core_a_worker(submitter)
+    # In plain Python the checksums of bodies take half of the time.
+    crc = ["--crc", "none"] if plain == "1" else []
     with guarded(store.path, out):
         words: list[str | Path] = [
             "build",
@@ -80,6 +83,7 @@ def test_build_and_verify(plain: str, submitter: Place, standalone: Cluster, gol
             "--checkpoint",
             "broker",
             *sizes(store),
+            *crc,
         ]
         built = submitter.submit(standalone.url, settings, *words, "--range-size", str(1 << 18), "--json")
         assert built.status == 0, built.out[-3000:] + built.err[-3000:]
@@ -92,7 +96,7 @@ def test_build_and_verify(plain: str, submitter: Place, standalone: Cluster, gol
                 assert (executor / "rocketmq_reindex.zip").is_file()
                 assert (executor / "environment" / "bin" / "python").is_file()
 
-        words = ["verify", out, "--commitlog", store.path / "commitlog", "--work", tmp_path / "work", "--json"]
+        words = ["verify", out, "--commitlog", store.path / "commitlog", "--work", tmp_path / "work", "--json", *crc]
         verified = submitter.submit(standalone.url, settings, *words)
         assert verified.status == 0, verified.out[-3000:] + verified.err[-3000:]
         assert json.loads(verified.out.splitlines()[-1])["exit"] == 0
@@ -102,3 +106,35 @@ def test_build_and_verify(plain: str, submitter: Place, standalone: Cluster, gol
         # Where the next application finds what this one compiled.
         (cache,) = (submitter.folder / "home" / ".cache" / "numba").iterdir()
         assert cache.name.startswith("rmq-reindex-")
+
+
+def test_executors_whose_python_lacks_packages(
+    submitter: Place, standalone: Cluster, golden_store: Stores, tmp_path: Path
+) -> None:
+    """PYSPARK_PYTHON was forgotten: one line names the Python, a host, and what to do."""
+    store, out = golden_store(NAME), tmp_path / "out"
+    forgetful = Place(submitter.folder, {"NUMBA_DISABLE_JIT": "1", "PYSPARK_PYTHON": "python3"})
+    settings = one_core_a_worker(forgetful) | {"spark.task.maxFailures": "1"}
+    built = forgetful.submit(standalone.url, settings, "build", store.path, "--out", out, *sizes(store))
+    assert built.status == 1
+    (error,) = [line for line in built.out.splitlines() if line.startswith("error: ")]
+    assert any(error.startswith(f"error: PYSPARK_PYTHON, on {host}: python3 lacks ") for host in HOSTS)
+    assert "which is ./environment/bin/python with --archives environment.tar.gz#environment of dist/" in error
+    assert not out.exists()
+
+
+def test_a_driver_whose_python_lacks_packages(submitter: Place, tmp_path: Path) -> None:
+    """Both variables were forgotten, for which Spark takes python3, or the zip was."""
+    words: list[str | Path] = ["build", tmp_path, "--out", tmp_path / "out"]
+    forgetful = Place(submitter.folder, {"PYSPARK_PYTHON": "python3", "PYSPARK_DRIVER_PYTHON": "python3"})
+    told = forgetful.submit("local[1]", {}, *words)
+    assert (told.status, told.out.count("Traceback")) == (1, 0)
+    assert re.search(
+        r"^error: \S+/python3 \(Python [0-9.]+ on \S+\) lacks numpy: .*PYSPARK_DRIVER_PYTHON", told.out, re.MULTILINE
+    )
+    alone = [str(submitter.folder / "python" / "bin" / "python3"), str(submitter.folder / "rmq_reindex.py"), *map(str, words)]
+    done = subprocess.run(alone, env=submitter.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"error: \S+ lacks rocketmq_reindex: give spark-submit --py-files rocketmq_reindex.zip.*\n", done.stderr
+    )

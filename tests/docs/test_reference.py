@@ -13,6 +13,7 @@ from docs import from_code
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.cli import COMMANDS
+from rocketmq_reindex.jobs.command.failures import ENDING
 from rocketmq_reindex.storage_format.checks.differences import KINDS, PARTS
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
 from rocketmq_reindex.udfs.sql import functions
@@ -82,7 +83,8 @@ def test_every_column_of_the_delta_tables() -> None:
 
 def test_exit_statuses() -> None:
     stated = [int(row[0]) for row in rows(text_of("reference/exit-statuses"))]
-    assert stated == sorted({0, 3, 4} | {kind.exit_status for kind in (InputError, UsageError, RefusedError)})
+    signals = {128 + number for number in ENDING}
+    assert stated == sorted({0, 3, 4} | signals | {kind.exit_status for kind in (InputError, UsageError, RefusedError)})
 
 
 def test_the_summary_is_shown_whole() -> None:

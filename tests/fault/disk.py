@@ -92,7 +92,7 @@ class Scene:
             assert found == self.truth, where
             assert not lines, where
         else:
-            assert summary["exit"] == 1, where
+            assert summary["exit"] == (143 if fault.kind == "interrupt" else 1), where
             assert found == self.before, where
             assert lines == [f"error: {summary['error']}"], where
             assert len(summary["error"]) > 10, where

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
@@ -129,6 +130,50 @@ def test_which_spark_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert os.environ["SPARK_HOME"] == str(Path(pyspark.__file__).parent)
     assert os.environ["PYTHONPATH"] == f"{tmp_path}/here/one:{tmp_path}"
     assert os.environ["SPARK_LOCAL_DIRS"] == f"{tmp_path}/here/two,/three"
+
+
+@pytest.mark.parametrize(
+    ("jar", "told"),
+    [
+        ("", "is no Spark, it has no bin/spark-submit: unset it"),
+        ("spark-core_2.12-3.5.1.jar", f"is Spark 3.5.1, and pyspark is {pyspark.__version__}: unset it"),
+        (f"spark-core_2.13-{pyspark.__version__}.jar", None),
+    ],
+)
+def test_a_wrong_spark_home(jar: str, told: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Found out before the JVM starts, and told apart from a missing JDK."""
+    for name in ("bin", "jars"):
+        (tmp_path / name).mkdir()
+    if jar:
+        (tmp_path / "jars" / jar).touch()
+        (tmp_path / "bin" / "spark-submit").symlink_to("/bin/false")
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    if told is None:
+        gateway.absolute_paths()
+        return
+    with pytest.raises(InputError) as raised:
+        gateway.absolute_paths()
+    assert str(raised.value).startswith(f"Spark does not start: SPARK_HOME={tmp_path} {told}")
+
+
+def test_a_python_that_lacks_us(golden_store: Stores, tmp_path: Path) -> None:
+    """The whole command: nothing is started. Its other cases are in tests/unit/jobs/spark."""
+    status, errors = run(golden_store("trimmed-head"), tmp_path, PYSPARK_PYTHON=sys._base_executable)  # type: ignore[attr-defined]
+    assert status == 1
+    (error,) = errors
+    assert error.startswith(f"error: PYSPARK_PYTHON, on {platform.node()}: {sys._base_executable} lacks rocketmq_reindex, ")  # type: ignore[attr-defined]
+
+
+def test_a_wrong_python_for_a_local_session_of_spark_submit(tmp_path: Path) -> None:
+    """A packed one that was not unpacked here, for one."""
+
+    class Submitted:
+        master, pythonExec = "local[2]", f"{tmp_path}/environment/bin/python"
+        _temp_dir = str(tmp_path)
+
+    with pytest.raises(InputError, match=f"PYSPARK_PYTHON, on .*: {Submitted.pythonExec} is no program: leave"):
+        gateway.wrap_python(Submitted)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_relative_paths_count_from_where_the_command_was_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

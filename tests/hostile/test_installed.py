@@ -116,6 +116,16 @@ def test_it_puts_one_package_beside_the_others(installed: Installed) -> None:
     assert "Typing :: Typed" in found.get_all("Classifier", [])
 
 
+def test_type_checkers_are_told_of_types_in_all_forms(built: Path, installed: Installed) -> None:
+    """The wheel's bytes are those of the zip for ``--py-files``."""
+    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive, tarfile.open(sdist) as source:
+        told = f"{PACKAGE}/py.typed"
+        assert told in archive.namelist()
+        assert f"{sdist.name.removesuffix('.tar.gz')}/{told}" in source.getnames()
+    assert (installed.packages / told).read_bytes() == b""
+
+
 def test_the_source_distribution_makes_the_same_wheel(built: Path) -> None:
     (one,), (two,) = built.glob("*.whl"), built.glob("direct/*.whl")
     with zipfile.ZipFile(one) as first, zipfile.ZipFile(two) as second:

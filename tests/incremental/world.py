@@ -77,8 +77,8 @@ class World:
         tags = rng.choice(("T", "T", "a||b", "Тег", ""))
         properties = ({"TAGS": tags} if tags else {}) | ({"KEYS": keys} if keys else {})
         topic, body = rng.choice(("A", "B", "Тема")), rng.randbytes(rng.randrange(1, 400))
-        fields: dict[str, Any] = {"topic": topic, "queue_id": rng.randrange(2)} | more
-        return Message(body=body, properties=properties, store_timestamp=self.now, **fields)
+        fields: dict[str, Any] = {"topic": topic, "queue_id": rng.randrange(2), "body": body} | more
+        return Message(properties=properties, store_timestamp=self.now, **fields)
 
     def disorder(self, rng: random.Random) -> None:
         """A topic that was made anew, or offsets that jump."""

@@ -132,4 +132,4 @@ def assert_is_watched(summary: dict[str, Any], lines: list[dict[str, Any]], metr
     for name, key in (("records", "records"), ("consumequeue_units", "units"), ("index_items", "items")):
         assert samples[name, None] == log[-1][key] == summary[key]
     assert samples["files", "index"] == summary["files"]["index"]
-    assert samples["stage_seconds", "build"] == summary["seconds"]["build"] >= samples["stage_seconds", "scan"] > 0
+    assert samples["work_seconds", None] == summary["seconds"]["build"] >= samples["stage_seconds", "scan"] > 0

@@ -61,7 +61,10 @@ def test_a_store_that_grows(golden_store: Stores, delta: SparkSession, tmp_path:
     assert_is_rebuilt(out, golden)
     builds = delta.read.format("delta").load(f"file:{tmp_path}/tables/builds")
     assert [row.state for row in builds.collect()] == ["published"] * 2
-    # And as a user would have it run every hour.
+    # And as a user would have it run every hour, though the manifest was removed.
+    manifest = (out / "reindex.json").read_bytes()
+    (out / "reindex.json").unlink()
+    (out / "notes.txt").write_text("mine")
     before, begin = kept(out), processor_seconds()
     words = [str(store), "--out", str(out), "--incremental", "--tables", str(tmp_path / "tables"), "--json"]
     for name, value in settings.items():
@@ -76,4 +79,6 @@ def test_a_store_that_grows(golden_store: Stores, delta: SparkSession, tmp_path:
     assert processor_seconds() - begin < SECONDS
     assert json.loads(found.stdout)["incremental"]["nothing_new"]
     assert "nothing new" in found.stderr
-    assert kept(out) == before
+    assert (out / "reindex.json").read_bytes() == manifest
+    after = {path: found for path, found in kept(out).items() if path not in (str(out), f"{out}/reindex.json")}
+    assert after == {path: found for path, found in before.items() if path != str(out)}

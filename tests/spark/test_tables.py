@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import getpass
 import json
 import os
 import re
 import shutil
 import signal
-import subprocess
+import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,68 +20,33 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.tables_place import quoted, table_path
 from rocketmq_reindex.jobs.run import Build
-from rocketmq_reindex.jobs.spark.engine import SparkEngine, SparkEngines
+from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from rocketmq_reindex.jobs.spark.session import run_settings
-from rocketmq_reindex.jobs.tables.delta import ensure, small_queries, write
+from rocketmq_reindex.jobs.tables import making
+from rocketmq_reindex.jobs.tables.delta import small_queries, write
+from rocketmq_reindex.jobs.tables.making import ensure
 from rocketmq_reindex.jobs.tables.recorder import Recorder
 from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs.sql import sources
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, TABLES, Table
-from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
+from tests.spark.delta_rows import at_once, commit, job_with, of, only, outcome, read, rows, versions, words
 from tests.tools import spoil
-from tests.tools.faulty_processes import command
-from tests.tools.local_engine import QuietReporter, run_build, single
+from tests.tools.local_engine import QuietReporter, run_build
 
 Stores = Callable[[str], GoldenStore]
 NAME = "t`able's %41 #é"
 """A folder that SQL, URIs and shells would each read in a way of their own"""
+NEW = ("store", "host", "user", "pid", "updatedAt", "stage", "stageBytes", "stageTotalBytes", "run")
+"""Columns of builds that came later than the others"""
 RUN = "scheduled__2026-01-01T00:00:00+00:00"
-
-
-def read(spark: SparkSession, place: Path, table: Table) -> DataFrame:
-    return spark.read.format("delta").load(table_path(str(place), table.name))
-
-
-def rows(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row) for row in frame.select(*(columns or frame.columns)).collect())
-
-
-def versions(place: Path) -> dict[str, int]:
-    """The newest version of each table that is there."""
-    found = {}
-    for table in TABLES:
-        if (place / table.name / "_delta_log").is_dir():
-            found[table.name] = max(int(path.stem) for path in (place / table.name / "_delta_log").glob("*.json"))
-    return found
-
-
-def words(golden: GoldenStore, out: Path, place: Path | str, **more: Any) -> BuildSettings:
-    given: dict[str, Any] = {"store": str(golden.path), "out": str(out), "tables": str(place), **golden.sizes(), **more}
-    return BuildSettings(**given).check()
-
-
-def of(spark: SparkSession, place: Path, table: Table, build: str) -> DataFrame:
-    return read(spark, place, table).where(F.col("build") == build)
-
-
-def outcome(spark: SparkSession, place: Path, build: str) -> tuple[int, str]:
-    """Attempt and state of a build, of which there is one row."""
-    row = only(of(spark, place, BUILDS, build).collect())
-    return row.attempt, row.state
-
-
-def only(found: list[Row]) -> Row:
-    (row,) = found
-    return row
 
 
 def as_told(row: Row, summary: Summary) -> None:
@@ -123,7 +87,10 @@ def test_a_published_build(recorded: tuple[Build, Path, Path], golden_store: Sto
     assert (build.state, build.attempt, build.build) == ("published", 1, RUN)
     assert build.startedAt < build.endedAt
     assert json.loads(build.settings) == manifest["settings"]
-    assert build.inputs == [str(golden_store("transactions-delay").path / "commitlog")]
+    store = golden_store("transactions-delay").path
+    assert (build.inputs, build.out, build.store) == ([str(store / "commitlog")], str(out), str(store))
+    assert (build.host, build.user, build.pid) == (socket.gethostname(), getpass.getuser(), os.getpid())
+    assert (build.stage, build.updatedAt) == (None, build.endedAt)
 
     segments = sorted(read(delta, place, SEGMENTS).collect(), key=lambda row: row.startOffset)
     assert [(s.segment, s.size, s.chunkDigests) for s in segments] == [
@@ -233,7 +200,7 @@ def test_a_table_that_fails_after_publishing(
     """A warning, and no change of the status; the retry completes the tables, and nothing is there twice."""
     _, _, place = recorded
     store, out, at = golden_store("trimmed-head"), tmp_path / "out", versions(place)
-    broken = _commit(place, FILES, at["files"] + 1)
+    broken = commit(place, FILES, at["files"] + 1)
     job = Build(words(store, out, place, build_id="b1"), Reporter([Spoiler(broken)]), SparkEngines(""))
     job.run()
     assert (job.summary.exit, len(job.summary.warnings)) == (0, 1)
@@ -255,59 +222,37 @@ def test_a_table_that_fails_after_publishing(
     for table in TABLES:
         assert rows(read(delta, place, table).drop("decisions").where("build <> 'b1'")) == others[table.name]
 
-    # A third run that publishes nothing leaves the rows of what is published.
+    # A third run that publishes nothing leaves the rows of what is published: its claim to the build is all it writes.
     spoilt, at = spoil.copy_store(store.path, tmp_path / "store"), versions(place)
     spoil.bad_magic(spoilt, 20)
     summary = run_build(words(store, out, place, store=str(spoilt), build_id="b1", overwrite=True), SparkEngines(""))
     assert summary.exit == 5
     assert "build b1 was published before: this run is not recorded" in summary.warnings[-1]
-    assert versions(place) == at
-
-
-class AfterScan(SparkEngine):
-    """Does something when the scan has been done, while the row of the start may still be under way."""
-
-    then: Callable[[], None]
-
-    def scan(self, function: Batches, tasks: int) -> list[bytes]:
-        found = super().scan(function, tasks)
-        self.then()
-        return found
-
-
-def job_with(settings: BuildSettings, spark: SparkSession, then: Callable[[Build], None]) -> Build:
-    engine = AfterScan(spark)
-    job = Build(settings, QuietReporter(), single(engine))
-    engine.then = lambda: then(job)
-    return job
+    assert versions(place) == at | {"builds": at["builds"] + 1}
+    assert outcome(delta, place, "b1") == (2, "published")
+    assert rows(of(delta, place, SEGMENTS, "b1")) == written
 
 
 def test_a_start_that_cannot_be_recorded(golden_store: Stores, delta: SparkSession, tmp_path: Path) -> None:
-    """Known when the scan is over: nothing is written or published after it, the row says why, and a retry publishes."""
+    """Nothing is read, written or published, and a retry publishes."""
     store, out, place = golden_store("trimmed-head"), tmp_path / "out", tmp_path / "tables"
     path = table_path(str(place), BUILDS.name)
     ensure(delta, BUILDS, path)
     delta.sql(f"ALTER TABLE {quoted(path)} ADD CONSTRAINT closed CHECK (state <> 'started')")
     settings = words(store, out, place, build_id="c")
-
-    def wait(job: Build) -> None:
-        with contextlib.suppress(InputError):
-            job.recorder.wait_started()
-
-    job = job_with(settings, delta, wait)
+    job = Build(settings, QuietReporter(), SparkEngines(""))
     with pytest.raises(InputError, match=r"--tables .*: nothing was published") as caught:
         job.run()
     assert "\n" not in str(caught.value)
-    assert ("scan" in job.reporter.seconds, "write" in job.reporter.seconds) == (True, False)
+    assert "scan" not in job.reporter.seconds.rounds
     assert [path.name for path in tmp_path.iterdir()] == ["tables"], "nothing is left of DIR"
-    row = only(of(delta, place, BUILDS, "c").collect())
-    assert (row.state, row.exit, row.error) == ("failed", 1, str(caught.value))
+    assert read(delta, place, BUILDS).count() == 0
     delta.sql(f"ALTER TABLE {quoted(path)} DROP CONSTRAINT closed")
     assert run_build(settings, SparkEngines("")).warnings == []
-    assert outcome(delta, place, "c") == (2, "published")
+    assert outcome(delta, place, "c") == (1, "published")
 
 
-def test_a_signal_while_the_start_is_recorded(
+def test_a_signal_after_the_scan(
     recorded: tuple[Build, Path, Path], golden_store: Stores, delta: SparkSession, tmp_path: Path
 ) -> None:  # fmt: skip
     """Nothing is published, nothing goes on behind the run's back, and the row stays started until a retry publishes."""
@@ -355,7 +300,7 @@ def test_an_incremental_run_writes_rows_that_are_owed(
     _, _, place = recorded
     store, out, at = golden_store("trimmed-head"), tmp_path / "out", versions(place)
     settings = words(store, out, place, build_id="owed", incremental=True)
-    broken = _commit(place, FILES, at["files"] + 1)
+    broken = commit(place, FILES, at["files"] + 1)
     first = run_build(settings, SparkEngines(""), Reporter([Spoiler(broken)]))
     shutil.rmtree(broken)
     assert (first.exit, len(first.warnings), outcome(delta, place, "owed")) == (0, 1, (1, "started"))
@@ -376,10 +321,6 @@ def test_an_incremental_run_writes_rows_that_are_owed(
         run_build(dataclasses.replace(settings, messages_table=True), no_engine)
 
 
-def _commit(place: Path, table: Table, version: int) -> Path:
-    return place / table.name / "_delta_log" / f"{version:020d}.json"
-
-
 class Spoiler(Shown):
     """When a build is published makes something that no commit can take the place of: its first row is there by then."""
 
@@ -389,30 +330,6 @@ class Spoiler(Shown):
     def stage_started(self, stage: Stage) -> None:
         if stage.name == "publish":
             self._path.mkdir(parents=True)
-
-
-@pytest.mark.slow
-def test_a_killed_driver(golden_store: Stores, delta: SparkSession, tmp_path: Path) -> None:
-    """kill -9 between two tables; the retry of the same id completes them, and nothing is there twice."""
-    store, out, place = golden_store("trimmed-head"), tmp_path / "out", tmp_path / "tables"
-    sizes = [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    retried = command(store.path, out, "--tables", str(place), *sizes, "--build-id", "k", "--master", "local[2]")
-    process = subprocess.Popen(retried, stdout=subprocess.DEVNULL, start_new_session=True)
-    try:
-        first, deadline = _commit(place, SEGMENTS, 1), time.monotonic() + 240
-        while not first.exists() and time.monotonic() < deadline:
-            time.sleep(0.005)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert first.exists()
-    assert outcome(delta, place, "k") == (1, "started")
-    assert (out / "reindex.json").exists()
-    written = rows(read(delta, place, SEGMENTS))
-    assert run_build(words(store, out, place, build_id="k", overwrite=True), SparkEngines("")).warnings == []
-    assert outcome(delta, place, "k") == (2, "published")
-    assert rows(read(delta, place, SEGMENTS)) == written
-    assert read(delta, place, FILES).count() == len(json.loads((out / "reindex.json").read_text())["files"])
 
 
 def test_refused_and_salvaged(
@@ -460,17 +377,38 @@ def _quarantined(found: DataFrame, summary: Summary) -> None:
         assert row.firstBytes == Path(row.path).read_bytes()[at : at + min(64, row.length)].hex() != ""
 
 
-def test_what_is_refused_at_the_start(golden_store: Stores, delta: SparkSession, tmp_path: Path) -> None:
+def test_what_is_refused_at_the_start(
+    golden_store: Stores, delta: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """In a line that says what is wrong, not that Delta Lake is missing."""
     store = golden_store("trimmed-head")
     out, place = tmp_path / "out", tmp_path / "tables"
     delta.range(3).write.format("delta").save(str(place / "segments"))
     wrong = run_build(words(store, out, place), SparkEngines(""))
     assert wrong.exit == 1
     assert "is a table with other columns" in str(wrong.error)
-    unknown = run_build(words(store, out, "nosuchscheme://bucket/tables"), SparkEngines(""))
-    assert unknown.exit == 1
-    assert str(unknown.error).startswith("--tables nosuchscheme://bucket/tables: ")
-    assert "\n" not in str(unknown.error)
+    monkeypatch.setattr(making, "_PAUSES", (0.01,))
+    (tmp_path / "file").touch()
+    (tmp_path / "in the way").mkdir()
+    (tmp_path / "in the way" / "builds").touch()
+    (tmp_path / "strange" / "files").mkdir(parents=True)
+    (tmp_path / "strange" / "files" / "a").touch()
+    broken = tmp_path / "broken" / "builds" / "_delta_log" / f"{0:020d}.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("no JSON")
+    for wrong_place, why in (
+        (tmp_path / "file" / "tables", "Not a directory: name another --tables"),
+        ("/proc/tables", "No such file or directory: name another --tables"),
+        (tmp_path / "in the way", "builds: is there and no Delta table: move it away, or name another --tables"),
+        (tmp_path / "strange", "files: is there and no Delta table: move it away, or name another --tables"),
+        (tmp_path / "broken", f"reading file file://{broken}"),
+        ("nosuchscheme://bucket/tables", "this Spark session has no file system for nosuchscheme://"),
+        ("hdfs://127.0.0.1:1/tables", "Connection refused"),
+    ):
+        told = run_build(words(store, out, wrong_place), SparkEngines(""))
+        assert (told.exit, why in str(told.error)) == (1, True), told.error
+        assert str(told.error).endswith(": nothing was published")
+        assert ("Delta Lake" in str(told.error), "\n" in str(told.error)) == (False, False)
     lacking = run_build(words(store, out, "s3://key:secret@bucket/tables"), SparkEngines(""))
     assert lacking.exit == 1
     assert "no file system for it: start it with org.apache.hadoop:hadoop-aws" in str(lacking.error)
@@ -480,6 +418,30 @@ def test_what_is_refused_at_the_start(golden_store: Stores, delta: SparkSession,
     assert not out.exists()
 
 
+def test_tables_of_an_older_version(
+    recorded: tuple[Build, Path, Path], golden_store: Stores, delta: SparkSession, tmp_path: Path
+) -> None:  # fmt: skip
+    """They get the columns that they lack, also from two runs at once, and their rows stay."""
+    _, _, place = recorded
+    older = dataclasses.replace(BUILDS, columns=tuple(c for c in BUILDS.columns if c.name not in NEW))
+    assert len(older.columns) + len(NEW) == len(BUILDS.columns)
+    path = table_path(str(tmp_path), BUILDS.name)
+    ensure(delta, older, path)
+    build = read(delta, place, BUILDS).where(F.col("build") == RUN).drop(*NEW)
+    for name in ("before", "b"):
+        write(build.withColumn("build", F.lit(name)), path, name, name, 0)
+    found = rows(read(delta, tmp_path, BUILDS).drop("decisions"))
+    failed = at_once(lambda _: ensure(delta, BUILDS, path))
+    assert failed == []
+    assert read(delta, tmp_path, BUILDS).columns == [column.name for column in BUILDS.columns]
+    assert rows(read(delta, tmp_path, BUILDS).drop("decisions", *NEW)) == found
+    settings = words(golden_store("trimmed-head"), tmp_path / "out", tmp_path, build_id="b")
+    assert run_build(settings, SparkEngines("")).warnings == []
+    assert outcome(delta, tmp_path, "b") == (2, "published")
+    before = only(of(delta, tmp_path, BUILDS, "before").collect())
+    assert {before[name] for name in NEW} == {None}
+
+
 @pytest.mark.slow
 def test_runs_at_the_same_time(delta: SparkSession, recorded: tuple[Build, Path, Path], tmp_path: Path) -> None:
     """Writers of one table wait for each other, and each row is there once."""
@@ -487,20 +449,11 @@ def test_runs_at_the_same_time(delta: SparkSession, recorded: tuple[Build, Path,
     row = read(delta, place, BUILDS).limit(1)
     path = table_path(str(tmp_path), BUILDS.name)
     ensure(delta, BUILDS, path)
-    failed: list[Exception] = []
 
     def runs(name: str) -> None:
-        try:
-            for attempt in (1, 2):
-                frame = row.withColumn("build", F.lit(name)).withColumn("attempt", F.lit(attempt))
-                write(frame, path, name, f"{name}-{attempt}", 0, replace=attempt > 1)
-        except Exception as error:  # noqa: BLE001  a thread's error would be lost
-            failed.append(error)
+        for attempt in (1, 2):
+            frame = row.withColumn("build", F.lit(name)).withColumn("attempt", F.lit(attempt))
+            write(frame, path, name, f"{name}-{attempt}", 0, replace=attempt > 1)
 
-    threads = [threading.Thread(target=runs, args=(name,)) for name in "ab"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
+    assert at_once(runs) == []
     assert rows(read(delta, tmp_path, BUILDS), "build", "attempt") == [("a", 2), ("b", 2)]

@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.udfs import files
 from tests.incremental.world import World
@@ -84,7 +85,8 @@ class BucketWorld(World):
             shutil.rmtree(self.out, ignore_errors=True)
             self.out.mkdir()
             assert fetch([self.builds, "--to", str(self.out)]) == 0
-            (self.out / "lock").unlink()
+            for name in ("lock", RECORD):
+                (self.out / name).unlink()
             manifest = files.read_bytes(files.join(self.newest(), "reindex.json"))
             (self.out / "reindex.json").write_bytes(_AT.sub(b"", manifest))
 

@@ -19,10 +19,11 @@ import pytest
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
 from rocketmq_reindex.udfs.files import systems
-from tests.fault.disk import tiny_store, tree
+from tests.fault.disk import state, tiny_store, tree
 from tests.tools.faulty_files import Fault, faulty
 from tests.tools.local_engine import LocalEngine, local_build, run_build, single
 
@@ -34,6 +35,13 @@ OLD = {
     "consumequeue/T/0/00000000000000000000": b"old queue",
     "index/20200101000000000": b"old index",
 }
+
+
+def laid(store: Path) -> dict[str, bytes]:
+    found = tree(store)
+    assert found is not None
+    found.pop(RECORD, None)
+    return found
 
 
 class Scene:
@@ -49,9 +57,17 @@ class Scene:
         self.new = found
 
     def tree(self) -> dict[str, bytes]:
-        found = tree(self.store)
-        assert found is not None
-        return found
+        """What is in the store, but for the record of what was fetched, which holds times."""
+        return laid(self.store)
+
+    def copies(self, part: str) -> set[str]:
+        """The copies of a part that are kept."""
+        return {name for name in os.listdir(self.store) if name.startswith(f"{part}.previous")}
+
+    def build(self, **more: Any) -> None:
+        """Another build in the place of the first."""
+        shutil.rmtree(self.out)
+        assert local_build(self.store, self.out, write_topics=True, **SMALL, **more).exit == 0
 
     def laid_out(self, **previous: str) -> dict[str, bytes]:
         """What the store must hold behind a fetch; where the parts it had are now."""
@@ -61,6 +77,13 @@ class Scene:
             kept[previous.get(top, top) + slash + rest] = data
         folders = {"/".join(name.split("/")[:k]): b"" for name in kept for k in range(1, name.count("/") + 1)}
         return self.log | folders | kept | self.new | {"lock": b""}
+
+    def second(self) -> dict[str, bytes]:
+        """What a second fetch keeps of the first."""
+        found = {name: data for name, data in self.new.items() if not name.startswith("config")}
+        return {
+            "/".join([f"{top}.previous.2", *rest]): data for name, data in found.items() for top, *rest in [name.split("/")]
+        }
 
     def fetch(self, *words: str) -> int:
         return fetch([str(self.out), "--to", str(self.store), *words])
@@ -96,15 +119,113 @@ def test_lays_a_build_out(scene: Scene, capsys: pytest.CaptureFixture[str]) -> N
     assert (told["exit"], told["error"], told["files"]) == (0, None, sum(bool(data) for data in scene.new.values()))
 
 
-def test_earlier_previous_ones_are_never_lost(scene: Scene) -> None:
-    for _ in range(3):
-        assert scene.fetch() == 0
-    found = scene.tree()
-    assert found["checkpoint.previous"] == OLD["checkpoint"]
-    assert found["checkpoint.previous.2"] == found["checkpoint.previous.3"] == found["checkpoint"] == scene.new["checkpoint"]
-    assert {name for name in os.listdir(scene.store) if name.startswith("index")} == {
-        "index", "index.previous", "index.previous.2", "index.previous.3",
-    }  # fmt: skip
+TWO_BUILDS = ({"max_fill": 1}, {"max_fill": 2})
+"""settings that give other manifests, so other builds, of the same files"""
+
+
+@pytest.mark.parametrize("keep", [0, 1, 2])
+def test_the_newest_copies_are_kept(scene: Scene, keep: int, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(4):
+        scene.build(**TWO_BUILDS[number % 2])
+        capsys.readouterr()
+        assert scene.fetch("--keep", str(keep), "--json") == 0
+        told = json.loads(capsys.readouterr().out)
+        names = [f"checkpoint.previous{f'.{k}' if k > 1 else ''}" for k in range(1, number + 2)]
+        newest = names[len(names) - keep :] if keep else []
+        assert scene.copies("checkpoint") == set(newest)
+        assert told["previous"].get("checkpoint") == (newest[-1] if newest else None)
+        gone = "checkpoint.previous" if not keep else names[number - keep] if number >= keep else None
+        assert [name for name in told["removed"] if name.startswith("checkpoint")] == ([gone] if gone else [])
+        assert {name: data for name, data in scene.tree().items() if ".previous" not in name} == {
+            name: data for name, data in scene.laid_out(**PREVIOUS).items() if ".previous" not in name
+        }
+
+
+def test_by_default_one_copy_is_kept(scene: Scene) -> None:
+    assert scene.fetch() == 0
+    assert scene.copies("consumequeue") == {"consumequeue.previous"}
+    scene.build(**TWO_BUILDS[0])
+    assert scene.fetch() == 0
+    assert scene.copies("consumequeue") == {"consumequeue.previous.2"}
+    assert not (scene.store / ".rmq-reindex-fetch").exists()
+
+
+def test_only_what_a_fetch_put_there_is_removed(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not what somebody made by hand, or an older version kept; nor what was changed or renamed since."""
+    (scene.store / "consumequeue.previous").mkdir()
+    (scene.store / "consumequeue.previous" / "mine").write_bytes(b"mine")
+    (scene.store / "checkpoint.previous.7").write_bytes(b"of an older version")
+    assert scene.fetch("--keep", "0", "--json") == 0
+    told = json.loads((said := capsys.readouterr()).out)
+    assert told["removed"] == ["consumequeue.previous.2", "index.previous", "checkpoint.previous.8"]
+    assert "note: consumequeue.previous: not known to be as a fetch left it, so it stays" in said.err
+    assert (scene.store / "consumequeue.previous" / "mine").read_bytes() == b"mine"
+    assert (scene.store / "checkpoint.previous.7").read_bytes() == b"of an older version"
+
+    scene.build(**TWO_BUILDS[0])
+    assert scene.fetch() == 0
+    # In the place of what the fetch put there; with the same name, and perhaps with the same inode.
+    shutil.rmtree(scene.store / "index.previous")
+    (scene.store / "index.previous").mkdir()
+    # Put back by hand, and away again.
+    (scene.store / "consumequeue.previous.2").rename(scene.store / "aside")
+    (scene.store / "aside").rename(scene.store / "consumequeue.previous.2")
+    scene.build(**TWO_BUILDS[1])
+    assert scene.fetch("--keep", "0") == 0
+    assert scene.copies("index") == {"index.previous"}
+    assert scene.copies("consumequeue") == {"consumequeue.previous", "consumequeue.previous.2"}
+
+
+def test_a_link_stays(scene: Scene, tmp_path: Path) -> None:
+    """What it leads to is not of a fetch, and without the link nobody would find it."""
+    (tmp_path / "elsewhere").mkdir()
+    shutil.rmtree(scene.store / "index")
+    (scene.store / "index").symlink_to(tmp_path / "elsewhere")
+    assert scene.fetch("--keep", "0") == 0
+    assert (scene.store / "index.previous").is_symlink()
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+def test_the_build_that_is_there_is_not_fetched_again(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert scene.fetch() == 0
+    before = state(scene.store)
+    capsys.readouterr()
+    for words in (("--dry-run",), ()):
+        assert scene.fetch(*words, "--json") == 0
+        told = json.loads((said := capsys.readouterr()).out)
+        assert (told["already_there"], told["swapped"], told["files"], told["bytes"]) == (True, [], 0, 0)
+        assert said.err == ""
+        assert state(scene.store) == before
+    assert scene.fetch() == 0
+    assert "already there: consumequeue, index, checkpoint" in capsys.readouterr().out
+    # What is to go by now goes.
+    assert scene.fetch("--keep", "0") == 0
+    assert not scene.copies("consumequeue")
+
+
+CHANGES: dict[str, Callable[[Scene], object]] = {
+    "a byte": lambda scene: (scene.store / "checkpoint").write_bytes(scene.new["checkpoint"]),
+    "a file gone": lambda scene: next((scene.store / "index").iterdir()).unlink(),
+    "a part gone": lambda scene: (scene.store / "checkpoint").unlink(),
+    "a file more": lambda scene: (scene.store / "consumequeue" / "more").touch(),
+    "another build": lambda scene: scene.build(**TWO_BUILDS[0]),
+    "no record": lambda scene: (scene.store / RECORD).unlink(),
+    "no record but a text": lambda scene: (scene.store / RECORD).write_text('{"format": 1, "laid": []}'),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_build_is_fetched_where_anything_changed(change: str, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert scene.fetch() == 0
+    CHANGES[change](scene)
+    capsys.readouterr()
+    assert scene.fetch("--json") == 0
+    told = json.loads((said := capsys.readouterr()).out)
+    assert (told["already_there"], told["swapped"]) == (False, ["consumequeue", "index", "checkpoint"])
+    assert ("is no record of a fetch" in said.err) == ("text" in change)
+    assert {name: scene.tree()[name] for name in scene.new} == scene.new
+    assert scene.fetch() == 0
+    assert "already there" in capsys.readouterr().out
 
 
 def test_zeros_are_holes(tmp_path: Path) -> None:
@@ -126,7 +247,7 @@ def test_only_what_was_built(scene: Scene) -> None:
     assert scene.fetch() == 0
     assert (scene.store / "checkpoint").read_bytes() == OLD["checkpoint"]
     assert sorted(os.listdir(scene.store)) == [
-        "checkpoint", "commitlog", "config", "consumequeue", "index", "index.previous", "lock",
+        RECORD, "checkpoint", "commitlog", "config", "consumequeue", "index", "index.previous", "lock",
     ]  # fmt: skip
 
 
@@ -194,6 +315,17 @@ def test_a_dry_run_changes_nothing(scene: Scene, capsys: pytest.CaptureFixture[s
     assert scene.tree() == before
     assert "would swap  consumequeue, index, checkpoint, config/topics.json" in said
     assert "would keep  index as index.previous" in said
+    assert "would remove" not in said
+    assert scene.fetch("--dry-run", "--keep", "0") == 0
+    assert "would remove index\n" in (said := capsys.readouterr().out)
+    assert "would keep" not in said
+    assert scene.fetch() == 0
+    scene.build(**TWO_BUILDS[0])
+    capsys.readouterr()
+    assert scene.fetch("--dry-run") == 0
+    said = capsys.readouterr().out
+    assert "would keep  index as index.previous.2" in said
+    assert "would remove index.previous\n" in said
 
 
 @pytest.fixture
@@ -326,6 +458,7 @@ def test_places(scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["ftp://a/b", "--to", str(scene.store)], 2, "unknown kind"),
         ([str(scene.out)], 2, "--to"),
         ([str(scene.out), "--to", str(scene.store), "--threads", "0"], 2, "--threads"),
+        ([str(scene.out), "--to", str(scene.store), "--keep", "-1"], 2, "--keep"),
     ):
         assert fetch(words) == status, words
         assert text in capsys.readouterr().err
@@ -341,7 +474,7 @@ def test_a_build_behind_a_uri_and_one_below_it(scene: Scene, tmp_path: Path, mon
         target = tmp_path / f"target-{number}"
         target.mkdir()
         assert fetch([place, "--to", str(target)]) == 0
-        assert tree(target) == scene.new | {"lock": b""}
+        assert laid(target) == scene.new | {"lock": b""}
     # What a mount of an object store holds lies there as behind a URI.
     monkeypatch.setattr(systems, "_MOUNTED", (f"{tmp_path}/mount/",))
     (tmp_path / "mount").mkdir()
@@ -350,7 +483,7 @@ def test_a_build_behind_a_uri_and_one_below_it(scene: Scene, tmp_path: Path, mon
     assert sorted(os.listdir(tmp_path / "mount" / "out")) == ["builds", "published", "work"]
     (tmp_path / "target-2").mkdir()
     assert fetch([mounted.out, "--to", str(tmp_path / "target-2")]) == 0
-    assert tree(tmp_path / "target-2") == scene.new | {"lock": b""}
+    assert laid(tmp_path / "target-2") == scene.new | {"lock": b""}
     # The pointer knows its manifest.
     last = tmp_path / "builds-of" / "builds" / pointers.pointers(out)[-1].build / "reindex.json"
     last.write_bytes(last.read_bytes().replace(b'"warnings"', b'"warnings" '))
@@ -374,6 +507,8 @@ POINTS = {
     "checkpoint moved away": ("kill-after", "rename", r"checkpoint\.previous$"),
     "checkpoint swapped": ("kill-after", "rename", r"store/checkpoint$"),
     "topics swapped": ("kill-after", "rename", r"store/config/topics\.json$"),
+    "record half written": ("kill", "replace", r"\.rmq-reindex-fetched$"),
+    "record there": ("kill-after", "replace", r"\.rmq-reindex-fetched$"),
     "all swapped, journal there": ("kill", "unlink", r"journal\.json$"),
     "journal gone": ("kill-after", "unlink", r"journal\.json$"),
     "work folder half removed": ("kill-after", "rmdir", r"/new$"),
@@ -399,15 +534,9 @@ def check_next(scene: Scene, before: dict[str, bytes]) -> None:
     for name, data in before.items():
         top, slash, rest = name.partition("/")
         assert any(found.get(place + slash + rest) == data for place in (top, f"{top}.previous")), name
-    begun = (scene.store / ".rmq-reindex-fetch" / "journal.json").exists()
-    done = not begun and found.get("checkpoint") == scene.new["checkpoint"]
+    # Where it had ended in all but its own traces, this finds the build in its place.
     assert scene.fetch() == 0
-    expected = scene.laid_out(**PREVIOUS)
-    found = scene.tree()
-    if done:
-        # It had ended in all but its own traces: this was a second fetch.
-        found = {name: data for name, data in found.items() if ".previous.2" not in name}
-    assert found == expected
+    assert scene.tree() == scene.laid_out(**PREVIOUS)
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -435,6 +564,46 @@ def test_killed_at_any_operation(template: Path, tmp_path: Path, seed: int) -> N
         shutil.rmtree(scene.folder)
 
 
+PRUNING = {
+    "all swapped, nothing removed": ("kill", "rename", r"fetch/old/0$"),
+    "a copy moved away": ("kill-after", "rename", r"fetch/old/0$"),
+    "all copies moved away": ("kill-after", "rename", r"fetch/old/2$"),
+    "all copies moved away, durable": ("kill", "rmdir", r""),
+    "a copy half removed": ("kill-after", "unlink", r"/00000000000000000000$"),
+    "copies removed": ("kill-after", "rmdir", r"fetch/old$"),
+    "journal there": ("kill", "unlink", r"journal\.json$"),
+    "journal gone": ("kill-after", "unlink", r"journal\.json$"),
+    "a part moved away": ("kill-after", "rename", r"index\.previous\.2$"),
+}
+
+
+def check_pruned(scene: Scene) -> None:
+    """Behind a kill of the second fetch the newest copy is there, whole, and the same command leaves no other."""
+    for part in PREVIOUS:
+        old = {f"{part}.previous{name.removeprefix(part)}": data for name, data in OLD.items() if name.startswith(part)}
+        found = scene.tree()
+        # Whole, or not under its name.
+        assert old.items() <= found.items() or not old.keys() & found.keys()
+        newest = {place: {name.removeprefix(place): found[name] for name in found if name.startswith(f"{place}/")
+                          or name == place} for place in (part, f"{part}.previous.2")}  # fmt: skip
+        expected = {name.removeprefix(part): data for name, data in scene.new.items() if name.split("/")[0] == part}
+        assert expected in newest.values()
+    assert scene.fetch() == 0
+    left = {name: data for name, data in scene.laid_out(**PREVIOUS).items() if ".previous" not in name}
+    assert scene.tree() == left | scene.second()
+    assert not (scene.store / ".rmq-reindex-fetch").exists()
+
+
+@pytest.mark.parametrize("point", PRUNING)
+def test_killed_while_copies_are_removed(point: str, scene: Scene) -> None:
+    kind, operation, path = PRUNING[point]
+    assert scene.fetch() == 0
+    scene.build(**TWO_BUILDS[0])
+    fault = Fault(kind, 1, lambda name, where: name == operation and re.search(path, where) is not None)
+    assert killed(scene, fault) == -signal.SIGKILL
+    check_pruned(scene)
+
+
 def test_a_broker_between_a_kill_and_the_next_fetch_loses_nothing(scene: Scene) -> None:
     """It makes a ConsumeQueue anew where none is: that is kept as well."""
     kind, operation, path = POINTS["queues moved away"]
@@ -448,6 +617,35 @@ def test_a_broker_between_a_kill_and_the_next_fetch_loses_nothing(scene: Scene) 
     assert found["consumequeue.previous/T/0/00000000000000000000"] == b"old queue"
     assert found["consumequeue.previous.2/T/0/00000000000000000000"] == b"made by a broker"
     assert {name: found[name] for name in scene.new} == scene.new
+    scene.build(**TWO_BUILDS[0])
+    assert scene.fetch() == 0
+    assert scene.copies("consumequeue") == {"consumequeue.previous.3"}
+
+
+def test_what_took_the_place_of_a_copy_between_a_kill_and_the_next_fetch_stays(scene: Scene) -> None:
+    """The journal names the store's own part; what somebody put under its name is another."""
+    kind, operation, path = POINTS["journal there"]
+    fault = Fault(kind, 1, lambda name, where: name == operation and re.search(path, where) is not None)
+    assert killed(scene, fault) == -signal.SIGKILL
+    (scene.store / "consumequeue.previous").mkdir()
+    (scene.store / "consumequeue.previous" / "mine").write_bytes(b"mine")
+    assert scene.fetch("--keep", "0") == 0
+    assert scene.copies("consumequeue") == {"consumequeue.previous"}
+    assert (scene.store / "consumequeue.previous" / "mine").read_bytes() == b"mine"
+
+
+def test_a_journal_of_an_older_version_is_finished(scene: Scene) -> None:
+    """It does not say what was moved away, so all of that stays."""
+    kind, operation, path = POINTS["index moved away"]
+    fault = Fault(kind, 1, lambda name, where: name == operation and re.search(path, where) is not None)
+    assert killed(scene, fault) == -signal.SIGKILL
+    journal = scene.store / ".rmq-reindex-fetch" / "journal.json"
+    found = json.loads(journal.read_bytes())
+    journal.write_text(json.dumps({"build": found["build"], "parts": found["parts"]}))
+    assert scene.fetch("--keep", "0") == 0
+    assert scene.copies("index") == {"index.previous"}
+    assert scene.copies("consumequeue") == {"consumequeue.previous"}
+    assert {name: scene.tree()[name] for name in scene.new} == scene.new
 
 
 @pytest.mark.parametrize("operation", ["rename", "replace", "pwrite", "ftruncate", "mkdir", "syncfs"])

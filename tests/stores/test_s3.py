@@ -17,6 +17,7 @@ from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.inspect_files import inspect
 from rocketmq_reindex.jobs.publishing import builds as output_builds
 from rocketmq_reindex.jobs.publishing import output, pointers
@@ -55,7 +56,8 @@ def built(store: str, out: str, **more: object) -> Summary:
 def fetched(out: str, folder: Path) -> dict[str, bytes] | None:
     folder.mkdir()
     assert fetch([out, "--to", str(folder), "--json"]) == 0
-    (folder / "lock").unlink()
+    for name in ("lock", RECORD):
+        (folder / name).unlink()
     return tree(folder)
 
 

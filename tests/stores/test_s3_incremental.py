@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex.jobs.building.scan_place import store_of
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.incremental import last_build
-from rocketmq_reindex.jobs.incremental.scan_place import store_of
 from rocketmq_reindex.jobs.publishing import alive as output_alive
 from rocketmq_reindex.jobs.publishing import builds as output_builds
 from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
@@ -130,8 +131,8 @@ def test_a_killed_run_is_gone_on_with(world: BucketWorld, warm: Children, monkey
     newest = last_build.load(store_of_scans, world.pointers()[-1].digest)
     assert newest
     needed = last_build.needed(store_of_scans, newest, [pointer.digest for pointer in world.pointers()])
-    # Without Spark no rows are owed.
-    assert set(last_build.names(store_of_scans)) == {name for name in needed if not name.endswith(".owed")}
+    # Without Spark no rows are owed, and a bucket needs no copy of a manifest.
+    assert set(last_build.names(store_of_scans)) == {name for name in needed if not name.endswith((".owed", ".manifest"))}
 
 
 class Stopping(LocalEngine):
@@ -188,11 +189,11 @@ def test_a_run_that_was_taken_for_dead_stays_so(tmp_path: Path, monkeypatch: pyt
     """Else it would publish a build whose files are gone."""
     monkeypatch.setattr(output_alive, "BEAT_SECONDS", 0.01)
     out = (tmp_path / "out").as_uri()
-    with output_builds.staging(out, True) as staging:
+    with output_builds.staging(out, True, Leftovers()) as staging:
         deadline = time.monotonic() + PATIENCE
         while any(thread.name == "alive" for thread in threading.enumerate()):
             # A sign of life may be on its way.
             files.remove_tree(staging.root)
             assert time.monotonic() < deadline
         with pytest.raises(InputError, match="took this one for dead"):
-            output_builds.publish(staging, out, True)
+            output_builds.publish(staging, out, True, Leftovers())

@@ -25,6 +25,7 @@ from tests.golden.stores import GoldenStore
 from tests.stores.whole import published
 from tests.tools.jvm import end_jvm
 from tests.tools.local_engine import local_build
+from tests.tools.s3_policy import guarded_s3, moved, policies
 
 Stores = Callable[[str], GoldenStore]
 NAME = "tables é 100%25 a+b"
@@ -124,12 +125,34 @@ def built_twice(
     assert not [name for name in started.spark.conf.getAll if name.startswith("fs.")]
 
 
+def keyed(endpoint: str, root: str) -> str:
+    """The folder of a bucket by a URI with its endpoint, region and keys: the session knows none of them."""
+    return f"s3://someone:{SECRET.replace('/', '%2F')}@{root}?endpoint_override={endpoint}&scheme=http&region=us-east-1"
+
+
 def test_in_a_bucket(
     golden_store: Stores, started: Started, s3_place: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """DIR and tables. Endpoint, region and keys are those of the URI: the session knows none."""
-    keyed = s3_place.replace("s3://", f"s3://someone:{SECRET.replace('/', '%2F')}@")
-    built_twice(golden_store("basic-5.3"), started, files.join(keyed, NAME), files.join(keyed, "out"), tmp_path, capfd)
+    """DIR and tables."""
+    root = s3_place.partition("?")[0].removeprefix("s3://")
+    place = keyed(os.environ["AWS_ENDPOINT_URL"].removeprefix("http://"), root)
+    built_twice(golden_store("basic-5.3"), started, files.join(place, NAME), files.join(place, "out"), tmp_path, capfd)
+
+
+@pytest.mark.slow
+def test_within_the_policy(
+    golden_store: Stores, started: Started, s3_place: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All of it, Hadoop's requests as well, keeps to the policy of the page on permissions. Its gate takes minutes."""
+    root = s3_place.partition("?")[0].removeprefix("s3://")
+    policy = moved(
+        policies("how-to/bucket-permissions.md")[0], {"logs/rebuilt-a": f"{root}/out", "logs/tables": f"{root}/{NAME}"}
+    )
+    with guarded_s3(os.environ["AWS_ENDPOINT_URL"], policy) as (endpoint, held):
+        place = keyed(endpoint, root)
+        built_twice(golden_store("basic-5.3"), started, files.join(place, NAME), files.join(place, "out"), tmp_path, capfd)
+    # Delta Lake looks whether this is part of a table in a folder above, and is content with a refusal.
+    assert held.refused <= {("s3:GetObject", f"arn:aws:s3:::{root}/{name}") for name in (NAME, "_delta_log")}
 
 
 def test_in_an_hdfs(

@@ -52,6 +52,19 @@ def test_of_a_bucket(keep: bool, store: Path, s3_place: str) -> None:
         assert [one["name"] for one in found.index_list] == [one["name"] for one in local.index_list]
 
 
+def test_again_in_a_bucket(store: Path, s3_place: str) -> None:
+    """What a verify found in the log lies in the bucket as well; the build in it may be replaced."""
+    out, log = files.join(s3_place, "out"), (str(store / "commitlog"),)
+    again: dict[str, Any] = {"commitlogs": log, "incremental": True, "tables": files.join(s3_place, "tables")}
+    for ranges_known in (0, 2):
+        built(store, out, overwrite=True)
+        found = local_verify(out, **again)
+        assert (found.exit, found.error, kinds(found)) == (0, None, {})
+        assert found.incremental is not None
+        assert found.incremental["ranges_known"] == ranges_known
+        assert found.units == local_verify(out, commitlogs=log).units == 30
+
+
 def test_what_is_wrong_there_is_found(store: Path, s3_place: str) -> None:
     out = files.join(s3_place, "out")
     folder, aside = built(store, out), files.join(s3_place, "aside")
@@ -80,9 +93,10 @@ def test_of_a_mount(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "mount").mkdir()
     out = f"{tmp_path}/mount/out"
     built(store, out)
-    found = local_verify(out, commitlogs=(str(store / "commitlog"),), work=f"{out}/..")
+    found = local_verify(out, commitlogs=(str(store / "commitlog"),), work=f"{out}/work")
     assert (found.exit, found.error, kinds(found)) == (0, None, {})
     assert sorted(path.name for path in (tmp_path / "mount").iterdir()) == ["out"]
+    assert list((tmp_path / "mount/out/work").iterdir()) == []
 
 
 def test_who_does_not_know_such_builds_says_so(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.udfs import files
 from tests.fault.disk import tree
@@ -51,7 +52,8 @@ def build_through_spark(golden: GoldenStore, place: str, tmp_path: Path, *words:
     target = tmp_path / "target"
     target.mkdir()
     assert fetch([out, "--to", str(target)]) == 0
-    (target / "lock").unlink()
+    for name in ("lock", RECORD):
+        (target / name).unlink()
     truth = tree(local)
     assert truth is not None
     manifest = truth.pop("reindex.json")

@@ -75,9 +75,14 @@ class Cluster:
         faults: list[dict[str, Any]] | None = None,
     ) -> contextlib.AbstractContextManager[Running]:  # fmt: skip
         """``rmq-reindex build --master spark://...``; the executors find the packages where they are installed."""
+        return self.run(command(store, out, *words), folder, settings, faults)
+
+    def run(
+        self, words: list[str], folder: Path, settings: dict[str, str], faults: list[dict[str, Any]] | None = None
+    ) -> contextlib.AbstractContextManager[Running]:
+        """The command ``words`` with ``--master spark://...``; the executors find the packages where they are installed."""
         settings = settings | _executors(folder, faults or [])
-        words = (*words, "--master", self.url)
-        return running(command(store, out, *words), folder, faults, self.client(self.folder, settings))
+        return running([*words, "--master", self.url], folder, faults, self.client(self.folder, settings))
 
     def client(self, folder: Path, settings: dict[str, str]) -> dict[str, str]:
         """The environment of a driver with these settings, which are kept in ``folder``."""
@@ -120,20 +125,22 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         yield Cluster(url, folder)
 
 
+def events_of(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """The events of one kind in the event logs of a folder."""
+    lines = [json.loads(line) for path in folder.iterdir() for line in path.read_text().splitlines()]
+    return [event for event in lines if event["Event"] == kind]
+
+
 def speculated(events: Path) -> dict[str, int]:
     """What an event log says: copies of tasks that were started, tasks that were killed for another attempt, executors lost."""
     counts = {"speculative": 0, "killed": 0, "won": 0, "lost executors": 0}
-    for path in events.iterdir():
-        for line in path.read_text().splitlines():
-            event = json.loads(line)
-            kind = event["Event"]
-            if kind == "SparkListenerTaskEnd":
-                speculative = event["Task Info"]["Speculative"]
-                reason = event["Task End Reason"]["Reason"]
-                counts["speculative"] += speculative
-                counts["won"] += speculative and reason == "Success"
-                counts["killed"] += reason == "TaskKilled"
-            counts["lost executors"] += kind == "SparkListenerExecutorRemoved"
+    for event in events_of(events, "SparkListenerTaskEnd"):
+        speculative = event["Task Info"]["Speculative"]
+        reason = event["Task End Reason"]["Reason"]
+        counts["speculative"] += speculative
+        counts["won"] += speculative and reason == "Success"
+        counts["killed"] += reason == "TaskKilled"
+    counts["lost executors"] = len(events_of(events, "SparkListenerExecutorRemoved"))
     return counts
 
 

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.fetching import swap
+from rocketmq_reindex.jobs.fetching import previous, record, swap
 from rocketmq_reindex.jobs.publishing import local as output_local
-from rocketmq_reindex.udfs.files import entries, folders, local, reading, systems, uris, writer
+from rocketmq_reindex.udfs.files import entries, folders, local, reading, removing, systems, uris, writer
 
 OPERATIONS: Final = frozenset({
     "open", "close", "stat", "lstat", "fstat", "statvfs", "listdir", "scandir", "mkdir", "rmdir", "unlink", "rename", "replace",
@@ -45,7 +45,9 @@ KINDS: Final = {
 }
 """Kinds of faults and the operations they can hit. ``full``: all from the n-th on; ``short``: half is read or written.
 ``interrupt``: SIGTERM behind the operation."""
-_TOUCHING: Final = (entries, folders, local, reading, systems, uris, writer, output_local, swap)
+_TOUCHING: Final = (
+    entries, folders, local, reading, removing, systems, uris, writer, output_local, previous, record, swap
+)  # fmt: skip
 """Modules of the project that touch files."""
 Matches = Callable[[str, str], bool]
 

@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 
-from tests.tools.s3_door import s3_door
+from tests.tools.s3_door import Sought, s3_door
 
 _WRITES = ("PUT", "POST", "COPY")
 
@@ -17,13 +17,13 @@ def faulty_s3(endpoint: str, pattern: str) -> Iterator[tuple[str, Callable[[], i
     """(HOST:PORT, how many were refused). Writes to a path in which ``pattern`` is found get 403, all else is handed on."""
     refused = list[str]()
 
-    def passes(kind: str, path: str) -> bool:
-        if kind not in _WRITES or not re.search(pattern, path):
-            return True
-        refused.append(path)
-        return False
+    def refuses(sought: Sought) -> int:
+        if sought.kind not in _WRITES or not re.search(pattern, sought.path):
+            return 0
+        refused.append(sought.path)
+        return 403
 
-    with s3_door(endpoint, passes) as (door, _):
+    with s3_door(endpoint, refuses) as (door, _):
         yield door, lambda: len(refused)
 
 
@@ -32,10 +32,10 @@ def deadly_s3(endpoint: str, pattern: str, number: int, kill: Callable[[], None]
     """HOST:PORT. ``kill`` is called instead of the ``number``-th write to a path in which ``pattern`` is found."""
     count = itertools.count(1)
 
-    def passes(kind: str, path: str) -> bool:
-        if kind in _WRITES and re.search(pattern, path) and next(count) == number:
+    def refuses(sought: Sought) -> int:
+        if sought.kind in _WRITES and re.search(pattern, sought.path) and next(count) == number:
             kill()
-        return True
+        return 0
 
-    with s3_door(endpoint, passes) as (door, _):
+    with s3_door(endpoint, refuses) as (door, _):
         yield door

@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.storage_format.errors import ReindexError
 from tests.tools.local_engine import LocalEngine, QuietReporter, single
 
-OWN = ("only", "sample", "work", "against")
+OWN = ("only", "sample", "work", "against", "tables", "incremental", "recheck")
 
 
 def local_verify(store: Path | str, engine: Engine | None = None, **settings: Any) -> VerifySummary:

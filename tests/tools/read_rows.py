@@ -23,7 +23,7 @@ def batches(reader: Reader) -> Iterator[pa.RecordBatch]:
     # Spark gives a reader None where it planned nothing.
     partitions: list[InputPartition | None] = [*reader.partitions()] or [None]
     for partition in partitions:
-        made: Any = reader.read(partition)  # type: ignore[arg-type]
+        made: Any = reader.read(partition)
         for batch in made:
             batch.validate(full=True)
             assert batch.schema == reader.schema

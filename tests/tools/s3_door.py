@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import http.client
+import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-_DENIED: Final = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+_ERROR: Final = "<?xml version='1.0'?><Error><Code>{code}</Code><Message>{text}</Message></Error>"
+_KEY_ERROR: Final = "<Error><Key>{key}</Key><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+_ERRORS: Final = {
+    403: ("AccessDenied", "Access Denied"),
+    500: ("InternalError", "We encountered an internal error. Please try again."),
+    501: ("NotImplemented", "A header you provided implies functionality that is not implemented."),
+}
+_XML: Final = {"Content-Type": "application/xml"}
+EACH_KEY: Final = -1
+"""Of a request to remove many objects: the answer is 200, with an error for each of them."""
+
+
+class Sought(NamedTuple):
+    """One request. ``kind``: its method, or LIST, COPY, REMOVE (of many); names of headers in small letters.
+
+    ``keys``: what a REMOVE would remove.
+    """
+
+    kind: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    keys: tuple[str, ...]
 
 
 class Asked(NamedTuple):
-    """One request. ``kind``: its method, or LIST, COPY, REMOVE (of many); bytes of the bodies."""
+    """One request that was let through; bytes of the bodies."""
 
     kind: str
     path: str
@@ -22,16 +47,16 @@ class Asked(NamedTuple):
     received: int
 
 
-Passes = Callable[[str, str], bool]
-"""Whether a request of this kind to this path is handed on; it gets 403 otherwise."""
+Refuses = Callable[[Sought], int]
+"""The status with which a request is refused, or EACH_KEY; 0: it is handed on."""
 
 
-def all_pass(_kind: str, _path: str) -> bool:
-    return True
+def all_pass(_: Sought) -> int:
+    return 0
 
 
 @contextlib.contextmanager
-def s3_door(endpoint: str, passes: Passes = all_pass) -> Iterator[tuple[str, list[Asked]]]:
+def s3_door(endpoint: str, refuses: Refuses = all_pass) -> Iterator[tuple[str, list[Asked]]]:
     """(HOST:PORT, what was asked for and let through)."""
     behind, lock, seen = urlsplit(endpoint).netloc, threading.Lock(), list[Asked]()
 
@@ -39,25 +64,33 @@ def s3_door(endpoint: str, passes: Passes = all_pass) -> Iterator[tuple[str, lis
         protocol_version = "HTTP/1.1"
 
         def _answer(self) -> None:
-            body = self._body()
-            kind, path = self._kind(), unquote(urlsplit(self.path).path)
-            if not passes(kind, path):
-                return self._send(403, {"Content-Type": "application/xml"}, _DENIED)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            body, found = self._body(), urlsplit(self.path)
+            query = dict(parse_qsl(found.query, keep_blank_values=True))
+            kind = self._kind(query)
+            keys = re.findall("<Key>(.*?)</Key>", body.decode()) if kind == "REMOVE" else []
+            sought = Sought(kind, unquote(found.path), query, headers, tuple(map(html.unescape, keys)))
+            status = refuses(sought)
+            if status == EACH_KEY:
+                errors = [_KEY_ERROR.format(key=key) for key in keys]
+                return self._send(200, _XML, f"<?xml version='1.0'?><DeleteResult>{''.join(errors)}</DeleteResult>".encode())
+            if status:
+                code, text = _ERRORS[status]
+                return self._send(status, _XML, _ERROR.format(code=code, text=text).encode())
             connection = http.client.HTTPConnection(behind)
             with contextlib.closing(connection):
                 headers = {
                     name: value for name, value in self.headers.items() if name.lower() not in ("content-length", "expect")
                 }
                 connection.request(self.command, self.path, body, headers)
-                found = connection.getresponse()
-                data = found.read()
+                answer = connection.getresponse()
+                data = answer.read()
                 with lock:
-                    seen.append(Asked(kind, path, len(body), len(data)))
-                self._send(found.status, dict(found.getheaders()), data)
+                    seen.append(Asked(sought.kind, sought.path, len(body), len(data)))
+                self._send(answer.status, dict(answer.getheaders()), data)
             return None
 
-        def _kind(self) -> str:
-            query = urlsplit(self.path).query
+        def _kind(self, query: dict[str, str]) -> str:
             if self.headers.get("x-amz-copy-source"):
                 return "COPY"
             return "LIST" if "list-type" in query else "REMOVE" if "delete" in query else self.command
@@ -94,6 +127,11 @@ def s3_door(endpoint: str, passes: Passes = all_pass) -> Iterator[tuple[str, lis
         daemon_threads = True
         # Of five, the default, some are refused where many connect at once: they come again only after a second.
         request_queue_size = 128
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            # A client that has its answer may go away; what it reads on stderr is the run's own.
+            if not isinstance(sys.exc_info()[1], ConnectionError):
+                super().handle_error(request, client_address)
 
     server = Server(("127.0.0.1", 0), Door)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import urllib.request
 from collections.abc import Iterator
+from urllib.parse import urlencode
 
 from moto.server import ThreadedMotoServer
 
@@ -28,20 +28,30 @@ def s3_server() -> Iterator[str]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
-    _, port = server.get_host_and_port()
+    try:
+        with bucket_at(server.get_host_and_port()[1]) as found:
+            yield found
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def bucket_at(port: int) -> Iterator[str]:
+    """``s3://BUCKET``, made on the server at ``port``; the environment of this process leads to it meanwhile."""
+    from pyarrow import fs
+
     wanted = environment(port)
     before = {name: os.environ.get(name) for name in (*wanted, "AWS_ENDPOINT_URL_S3")}
     os.environ.update(wanted)
     os.environ.pop("AWS_ENDPOINT_URL_S3", None)
     try:
-        with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/{BUCKET}", method="PUT")):
-            pass
+        options = {"endpoint_override": f"127.0.0.1:{port}", "scheme": "http", "region": "us-east-1"}
+        fs.S3FileSystem(allow_bucket_creation=True, **options).create_dir(BUCKET)
         # Systems are kept by URI: a server after this one has another port.
-        yield f"s3://{BUCKET}?endpoint_override=127.0.0.1%3A{port}&scheme=http&region=us-east-1"
+        yield f"s3://{BUCKET}?{urlencode(options)}"
     finally:
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        server.stop()

@@ -16,8 +16,9 @@ from rocketmq_reindex.udfs.files.entries import (
     modified,
     names,
 )  # fmt: skip
-from rocketmq_reindex.udfs.files.folders import copy_in_store, free_bytes, link, make_folder, remove_tree, rename, sync
+from rocketmq_reindex.udfs.files.folders import copy_in_store, free_bytes, link, make_folder, rename, sync
 from rocketmq_reindex.udfs.files.reading import Reader, lines, read_bytes
+from rocketmq_reindex.udfs.files.removing import remove_tree, why
 from rocketmq_reindex.udfs.files.s3 import s3_options
 from rocketmq_reindex.udfs.files.systems import checked, is_flat, naming, no_rename
 from rocketmq_reindex.udfs.files.uris import (
@@ -36,12 +37,13 @@ from rocketmq_reindex.udfs.files.uris import (
     split,
     within,
 )  # fmt: skip
+from rocketmq_reindex.udfs.files.volumes import check_volume
 from rocketmq_reindex.udfs.files.writer import Writer, write_bytes, writing
 
 __all__ = [
     "ABSENT", "FILE", "FOLDER", "OTHER", "Entry", "Reader", "Uri", "Writer", "absolute", "base", "below", "beside",
-    "canonical", "checked", "copy_in_store", "count_below", "entry_of", "free_bytes", "is_flat", "is_known", "is_remote",
-    "join", "lines", "link", "listing", "make_folder", "modified", "names", "naming", "no_rename", "option", "overlap",
-    "parent", "plain", "read_bytes", "remove_tree", "rename", "s3_options", "split", "sync", "within", "write_bytes",
-    "writing",
+    "canonical", "check_volume", "checked", "copy_in_store", "count_below", "entry_of", "free_bytes", "is_flat", "is_known",
+    "is_remote", "join", "lines", "link", "listing", "make_folder", "modified", "names", "naming", "no_rename", "option",
+    "overlap", "parent", "plain", "read_bytes", "remove_tree", "rename", "s3_options", "split", "sync", "why", "within",
+    "write_bytes", "writing",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Make, remove, rename, copy and sync folders and files as a whole."""
+"""Make, rename, copy and sync folders and files as a whole."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import contextlib
 import ctypes
 import errno
 import os
-import shutil
 from typing import Final
 
-from rocketmq_reindex.udfs.files.entries import ABSENT, FOLDER, entry_of
 from rocketmq_reindex.udfs.files.systems import System, no_rename, resolve
 
-_REMOVE_ATTEMPTS: Final = 3
 _REPLACE_ATTEMPTS: Final = 9
 
 
@@ -36,28 +33,6 @@ def make_folder(path: str, below: str = "") -> None:
         # Another task may make the same one.
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)
-
-
-def remove_tree(path: str) -> None:
-    """Remove a folder or file, if there is one. Symbolic links are not followed. Raises nothing."""
-    system, inner = resolve(path)
-    if system is not None:
-        # OSError: the store does not answer, or somebody else removes the same at this moment.
-        with contextlib.suppress(OSError):
-            kind = entry_of(path).kind
-            if kind == FOLDER:
-                system.fs.delete_dir(inner)
-            elif kind != ABSENT:
-                system.fs.delete_file(inner)
-        return
-    for _ in range(_REMOVE_ATTEMPTS):
-        if os.path.isdir(inner) and not os.path.islink(inner):
-            shutil.rmtree(inner, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):
-                os.unlink(inner)
-        if not os.path.lexists(inner):
-            return
 
 
 def rename(source: str, target: str) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs.files.s3 import s3_options
+from rocketmq_reindex.udfs.files.s3 import plain_checksums, s3_options
 from rocketmq_reindex.udfs.files.uris import Uri, is_remote, plain, split
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ def _s3(uri: Uri) -> System:
 
     def opened(options: dict[str, str]) -> System:
         query = f"?{urlencode(options)}" if options else ""
-        system, root = pafs.FileSystem.from_uri(f"s3://{uri.authority}/{query}")
+        with plain_checksums(options):
+            system, root = pafs.FileSystem.from_uri(f"s3://{uri.authority}/{query}")
         return System(system, str(root).rstrip("/"), True)
 
     try:

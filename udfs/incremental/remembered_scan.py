@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import files, schemas
 from rocketmq_reindex.udfs.files.digests import ReadDigest, digest_of, file_digest
-from rocketmq_reindex.udfs.incremental.samples import head_of, sample_of, sampled_alike
+from rocketmq_reindex.udfs.incremental.samples import has_sample, head_of, is_same_file, sample_of
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, key_of
 from rocketmq_reindex.udfs.incremental.stored_rows import RowWriter, rows_again, stored_rows
 from rocketmq_reindex.udfs.results import Result
@@ -49,6 +49,8 @@ class RememberedScan:
     fingerprint: str
     recheck: bool
     only: frozenset[str] | None = None
+    later: ClassVar[tuple[int, ...]] = WRITTEN_LATER
+    """kinds of rows that a scan stores and does not hand on"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         scanner: RangeScanner | None = None
@@ -61,36 +63,43 @@ class RememberedScan:
             yield from schemas.batches(self._scan(scanner, spec, read))
 
     def _known(self, spec: RangeSpec) -> tuple[ScanEntry | None, int]:
-        """The entry of a range if its bytes are those that were scanned, and the bytes of the log read to find out."""
+        """The entry of a range if its bytes are those that were scanned, and the bytes of the log read to find out.
+
+        The sample comes first: where the log grew it differs, and then the scan is the only one to read the range.
+        """
         key = key_of(self.fingerprint, spec)
         entry = self.store.find(key) if self.only is None or key in self.only else None
         if entry is None or (self.recheck and not self.store.is_sound(entry)):
             return None, 0
-        alike, read = (False, 0) if self.recheck else sampled_alike(entry, spec.path)
-        if alike:
-            return entry, read
         found = files.entry_of(spec.path)
         if found.size < entry.reach - entry.start:
-            return None, read
+            return None, 0
         with files.Reader(spec.path) as reader:
+            alike, read = has_sample(entry, reader)
+            if not alike:
+                return None, read
+            if is_same_file(entry, found) and not self.recheck:
+                return entry, read
             read += entry.reach - entry.low
             if digest_of(reader, entry.start, entry.low, entry.reach) != entry.digest:
                 return None, read
-            if (found.size, found.modified) != (entry.size, entry.modified):
-                # The file was written elsewhere: next time the sample is enough.
-                sample, more = sample_of(reader, entry.start, found.size, entry.low, entry.reach, entry.range_summary(0))
-                entry = dataclasses.replace(entry, size=found.size, modified=found.modified, sample=sample)
-                read += more
-                self.store.put(entry)
+        if not is_same_file(entry, found):
+            # The file was written elsewhere: next time the sample is enough.
+            entry = dataclasses.replace(entry, size=found.size, modified=found.modified)
+            self.store.put(entry)
         return entry, read
 
     def _again(self, spec: RangeSpec, entry: ScanEntry, read: int) -> Iterator[schemas.Row]:
         if "runs" in entry.data:
             runs = entry.data["runs"]
             rows = stored_rows(files.join(self.store.data, runs.name), runs.digest)
-            yield from rows_again(rows, spec.number, self.task.keys, self.task.units_per_file)
+            yield from self._rows(rows, spec.number)
         self.task.done(self.store.summary(entry, spec.number))
         yield self._summary(spec, entry, read, known=True)
+
+    def _rows(self, rows: Iterator[schemas.Row], number: int) -> Iterator[schemas.Row]:
+        """Stored rows, as range ``number`` of this run leaves them."""
+        return rows_again(rows, number, self.task.keys, self.task.units_per_file)
 
     @staticmethod
     def _summary(spec: RangeSpec, entry: ScanEntry, read: int, *, known: bool) -> schemas.Row:
@@ -107,7 +116,7 @@ class RememberedScan:
             for row in self.task.rows(scanner, spec, store.temporary, block, read_digest):
                 if row.kind == schemas.SUMMARY:
                     summary = RangeSummary.from_json(row.data.decode())
-                elif row.kind in WRITTEN_LATER:
+                elif row.kind in self.later:
                     units.add(row)
                 else:
                     runs.add(row)
@@ -121,7 +130,7 @@ class RememberedScan:
             kept["block"] = [block, file_digest(block)]
         with files.Reader(spec.path) as reader:
             reach, digest = read_digest.finish(reader, spec.segment_start)
-            sample, more = sample_of(reader, spec.segment_start, found.size, spec.low, reach, summary)
+            sample, more = sample_of(reader, spec.segment_start, spec.low, reach, summary)
             head = head_of(reader, spec.low, spec.segment_start, reach, summary)
         data = {ending: store.kept(path, its) for ending, (path, its) in kept.items() if its}
         name = f"{spec.segment_start:020d}"

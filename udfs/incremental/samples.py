@@ -14,24 +14,25 @@ HEAD: Final = 256
 """Bytes at the start of a range by which one log is known from another: they include a record's times and checksum."""
 
 
-def _sample_pages(low: int, reach: int, ended: int, data_end: int) -> list[tuple[int, int]]:
-    """(offset, bytes) of the pages that stand for a range: the first, middle and last one, and those around ``ended``."""
+def _sample_pages(low: int, reach: int, ended: int) -> list[tuple[int, int]]:
+    """(offset, bytes) of the pages that stand for a range: the first, middle and last one, and those around ``ended``.
+
+    They lie in [low, reach): what the scan did not read says nothing of the range.
+    """
     middle = low + (reach - low) // 2
-    lows = [low, middle, max(low, reach - PAGE)]
-    pages = [(at, min(PAGE, data_end - at)) for at in lows]
+    spans = [(at, at + PAGE) for at in (low, middle, max(low, reach - PAGE))]
     if ended >= 0:
-        at = max(low, ended - PAGE)
-        pages.append((at, min(ended + PAGE, data_end) - at))
-    return [(at, count) for at, count in pages if count > 0]
+        spans.append((max(low, ended - PAGE), ended + PAGE))
+    return [(at, min(end, reach) - at) for at, end in spans if at < reach]
 
 
-def sample_of(reader: files.Reader, start: int, size: int, low: int, reach: int, summary: RangeSummary) -> tuple[str, int]:
+def sample_of(reader: files.Reader, start: int, low: int, reach: int, summary: RangeSummary) -> tuple[str, int]:
     """The sample of the range [low, reach): its digest in hex, and the bytes read for it.
 
-    The range lies in a segment that begins at offset ``start`` and whose file has ``size`` bytes.
+    The range lies in a segment that begins at offset ``start``.
     """
     hasher, count = new_digest(), 0
-    for at, length in _sample_pages(low, reach, max(summary.end, summary.tail), start + size):
+    for at, length in _sample_pages(low, reach, max(summary.end, summary.tail)):
         hasher.update(reader.read(at - start, length))
         count += length
     return hasher.digest().hex(), count
@@ -58,9 +59,18 @@ def sampled_alike(entry: ScanEntry, path: str) -> tuple[bool, int]:
 
     A broker's writes through a mapping may leave the modification time as it is for a while: the sample shows them.
     """
-    found = files.entry_of(path)
-    if (found.size, found.modified) != (entry.size, entry.modified):
+    if not is_same_file(entry, files.entry_of(path)):
         return False, 0
     with files.Reader(path) as reader:
-        sample, count = sample_of(reader, entry.start, entry.size, entry.low, entry.reach, entry.range_summary(0))
+        return has_sample(entry, reader)
+
+
+def is_same_file(entry: ScanEntry, found: files.Entry) -> bool:
+    """Whether the segment's file has the size and time that it had when the range was scanned."""
+    return (found.size, found.modified) == (entry.size, entry.modified)
+
+
+def has_sample(entry: ScanEntry, reader: files.Reader) -> tuple[bool, int]:
+    """Whether the sample of a range is what it was, and the bytes read to find out. The file has the bytes up to its reach."""
+    sample, count = sample_of(reader, entry.start, entry.low, entry.reach, entry.range_summary(0))
     return sample == entry.sample, count

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import uuid
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
@@ -69,7 +72,10 @@ class ScanEntry:
 
     def __post_init__(self) -> None:
         # From JSON both come as lists.
-        object.__setattr__(self, "data", {ending: KeptFile(*kept) for ending, kept in self.data.items()})
+        data = {ending: KeptFile(*kept) for ending, kept in dict(self.data).items()}
+        if any("/" in kept.name for kept in data.values()):
+            raise ValueError("names a file elsewhere")
+        object.__setattr__(self, "data", data)
         object.__setattr__(self, "head", Head(*self.head))
 
     @property
@@ -118,8 +124,15 @@ class ScanStore:
         return files.join(self.root, "temporary")
 
     def make(self) -> None:
-        """Make the folders that are missing."""
-        for folder in (self.entries, self.data, self.builds, self.temporary):
+        """Make the folders that are missing.
+
+        Raises InputError for a symbolic link among them: what no run needs is removed in them, and nowhere else.
+        """
+        folders = (self.entries, self.data, self.builds, self.temporary)
+        for folder in (self.root, *folders):
+            if not files.is_remote(folder) and os.path.islink(folder):
+                raise InputError(f"{escape(folder)}: is a symbolic link: remove it")
+        for folder in folders:
             files.make_folder(folder)
 
     def find(self, key: str) -> ScanEntry | None:

@@ -97,6 +97,16 @@ BUILDS: Final = Table(
         Column("damagedPlaces", "BIGINT", "rows in quarantine"),
         Column("decisions", _DECISIONS, "what was done to queues out of order: as in the summary"),
         Column("warnings", "ARRAY<STRING>", "as in the summary"),
+        # Later than the others. Tables of older versions get them, and null in the rows that they hold.
+        Column("store", "STRING", "--store-name, or STORE", required=False),
+        Column("host", "STRING", "where the driver runs", required=False),
+        Column("user", "STRING", "whose process it is", required=False),
+        Column("pid", "INT", "its process, on host", required=False),
+        Column("updatedAt", "TIMESTAMP", "when this row was written; each minute or so while the run goes on", required=False),
+        Column("stage", "STRING", "where a run is that goes on: scan, write, ...", required=False),
+        Column("stageBytes", "BIGINT", "bytes of the stage that are done, 0 where it does not tell", required=False),
+        Column("stageTotalBytes", "BIGINT", "bytes of the stage in all, 0 where it does not tell", required=False),
+        Column("run", "STRING", "a random word of the attempt that may write rows of this build", required=False),
     ),
     {
         "state_known": "state IN ('started', 'published', 'failed', 'refused')",

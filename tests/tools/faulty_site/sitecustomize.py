@@ -2,8 +2,10 @@
 
 REINDEX_FAULTS is a JSON list of {"process": "driver" or "worker", "event": an audit event (open, os.rename, os.mkdir, ...),
 "path": a pattern to be found in its last path, "action": ..., "marker": a path, "times": how often in all processes (1)}.
-The action comes before the operation: "kill" this process, "kill-jvm" the JVM that runs this worker, "stop" (SIGSTOP), or
-"sleep SECONDS". REINDEX_HIDDEN is a folder that workers shall not import from.
+The action comes before the operation: "kill" this process, "kill-jvm" the JVM that runs this worker, "stop" (SIGSTOP),
+"sleep SECONDS", or "meet": wait until it has come ``times`` times.
+
+REINDEX_HIDDEN is a folder that workers shall not import from.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ def _fires(fault: dict[str, Any]) -> bool:
     return False
 
 
-def _act(action: str) -> None:
+def _act(fault: dict[str, Any]) -> None:
+    action = fault["action"]
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "kill-jvm":
@@ -59,6 +62,9 @@ def _act(action: str) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     elif action.startswith("sleep "):
         time.sleep(float(action.removeprefix("sleep ")))
+    elif action == "meet":
+        while not os.path.exists(f"{fault['marker']}.{fault['times'] - 1}"):
+            time.sleep(0.05)
     else:
         raise ValueError(action)
 
@@ -76,7 +82,7 @@ def _install() -> None:
         paths = [word for word in words if isinstance(word, str) and "/" in word]
         for fault in faults:
             if fault["event"] == event and paths and re.search(fault["path"], paths[-1]) and _fires(fault):
-                _act(fault["action"])
+                _act(fault)
 
     sys.addaudithook(hook)
 

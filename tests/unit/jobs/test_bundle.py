@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import pytest
-import yaml
 
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.task import words
 from rocketmq_reindex.jobs.verifying.options import parse_verify
-from tests import ROOT
+from tests.tools.bundle import BUNDLE, JOB, TASKS, deployed, named, wheel_tasks
 
-BUNDLE: dict[str, Any] = yaml.safe_load((ROOT / "conf" / "databricks" / "databricks.yml").read_text(encoding="utf-8"))
-JOB: dict[str, Any] = BUNDLE["resources"]["jobs"]["rocketmq_reindex"]
-TASKS = {task["task_key"]: task for task in JOB["tasks"]}
-
-
-def told(part: object) -> list[str]:
-    """Every text below a part of the bundle."""
-    if isinstance(part, dict):
-        return [text for value in part.values() for text in told(value)]
-    if isinstance(part, list):
-        return [text for value in part for text in told(value)]
-    return [part] if isinstance(part, str) else []
+REQUIRED = {"run_as", "managers"}
 
 
 def test_variables_and_parameters_are_declared_and_used() -> None:
-    texts = " ".join(told(BUNDLE["resources"]) + told(BUNDLE["targets"]))
-    assert set(re.findall(r"\$\{var\.(\w+)\}", texts)) == set(BUNDLE["variables"])
-    assert all(set(variable) == {"description", "default"} for variable in BUNDLE["variables"].values())
-    declared = {parameter["name"] for parameter in JOB["parameters"]}
-    assert set(re.findall(r"\{\{job\.parameters\.(\w+)\}\}", " ".join(told(JOB["tasks"])))) == declared
+    assert named("var", [BUNDLE["resources"], BUNDLE["targets"]]) == set(BUNDLE["variables"])
+    for name, variable in BUNDLE["variables"].items():
+        assert set(variable) - {"type"} == ({"description"} if name in REQUIRED else {"description", "default"})
+        assert (variable.get("type") == "complex") == isinstance(variable.get("default"), list)
+    assert named("job.parameters", JOB["tasks"]) == {parameter["name"] for parameter in JOB["parameters"]}
 
 
 def test_tasks_follow_each_other() -> None:
@@ -45,16 +30,36 @@ def test_tasks_follow_each_other() -> None:
 
 @pytest.mark.parametrize("tables", ["", "--incremental --tables /Volumes/m/r/tables"])
 def test_words_of_the_tasks_are_understood(tables: str) -> None:
-    given = {"store": "/s", "out": "/o", "publish_to": "/b", "build_options": tables, "verify_options": "--sample 0.5"}
-    found = {}
-    for key, task in TASKS.items():
-        if "python_wheel_task" in task:
-            asked = task["python_wheel_task"]["parameters"]
-            found[key] = words([re.sub(r"\{\{job\.parameters\.(\w+)\}\}", lambda name: given[name[1]], word) for word in asked])
+    given = {"publish_to": "/b", "build_options": tables, "verify_options": "--sample 0.5"}
+    found = {key: words(task) for key, task in wheel_tasks({"store": "/s", "out": "/o"}, **given).items()}
     assert [words[0] for words in found.values()] == ["build", "verify", "fetch"]
     if "--tables" not in tables:
         settings = parse_settings(found["build"][1:])
         assert (settings.store, settings.out, settings.overwrite) == ("/s", "/o", True)
-    verify = parse_verify(found["verify"][1:])
-    assert (verify.store, verify.commitlogs, verify.sample, verify.work) == ("/o", ("/s/commitlog",), 0.5, "/o/..")
+    assert found["verify"].index("--work=/o/work") < found["verify"].index("--sample"), "later options count"
+    parsed = parse_verify([word for word in found["verify"][1:] if not word.startswith("--work")])
+    assert (parsed.store, parsed.commitlogs, parsed.sample) == ("/o", ("/s/commitlog",), 0.5)
     assert found["publish"][1:] == ["/o", "--to=/b", "--json"]
+
+
+def test_only_managers_may_replace_what_runs() -> None:
+    prod = deployed(BUNDLE["targets"]["prod"], {"run_as": "principal", "managers": "operators"})
+    assert prod["run_as"] == {"service_principal_name": "principal"}
+    assert "Shared" not in prod["workspace"]["root_path"]
+    assert prod["permissions"] == [
+        {"group_name": "operators", "level": "CAN_MANAGE"},
+        {"service_principal_name": "principal", "level": "CAN_VIEW"},
+    ]
+    # A deployment without them is refused; to try it, none has to be named.
+    assert set(BUNDLE["targets"]["dev"]["variables"]) == REQUIRED
+    assert not {"run_as", "permissions"} & set(BUNDLE["targets"]["dev"])
+
+
+def test_a_run_ends_and_failures_are_told() -> None:
+    told = {"notify_emails": ["a@example.com"], "notify_webhooks": [{"id": "71"}], "timeout_seconds": 60}
+    job = deployed(JOB, told)
+    assert job["timeout_seconds"] == 60
+    assert job["email_notifications"] == {"on_failure": ["a@example.com"]}
+    assert job["webhook_notifications"] == {"on_failure": [{"id": "71"}]}
+    assert 0 < deployed(JOB, {})["timeout_seconds"] <= 86400
+    assert deployed(JOB, {})["email_notifications"] == {"on_failure": []}

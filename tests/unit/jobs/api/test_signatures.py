@@ -16,7 +16,7 @@ import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.api import keywords
 from rocketmq_reindex.jobs.building.options import build_parser
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.fetching.options import THREADS
+from rocketmq_reindex.jobs.fetching.options import KEEP, THREADS
 from rocketmq_reindex.jobs.fetching.options import build_parser as fetch_parser
 from rocketmq_reindex.jobs.inspecting.options import build_parser as inspect_parser
 from rocketmq_reindex.jobs.preflighting.options import build_parser as preflight_parser
@@ -59,7 +59,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
     "query": {"body_max": BODY_MAX, "body": "text"},
     "inspect": {},
     "report": {"out": OUT},
-    "fetch": {"threads": THREADS},
+    "fetch": {"threads": THREADS, "keep": KEEP},
     "preflight": {"broker_version": NEWEST, "count_limit": DEFAULT_COUNT_LIMIT},
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from rocketmq_reindex.jobs.command.failures import JVM_GONE, NOT_ON_WORKERS, Interrupts, outcome
+from rocketmq_reindex.jobs.command.failures import JVM_GONE, Interrupts, outcome
 from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.storage_format.errors import RefusedError, UsageError
 
@@ -24,7 +24,7 @@ NO_X = "An error occurred while calling o7.x. Trace:"
     [
         (UsageError("--crc: no"), 2, "--crc: no"),
         (RefusedError("segment 0: damage"), 5, "segment 0: damage"),
-        (KeyboardInterrupt(), 1, f"interrupted{MORE}"),
+        (KeyboardInterrupt(), 130, f"interrupted{MORE}"),
         (FileNotFoundError(2, "No such file", "a\nb"), 1, rf"a\nb: No such file{MORE}"),
         (OSError("gone"), 1, f"the input: gone{MORE}"),
         (ConnectionRefusedError(111, "refused"), 1, f"{JVM_GONE}{MORE}"),
@@ -33,7 +33,6 @@ NO_X = "An error occurred while calling o7.x. Trace:"
         (Py4JError("An error occurred while calling o7.x"), 1, f"{JVM_GONE}{MORE}"),
         (Py4JError("An error occurred while calling o7.x. Trace:\npy4j.Py4JException: no x\n"), 1, f"Py4JError: {NO_X}{MORE}"),
         (RuntimeError("in a task\n  File x\nInputError: /a/b: is short"), 1, "/a/b: is short"),
-        (RuntimeError("in a worker\nModuleNotFoundError: No module named 'rocketmq_reindex'\n"), 1, f"{NOT_ON_WORKERS}{MORE}"),
         (RuntimeError("Job aborted due to stage failure: org.x.SomeException: heap\n at y"), 1, f"RuntimeError: heap{MORE}"),
         (ValueError(), 1, f"ValueError: no message{MORE}"),
     ],
@@ -57,6 +56,7 @@ def test_signals_that_end_a_run(number: signal.Signals) -> None:
     with pytest.raises(KeyboardInterrupt), interrupts:
         signal.raise_signal(number)
     assert interrupts.seen
+    assert outcome(ValueError(), interrupts, "input") == (128 + number, "interrupted")
     assert signal.getsignal(number) == before
     with interrupts.ignored():
         signal.raise_signal(number)
@@ -91,7 +91,7 @@ def test_nohup() -> None:
 def test_an_interrupt_is_told_whatever_py4j_made_of_it() -> None:
     interrupts = Interrupts()
     interrupts.seen = True
-    assert outcome(RefusedError("damage"), interrupts, "input") == (1, "interrupted")
+    assert outcome(RefusedError("damage"), interrupts, "input") == (130, "interrupted")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

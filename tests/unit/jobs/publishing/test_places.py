@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.publishing.output import check_places
+from rocketmq_reindex.jobs.publishing.places import lacks_manifest, strangers
 from rocketmq_reindex.storage_format.errors import InputError
 
 
@@ -82,13 +83,35 @@ def test_an_earlier_build_is_replaced_only_when_told(store: Path, tmp_path: Path
     assert check(store, tmp_path / "out", overwrite=True) == str(tmp_path / "out")
 
 
-@pytest.mark.parametrize("name", ["notes.txt", ".hidden", "commitlog", "config", "abort", "lock", "line\nbreak"])
-def test_foreign_files_are_never_replaced(store: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["commitlog", "config", "abort", "lock"])
+def test_a_folder_that_a_broker_may_run_on_is_never_replaced(store: Path, tmp_path: Path, name: str) -> None:
     earlier(tmp_path / "out", name)
     for overwrite in (False, True):
-        with pytest.raises(InputError, match="which no build writes") as caught:
+        with pytest.raises(InputError, match="which no build writes: move it away"):
             check(store, tmp_path / "out", overwrite)
-        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", ".hidden", "line\nbreak"])
+def test_foreign_files_beside_a_build_stay(store: Path, tmp_path: Path, name: str) -> None:
+    earlier(tmp_path / "out", name)
+    with pytest.raises(InputError, match="which no build writes") as caught:
+        check(store, tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert check(store, tmp_path / "out", overwrite=True) == str(tmp_path / "out")
+    (tmp_path / "out" / "reindex.json").unlink()
+    with pytest.raises(InputError, match="which no build writes: name an empty folder"):
+        check(store, tmp_path / "out", overwrite=True)
+
+
+def test_what_cannot_be_moved_into_the_new_build_is_refused(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mount point inside of DIR would end up in the staging folder of the build that is replaced."""
+    earlier(tmp_path / "out", "notes.txt")
+    (tmp_path / "out" / "disk").mkdir()
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) == str(tmp_path / "out" / "disk"))
+    with pytest.raises(InputError, match="holds disk, which no build writes: move it away"):
+        check(store, tmp_path / "out", overwrite=True)
 
 
 def test_a_brokers_own_folder_is_no_earlier_build(store: Path, tmp_path: Path) -> None:
@@ -121,3 +144,20 @@ def test_the_root_folder(store: Path) -> None:
 def test_a_mount_point_full_of_others_files(store: Path) -> None:
     with pytest.raises(InputError):
         check(store, "/proc", overwrite=True)
+
+
+def test_what_is_no_builds(tmp_path: Path) -> None:
+    earlier(tmp_path, "checkpoint", "notes.txt")
+    (tmp_path / "config").mkdir()
+    for name in ("topics.json", "users.json"):
+        (tmp_path / "config" / name).write_bytes(b"{}")
+    assert strangers(str(tmp_path), sorted(os.listdir(tmp_path))) == ["notes.txt", "config/users.json"]
+
+
+def test_a_folder_that_lost_its_manifest(tmp_path: Path) -> None:
+    assert not lacks_manifest(str(tmp_path / "none"))
+    assert not lacks_manifest(str(tmp_path))
+    earlier(tmp_path, "checkpoint")
+    assert not lacks_manifest(str(tmp_path))
+    (tmp_path / "reindex.json").unlink()
+    assert lacks_manifest(str(tmp_path))

@@ -118,6 +118,39 @@ def test_what_came_meanwhile_is_not_lost(tmp_path: Path) -> None:
         assert names(out) == ["precious"]
 
 
+@pytest.mark.parametrize("exchange", [True, False])
+def test_what_lies_beside_a_build_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool) -> None:
+    """Also what comes between the last look and the rename; where its name is taken, it stays aside."""
+    out = tmp_path / "out"
+    if not exchange:
+        monkeypatch.setattr(output_local, "_exchange", lambda one, other: False)  # noqa: ARG005
+    run(out, "old")
+    (out / "precious").write_text("mine")
+    run(out, "new", overwrite=True)
+    assert (names(out), names(tmp_path)) == (["index", "precious", "reindex.json"], ["out"])
+    with output.locked(str(out)), output.staging(str(out)) as staging:
+        fill(staging, "newest")
+        output.publish(staging, str(out), overwrite=True)
+        (out / "precious").write_text("another")
+    aside = {path.read_text() for path in tmp_path.rglob("precious")}
+    assert aside == {"mine", "another"}
+    (out / "precious").unlink()
+    run(out, "last", overwrite=True)
+    assert ((out / "precious").read_text(), names(tmp_path)) == ("mine", ["out"])
+
+
+def test_a_swept_folder_that_leads_elsewhere_gives_nothing(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_text("mine")
+    left = tmp_path / ".out.rmq-reindex-0123456789ab"
+    left.mkdir()
+    (left / "sealed").symlink_to(tmp_path / "elsewhere")
+    run(tmp_path / "out", "new")
+    assert names(tmp_path) == ["elsewhere", "out"]
+    assert names(tmp_path / "elsewhere") == ["file"]
+    assert names(tmp_path / "out") == ["index", "reindex.json"]
+
+
 def test_one_run_at_a_time(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     with output.locked(out):

@@ -121,7 +121,9 @@ def test_after_upgrades_and_downgrades(seed: int, items: int, tmp_path: Path, mo
     rng = random.Random(seed)
     puts = write(tmp_path, tagged(240, rng))
     for spells in ((True, False), (False, True), (False, True, False), (True, False, True)):
-        edges = sorted(rng.sample([put.offset for put in puts[20:-20]], len(spells) - 1))
+        # Between two of the records that are looked at a file may hide what an older broker indexed: SAMPLES is small.
+        places = [rng.randrange(20, 120), rng.randrange(160, 220)] if len(spells) > 2 else [rng.randrange(20, 220)]
+        edges = [puts[place].offset for place in places]
 
         def is_new(record: Record, edges: list[int] = edges, spells: tuple[bool, ...] = spells) -> bool:
             return spells[sum(record.offset >= edge for edge in edges)]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import getpass
 import json
+import os
 import random
+import socket
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +18,10 @@ import pytest
 
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.tables_place import check_place, quoted, spark_path, table_path
-from rocketmq_reindex.jobs.tables import delta as tables_delta
 from rocketmq_reindex.jobs.tables.hadoop import hadoop_settings, hdfs_user
-from rocketmq_reindex.jobs.tables.rows import quarantine_rows, text
+from rocketmq_reindex.jobs.tables.rows import Attempt, build_row, quarantine_rows, text
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs.messages.batches import fields
@@ -282,23 +287,33 @@ def test_options_that_go_together() -> None:
     assert (settings.tables, settings.messages_table) == ("t", True)
 
 
-def test_one_line_for_any_error() -> None:
-    for absent in ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta.\nmore", "Cannot find DeltaCatalog"):
-        assert tables_delta.reason(Exception(absent)).startswith("this Spark session has no Delta Lake")
-    assert tables_delta.reason(Exception("one\ntwo\x1b[0m")) == "one"
-    assert tables_delta.reason(ValueError()) == "ValueError"
-    for lacking, package in (
-        ("ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found", "hadoop-aws"),
-        (
-            "ClassNotFoundException: Class org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem not found",
-            "hadoop-azure",
-        ),
-        ('org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "gs"', "gcs-connector"),
-    ):
-        told = f"An error occurred while calling o1.sql.\n: {lacking}\n\tat org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        assert f"{package} (see docs/" in tables_delta.reason(Exception(told))
-    denied = "An error occurred while calling o1.sql.\n: java.nio.file.AccessDeniedException: s3a://b/t: 403\n\tat x"
-    assert tables_delta.reason(Exception(denied)) == "java.nio.file.AccessDeniedException: s3a://b/t: 403"
+def test_a_row_says_who_runs_and_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Paths are absolute. A user may have no name, or one that is no text."""
+    monkeypatch.chdir(tmp_path)
+    settings = BuildSettings("store", "out", tables="t", build_id="b").check()
+    attempt = Attempt(2, "word", datetime(2026, 1, 1, tzinfo=timezone.utc))
+
+    def row(settings: BuildSettings, ended: datetime | None = None) -> dict[str, Any]:
+        (found,) = build_row(settings, Summary(), Commitlog([], [], []), "started", attempt, ended).to_pylist()
+        return dict(found)
+
+    found = row(settings)
+    store = str(tmp_path / "store")
+    assert (found["out"], found["store"], found["inputs"]) == (str(tmp_path / "out"), store, [f"{store}/commitlog"])
+    assert (found["attempt"], found["run"], found["stage"]) == (2, "word", "scan")
+    assert (found["host"], found["pid"]) == (socket.gethostname(), os.getpid())
+    assert row(dataclasses.replace(settings, store_name="broker-a"))["store"] == "broker-a"
+    assert row(dataclasses.replace(settings, store="s3://k:secret@b/x"))["store"] == "s3://***@b/x"
+    over = row(settings, attempt.started)
+    assert (over["stage"], over["stageBytes"], over["updatedAt"]) == (None, None, attempt.started)
+
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    assert row(settings)["user"] == str(os.getuid())
+    monkeypatch.setattr(getpass, "getuser", lambda: "a\udcff")
+    assert row(settings)["user"] == "a\ufffd"
 
 
 def test_paths_that_are_no_text() -> None:

@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.publishing.alive import VERIFY, last_beat
+from rocketmq_reindex.jobs.publishing.pointers import Pointer
 from rocketmq_reindex.jobs.verifying.log import sampled
 from rocketmq_reindex.jobs.verifying.options import parse_verify, verify_parser
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.sizes import take_sizes
 from rocketmq_reindex.jobs.verifying.work import work_folder
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files import systems
 from tests.tools.local_verify import kinds, local_verify
 
 
@@ -28,6 +33,12 @@ from tests.tools.local_verify import kinds, local_verify
         (["{tmp}", "--out", "x"], "--out"),
         (["{tmp}", "--against", "{tmp}", "--only", "index"], "--against"),
         (["{tmp}", "--master", "spark://h:1"], "--work"),
+        (["{tmp}", "--incremental"], "--tables"),
+        (["{tmp}", "--tables", "{tmp}/t"], "--incremental"),
+        (["{tmp}", "--recheck"], "--recheck"),
+        (["{tmp}", "--incremental", "--tables", "{tmp}/t", "--sample", "0.5"], "--sample"),
+        (["{tmp}", "--incremental", "--tables", "{tmp}/t", "--against", "{tmp}"], "--against"),
+        (["{tmp}", "--incremental", "--tables", "ftp://a/b"], "--tables"),
         (["nowhere://bucket/store"], "URI"),
     ],
 )  # fmt: skip
@@ -125,3 +136,44 @@ def test_the_work_folder_goes_whatever_happens(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="is not a folder"), work_folder(str(tmp_path / "none")):
         pass
+
+
+def test_the_work_folder_of_a_mount_shows_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By them a later build knows which of such folders a killed verify left."""
+    monkeypatch.setattr(systems, "_MOUNTED", (f"{tmp_path}/mount/",))
+    work = tmp_path / "mount" / "out" / "work"
+    with pytest.raises(InputError, match="lies in no folder: make that first"), work_folder(str(work)):
+        pass
+    work.parent.mkdir(parents=True)
+    with work_folder(f"{work.parent}/other/../work") as staging:
+        assert Path(staging.root).parent == work
+        assert VERIFY.fullmatch(Path(staging.root).name)
+        assert last_beat(staging.root)
+    assert list(work.iterdir()) == []
+
+
+def test_work_may_lie_in_a_store_only_where_builds_hand_on_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def checked(work: str) -> None:
+        VerifySettings(store=str(tmp_path / "mount" / "out"), work=work).check()
+
+    out = tmp_path / "mount" / "out"
+    (out / "published").mkdir(parents=True)
+    pointer = out / "published" / Pointer(1, "0" * 32).name
+    pointer.write_text('{"manifest": ""}')
+    for mounted, refused in ((f"{tmp_path}/mount/", ("work/deep", "")), ("/none/", ("work", "work/deep", ""))):
+        monkeypatch.setattr(systems, "_MOUNTED", (mounted,))
+        for name in refused:
+            with pytest.raises(InputError, match="where nothing is written"):
+                checked(str(out / name))
+    monkeypatch.setattr(systems, "_MOUNTED", (f"{tmp_path}/mount/",))
+    checked(str(out / "work"))
+    pointer.unlink()
+    with pytest.raises(InputError, match="where nothing is written"):
+        checked(str(out / "work"))
+
+
+def test_a_work_folder_that_stays_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[str]()
+    with work_folder(str(tmp_path), told.append) as staging:
+        monkeypatch.setattr(files, "remove_tree", lambda _: "Access Denied")
+    assert told == [f"{tmp_path}: {Path(staging.root).name} could not be removed (Access Denied): 0 files, 0 bytes stay there"]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import time
 
 import pytest
+from rich.console import Console
 
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.watching import progress, progress_shown
 from rocketmq_reindex.jobs.watching.progress import Reporter
-from rocketmq_reindex.jobs.watching.progress_shown import usual
+from rocketmq_reindex.jobs.watching.progress_shown import Bar, usual
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +64,39 @@ def test_lines_between_say_how_far_it_is(capsys: pytest.CaptureFixture[str], mon
     assert lines
     for line in lines:
         assert re.fullmatch(r"scan: 1/4 ranges, 4,000,000 bytes, \d+ MB/s, \d+ s left", line)
+
+
+def shown_on_a_terminal(total_bytes: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a bar shows of a stage of four things, two of which are done, and which then ends."""
+    monkeypatch.setattr(progress, "INTERVAL", 0.01)
+    asked: list[int] = []
+
+    def probe() -> tuple[int, int]:
+        asked.append(1)
+        return 2, total_bytes // 2
+
+    screen = io.StringIO()
+    bar = Bar(Console(file=screen, force_terminal=True, width=120, legacy_windows=False))
+    with Reporter([bar]) as reporter, reporter.stage("write", "buckets", 4, total_bytes, probe):
+        end = time.monotonic() + 60
+        # The bar is drawn ten times a second.
+        while "2/4 buckets" not in screen.getvalue() and time.monotonic() < end:
+            time.sleep(0.01)
+    return screen.getvalue()
+
+
+def test_a_bar_without_bytes_shows_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = shown_on_a_terminal(0, monkeypatch)
+    assert "2/4 buckets" in shown
+    assert "4/4 buckets" in shown
+    assert "byte" not in shown
+    assert "?" not in re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", shown)
+
+
+def test_a_bar_of_bytes_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = shown_on_a_terminal(4 << 20, monkeypatch)
+    assert "2.0/4.0 MiB" in shown
+    assert "4.0/4.0 MiB" in shown
 
 
 def test_no_escape_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.run import Build
+from rocketmq_reindex.jobs.spark.gateway import JvmErrors
 from rocketmq_reindex.jobs.verifying.mend import Mend
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.watch import Watch
@@ -157,7 +158,7 @@ def test_a_build_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert figures["exit_status", ""] == 3
     assert figures["last_success_timestamp_seconds", ""] == 0, "damaged parts are missing: that is no success"
     assert figures["damaged_places", ""] == len(summary.damage)
-    assert figures["stage_seconds", "build"] == summary.seconds["build"]
+    assert figures["work_seconds", ""] == summary.seconds["build"]
     assert figures["files", "consumequeue"] == summary.files["consumequeue"]
 
 
@@ -270,6 +271,31 @@ def test_a_verify_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert lines[1]["context"]["kind"] == "queue-unit-missing"
     assert (lines[-1]["context"]["exit"], lines[-1]["context"]["differences"]) == (4, 7)
     assert (samples(path)["exit_status", ""], samples(path)["differences", ""]) == (4, 7)
+
+
+def test_lines_of_the_jvm_are_json_too(capfd: pytest.CaptureFixture[str]) -> None:
+    """Whatever Spark's log settings, a JVM may write a line of its own. A later run in this process may ask for plain text."""
+    said = f"WARNING: no such \x1b[31mflag\nOpenJDK {HOSTILE}\n".encode()
+    for json_log in (True, False):
+        watch = Watch("build", json_log=json_log)
+        reading, writing = os.pipe()
+        stderr = JvmErrors(os.fdopen(reading, "rb"))
+        stderr.start()
+        os.write(writing, said)
+        os.close(writing)
+        stderr.join(60)
+        told = capfd.readouterr().err
+        assert stderr.first.startswith("WARNING: no such")
+        if not json_log:
+            assert told.encode() == said
+            continue
+        watch.start(BuildSettings("/s", "/o"), ())
+        lines = objects(told)
+        assert {(line["level"], line["context"]["event"], line["context"]["command"]) for line in lines} == {
+            ("WARNING", "jvm", "build")
+        }
+        assert lines[0]["msg"] == r"WARNING: no such \x1b[31mflag"
+        capfd.readouterr()
 
 
 def test_what_nobody_asks_for_is_not_imported() -> None:

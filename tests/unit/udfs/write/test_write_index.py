@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rocketmq_reindex.jobs.building.writing import WrittenFiles, name_index_files
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import plan_index_files
@@ -54,7 +55,7 @@ def write(
         batch = pa.RecordBatch.from_arrays([pa.array([number])], ["id"])
         found += [write_index.IndexFileResult.from_json(t) for out in writer(iter([batch])) for t in out.column(0).to_pylist()]
     found.sort(key=lambda result: result.number)
-    entries = name_index_files(staging, WrittenFiles(index=found))
+    entries = name_index_files(staging, WrittenFiles(index=found), Leftovers())
     files = {f"index/{path.name}": path.read_bytes() for path in Path(staging.tree, "index").glob("*")}
     assert list(Path(staging.temporary).iterdir()) == []
     return files, entries

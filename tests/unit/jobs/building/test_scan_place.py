@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.jobs.building.scan_place import store_of
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.incremental.scan_place import store_of
 from rocketmq_reindex.storage_format.errors import InputError
 
 

@@ -1,0 +1,28 @@
+"""Which Python this is, and what it lacks. It imports nothing that a Python may lack."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import Final
+
+PLACES: Final = (
+    "install the wheel in it with pip, or take a Python that has it: PYSPARK_PYTHON, and PYSPARK_DRIVER_PYTHON for the driver "
+    "(with dist/ both are environment/bin/python, unpacked from environment.tar.gz)"
+)
+"""what to do about a Python that lacks packages"""
+
+
+def this_python() -> str:
+    """This Python as messages name it: its file, its version, its host."""
+    return f"{sys.executable} (Python {platform.python_version()} on {platform.node()})"
+
+
+def lacking(error: ImportError) -> str:
+    """The line of a command whose own Python lacks a package, or has one made for another Python."""
+    package = (error.name or "").partition(".")[0]
+    if isinstance(error, ModuleNotFoundError) and package:
+        return f"{this_python()} lacks {package}: {PLACES}"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = f" ({lines[-1]})" if lines else ""
+    return f"{this_python()} cannot load {package or 'a package'}{said}: {PLACES}"

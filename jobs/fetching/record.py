@@ -1,0 +1,119 @@
+"""What earlier fetches did to a store: which build its parts are of, and which copies of older parts are theirs.
+
+STORE/.rmq-reindex-fetched holds it. Only what it names is ever removed, and only while that is still what fetch put there: a
+folder that somebody made, copied or renamed by hand has another inode or another time of change.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from rocketmq_reindex.jobs.store.ownership import give
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
+
+RECORD: Final = ".rmq-reindex-fetched"
+RECORD_MAX: Final = 1 << 20
+_FORMAT: Final = 1
+_FETCHES_MAX: Final = 1 << 53
+_COPY: Final = ("inode", "changed", "fetch")
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A part as a fetch laid it out: the build by its manifest's digest, and a digest of its files' names, sizes and times."""
+
+    build: str
+    files: str
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A store's own part where a fetch put it: ``inode``, the time of change in nanoseconds, and the number of the fetch."""
+
+    inode: int
+    changed: int
+    fetch: int
+
+    @classmethod
+    def of(cls, path: str, fetch: int) -> Copy | None:
+        """What lies at ``path`` now. None for nothing, and for a symbolic link: what it leads to is not fetch's."""
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            return None
+        return None if stat.S_ISLNK(found.st_mode) else cls(found.st_ino, found.st_ctime_ns, fetch)
+
+
+@dataclass
+class Record:
+    """``laid`` by part, ``copies`` by name in the store."""
+
+    laid: dict[str, Laid] = field(default_factory=dict)
+    copies: dict[str, Copy] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, store: str) -> Record:
+        """The record in ``store``; an empty one where there is none, and, with a note, where it cannot be read."""
+        path = os.path.join(store, RECORD)
+        if not os.path.lexists(path):
+            return cls()
+        try:
+            found = json.loads(files.read_bytes(path, RECORD_MAX))
+            if found["format"] != _FORMAT:
+                raise ValueError("of another format")
+            laid = {str(part): Laid(str(one["build"]), str(one["files"])) for part, one in found["laid"].items()}
+            copies = {str(name): Copy(*(int(one[key]) for key in _COPY)) for name, one in found["copies"].items()}
+            if any(not 0 < copy.fetch < _FETCHES_MAX for copy in copies.values()):
+                raise ValueError("of no fetch")
+        except (InputError, ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
+            return cls(notes=[f"{escape(path)}: is no record of a fetch: what earlier fetches kept is not removed"])
+        return cls(laid, copies)
+
+    def write(self, store: str, temporary: str) -> None:
+        """Write the record; ``temporary`` is a folder on the same file system. Raises OSError."""
+        fields: dict[str, Any] = {
+            "format": _FORMAT,
+            "laid": {part: asdict(one) for part, one in sorted(self.laid.items())},
+            "copies": {name: asdict(one) for name, one in sorted(self.copies.items())},
+        }
+        path = os.path.join(store, RECORD)
+        files.write_bytes(temporary, path, [json.dumps(fields).encode()])
+        give(path, store)
+
+    def is_copy(self, store: str, name: str) -> bool:
+        """Whether ``name`` in ``store``, whose path has no links, is still what a fetch put there.
+
+        What lies behind a link is not in the store.
+        """
+        known, path = self.copies.get(name), os.path.join(store, name)
+        if known is None or os.path.realpath(os.path.dirname(path)) != os.path.dirname(path):
+            return False
+        return Copy.of(path, known.fetch) == known
+
+    def is_laid(self, store: str, parts: list[str], build: str) -> bool:
+        """Whether ``store`` has ``parts`` as a fetch of ``build`` laid them out: no name, size or time differs."""
+        places = {part: os.path.join(store, part) for part in parts}
+        return all(
+            os.path.lexists(place) and self.laid.get(part) == Laid(build, files_of(place)) for part, place in places.items()
+        )
+
+
+def files_of(place: str) -> str:
+    """A digest of what lies at ``place``: the name, kind, size and time of each file below it, in a certain order."""
+    hasher, waiting = new_digest(), [""]
+    while waiting:
+        path = waiting.pop()
+        found = os.lstat(place + path)
+        size, time = (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else (0, 0)
+        hasher.update(f"{path}\0{stat.S_IFMT(found.st_mode)} {size} {time}\n".encode("utf-8", "surrogateescape"))
+        if stat.S_ISDIR(found.st_mode):
+            waiting += sorted(f"{path}/{name}" for name in os.listdir(place + path))
+    return hasher.digest().hex()

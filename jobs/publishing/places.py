@@ -1,0 +1,96 @@
+"""Which local folders may be DIR, and what in them is no build's."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from rocketmq_reindex.jobs.publishing.layout import CONFIG, MANIFEST, OF_BROKERS, PUBLISHED, TOPICS
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
+
+
+def check_target(target: str, out: str, overwrite: bool, *, may_lack_manifest: bool = False) -> None:
+    """Raise InputError when what stands at DIR may not be replaced. Asked at the start, and again before publishing.
+
+    What else lies beside a build stays in DIR (``local``), unless it may be a broker's, or cannot be moved.
+    """
+    if os.path.lexists(target) and not os.path.isdir(target):
+        raise InputError(f"{escape(out)}: is not a folder: name another")
+    if os.path.isdir(target):
+        names = sorted(os.listdir(target))
+        others = strangers(target, names)
+        is_build = MANIFEST in names or (may_lack_manifest and bool(names))
+        if overwrite and is_build:
+            others = [name for name in others if not _may_stay(target, name)]
+        if others:
+            what = "move it away, or name an empty folder" if is_build else "name an empty folder"
+            raise InputError(f"{escape(out)}: holds {escape(others[0])}, which no build writes: {what}")
+        if names and not overwrite:
+            raise InputError(f"{escape(out)}: is not empty: name another folder, or give --overwrite")
+        if names and not is_build:
+            raise InputError(
+                f"{escape(out)}: was not written by a build (it has no {MANIFEST}): name another folder, or move this one away"
+            )
+        if CONFIG in names and MANIFEST in names and not _is_drafted(target):
+            raise InputError(
+                f"{escape(out)}: {TOPICS} is not as a build drafted it: move {CONFIG} away to keep what was changed"
+            )
+        if os.path.ismount(target):
+            raise InputError(f"{escape(out)}: is a mount point and cannot be replaced as a whole: name a folder below it")
+
+
+def strangers(target: str, names: list[str]) -> list[str]:
+    """Return which of ``names`` no build writes. A config/ that is no folder, or holds more than the draft, is a broker's."""
+    found = [name for name in names if name not in PUBLISHED]
+    config = os.path.join(target, CONFIG)
+    if CONFIG in names and (os.path.islink(config) or not os.path.isdir(config)):
+        found.append(CONFIG)
+    elif CONFIG in names:
+        found += [inner for name in sorted(os.listdir(config)) if (inner := f"{CONFIG}/{name}") != TOPICS]
+    return found
+
+
+def _may_stay(target: str, name: str) -> bool:
+    """Whether what no build writes can be moved into the new DIR."""
+    return name.partition("/")[0] not in OF_BROKERS and not os.path.ismount(os.path.join(target, name))
+
+
+def _is_drafted(target: str) -> bool:
+    """Whether config/topics.json is as the manifest says: what somebody edited must not be lost."""
+    path = os.path.join(target, TOPICS)
+    digest = new_digest([files.read_bytes(path)]).digest().hex() if os.path.lexists(path) else ""
+    line = b'  {"path": "%s", ' % TOPICS.encode()
+    with open(os.path.join(target, MANIFEST), "rb") as manifest:
+        entry = next((found for found in manifest if found.startswith(line)), b"{}")
+    return bool(digest) and json.loads(entry.strip(b" ,\n")).get("digest") == digest
+
+
+def check_place(out: str, overwrite: bool, *, may_lack_manifest: bool = False) -> str:
+    """Return the real path of DIR. Raises InputError when it may not be written.
+
+    ``may_lack_manifest``: a folder without one may be a build's all the same, which is found out later (``put_back``).
+    """
+    target = real_path(out)
+    if os.path.islink(out.rstrip("/")) and not os.path.exists(target):
+        raise InputError(f"{escape(out)}: is a link that leads nowhere: name the folder itself")
+    check_target(target, out, overwrite, may_lack_manifest=may_lack_manifest)
+    parent = os.path.dirname(target)
+    if not os.path.isdir(parent):
+        raise InputError(f"{escape(parent)}: is not a folder: make it first")
+    return target
+
+
+def real_path(out: str) -> str:
+    """Return the real path of DIR. Raises InputError for the root folder."""
+    target = os.path.realpath(out)
+    if target == "/":
+        raise InputError(f"{escape(out)}: is the root folder: name a folder of its own")
+    return target
+
+
+def lacks_manifest(target: str) -> bool:
+    """Return whether DIR is a folder that holds something, but nothing under the manifest's name."""
+    return os.path.isdir(target) and bool(names := os.listdir(target)) and MANIFEST not in names

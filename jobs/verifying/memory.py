@@ -1,0 +1,124 @@
+"""What earlier verifies of a store found in its log: ``verify --incremental`` reads only what they have not read.
+
+A verify keeps its own ranges, apart from those of builds. So each byte of the log is read by a verify at least once, and a
+fault in what a build found is not taken for the truth. The rows are those of a full verify: whatever is compared with them
+gives the same differences.
+
+    TABLES/_scans/NAME-verify/entries, data     as a build has them (``udfs.incremental.scan_store``)
+    TABLES/_scans/NAME-verify/builds/SETTINGS   which of them the last verify with these settings used
+    TABLES/_scans/NAME-verify/builds/run-...    a verify that is under way
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.building.planning import RANGE_BYTES
+from rocketmq_reindex.jobs.building.scan_memory import ScanMemory, fingerprint_of
+from rocketmq_reindex.jobs.building.scan_place import store_of
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, warning
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.incremental.remembered_verify import RememberedVerify
+from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, sealed, unsealed
+from rocketmq_reindex.udfs.scan.ranges import ScanTask
+from rocketmq_reindex.udfs.verify.scan import ANY_FILE
+
+_RUN: Final = "run-"
+_DAY: Final = 24 * 3600 * 10**9
+"""After so many nanoseconds a run that has not ended is taken for dead."""
+_WEEK: Final = 7 * _DAY
+"""For so long are the ranges of other settings kept since they were last used."""
+
+
+class VerifyMemory(ScanMemory):
+    """The ranges of one run, and the store that they are in."""
+
+    def __init__(self, store: ScanStore, scan: ScanSettings, recheck: bool, warn: Callable[[str], None]) -> None:
+        """``warn`` is told what could not be removed."""
+        fingerprint = fingerprint_of(__version__, scan, ANY_FILE, topics=False)
+        super().__init__(store, fingerprint, recheck)
+        self._uses = files.join(store.builds, fingerprint)
+        self._run = files.join(store.builds, f"{_RUN}{uuid.uuid4().hex}")
+        self._left, self._warn = Leftovers(), warn
+
+    def __enter__(self) -> VerifyMemory:
+        """Say that a run is under way, so that others remove nothing.
+
+        Raises OSError where nothing can be written, and InputError where the store leads elsewhere.
+        """
+        self.store.make()
+        files.write_bytes(self.store.temporary, self._run, [b"under way\n"])
+        # As many tasks as there is to read.
+        self.bytes_before = 0 if self._recheck else _use(self._uses)[1]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left.remove(self._run)
+        for entry in self._left.entries():
+            self._warn(warning(entry))
+
+    def wrap(self, task: ScanTask) -> RememberedVerify:
+        return RememberedVerify(task, self.store, self._fingerprint, self._recheck)
+
+    def counts(self) -> dict[str, int]:
+        """What was read of the log, in bytes, and how many ranges were known, as the summary has it."""
+        return {"bytes_read": self.bytes_read, "ranges": len(self.entries), "ranges_known": self.known}
+
+    def save(self) -> None:
+        """Note what this run used, and remove what no run uses any longer, unless another one is under way."""
+        used = [f"entries/{entry.key}" for entry in self.entries.values()]
+        used += [f"data/{kept.name}" for entry in self.entries.values() for kept in entry.data.values()]
+        size = sum(entry.reach - entry.low for entry in self.entries.values())
+        files.write_bytes(self.store.temporary, self._uses, sealed(json.dumps([used, size]).encode()))
+        self._left.remove(self._run)
+        # What a run that begins from here on writes is not among these.
+        folders = (self.store.entries, self.store.data, self.store.temporary)
+        there = [(folder, name) for folder in folders for name in files.names(folder)]
+        now, needed = time.time_ns(), set(used)
+        for entry in files.listing(self.store.builds):
+            age = now - entry.modified
+            if entry.name == files.base(self._run):
+                # It could not be removed.
+                continue
+            if entry.name.startswith(_RUN) and age < _DAY:
+                return
+            if age < _WEEK:
+                needed |= _use(entry.path)[0]
+            else:
+                self._left.remove(entry.path)
+        unused = [files.join(folder, name) for folder, name in there if f"{files.base(folder)}/{name}" not in needed]
+        self._left.remove_all(unused)
+
+
+def scans_of(settings: VerifySettings) -> ScanStore | None:
+    """Return the scan store of the verifies of STORE; None without --incremental.
+
+    Raises InputError where it would lie in an input.
+    """
+    if not settings.incremental:
+        return None
+    store = settings.store if files.is_remote(settings.store) else os.path.realpath(settings.store)
+    return store_of(settings, store, "-verify")
+
+
+def kept_range_size(settings: VerifySettings, segment_bytes: int) -> int:
+    """Return the bytes of a range: the same in every run, whatever the log's size and the cores."""
+    return settings.range_size or max(1, min(segment_bytes, RANGE_BYTES))
+
+
+def _use(path: str) -> tuple[set[str], int]:
+    """Returns which files of the store a run used, by the note that it left, and the bytes of its log; nothing without one."""
+    try:
+        used, size = json.loads(unsealed(files.read_bytes(path)))
+        return {str(name) for name in used}, int(size)
+    except (OSError, InputError, ValueError, TypeError):
+        return set(), 0
