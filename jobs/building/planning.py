@@ -17,15 +17,20 @@ from rocketmq_reindex.udfs.write.index import ends as ends_of
 from rocketmq_reindex.udfs.write.index import staged_items
 
 RANGE_BYTES = 4 * CHUNK
-"""Bytes of a range in an incremental build, whatever the log's size and the cores, so that every run has the same ranges. At
+"""Bytes of a range in an incremental build or verify, whatever the log's size and the cores: every run has the same ranges. At
 most so much of what was read before is scanned again as the last segment grows."""
 
 
 def range_size(settings: BuildSettings, size: int, segment_bytes: int, cores: int) -> int:
     """Return the bytes of a range: as ``even_range_size``, but the same in every run of an incremental build."""
     if settings.incremental:
-        return settings.range_size or max(1, min(segment_bytes, RANGE_BYTES))
+        return kept_range_size(settings.range_size, segment_bytes)
     return even_range_size(settings.range_size, size, segment_bytes, cores)
+
+
+def kept_range_size(limit: int, segment_bytes: int) -> int:
+    """Return the bytes of a range that later runs know again: ``limit``, if it is not 0, whatever the log and the cores."""
+    return limit or max(1, min(segment_bytes, RANGE_BYTES))
 
 
 def even_range_size(limit: int, size: int, segment_bytes: int, cores: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.command.times import now
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, warning
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 
@@ -84,7 +84,7 @@ class Summary:
     def tell_leftovers(self) -> None:
         """Add what could not be removed, with a warning for each folder. Call it once, when nothing more will be removed."""
         self.not_removed = self.left.entries()
-        self.warnings += map(warning, self.not_removed)
+        self.warnings += self.left.warnings()
 
     def take_order(self, other: Summary) -> None:
         """Take over the decisions of another summary, with its warnings."""

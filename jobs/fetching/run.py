@@ -76,7 +76,7 @@ class Fetch:
             summary.notes += record.notes
             parts = self._parts(build, record)
             if parts and record.is_laid(store, parts, build.name):
-                return self._already(build, parts, swap)
+                return self._already(build, parts, swap, record)
             wanted = [file for file in build.wanted if part_of(file.path) in parts]
             count, size = len(wanted), sum(file.used for file in wanted)
             swap.check(parts)
@@ -107,14 +107,14 @@ class Fetch:
                 *self._pruned(swap),
             ]
 
-    def _already(self, build: FoundBuild, parts: list[str], swap: Swap) -> list[str]:
+    def _already(self, build: FoundBuild, parts: list[str], swap: Swap, record: Record) -> list[str]:
         """The store has the build. Was it this run that finished its swap?"""
         if self._summary.finished_earlier == build.name:
             return [f"finished an earlier fetch of this build: {', '.join(self._summary.swapped)}", *self._pruned(swap)]
         self._summary.already_there = True
         there = f"already there: {', '.join(parts)} of this build, unchanged since a fetch laid them out"
         if self._settings.dry_run:
-            names, _ = previous.surplus(self._store, PARTS, Record.read(self._store), self._settings.keep)
+            names, _ = previous.surplus(self._store, PARTS, record, self._settings.keep)
             return [there, *(f"would remove {escape(name)}" for name in names)]
         return [there, *self._pruned(swap)]
 

@@ -11,8 +11,10 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 _ALIVE: Final = "alive-"
-VERIFY: Final = re.compile(r"rmq-reindex-verify-[0-9a-f]{32}")
-"""names of the folders that verifies work in where they leave signs of life"""
+VERIFY: Final = "rmq-reindex-verify-"
+"""how the names of folders begin that verifies work in"""
+VERIFY_NAME: Final = re.compile(f"{VERIFY}[0-9a-f]{{32}}")
+"""names of those in which verifies leave signs of life"""
 BEAT_SECONDS: Final = 60.0
 
 

@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Final
 
-from rocketmq_reindex.jobs.publishing.alive import VERIFY, Alive, last_beat
+from rocketmq_reindex.jobs.publishing.alive import VERIFY_NAME, Alive, last_beat
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST, Standing
 from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.jobs.publishing.pointers import BUILD, BUILDS, POINTERS, WORK, Pointer, build_folder, pointers
@@ -92,7 +92,7 @@ def sweep(out: str, own: str, left: Leftovers) -> None:
     """
     _forget(out, pointers(out), left)
     now = last_beat(files.join(out, WORK, own))
-    for verify in _present(files.join(out, WORK), VERIFY):
+    for verify in _present(files.join(out, WORK), VERIFY_NAME):
         if now - last_beat(files.join(out, WORK, verify)) >= DEAD_NANOSECONDS:
             left.remove(files.join(out, WORK, verify))
     for build in (_present(files.join(out, BUILDS)) | _present(files.join(out, WORK))) - {own}:

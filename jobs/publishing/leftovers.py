@@ -71,9 +71,12 @@ class Leftovers:
                 entry["names"].append(escape(files.base(path)))
         return list(found.values())
 
+    def warnings(self) -> list[str]:
+        """Return a line for people about each of the ``entries``."""
+        return [_warning(entry) for entry in self.entries()]
 
-def warning(entry: dict[str, Any]) -> str:
-    """Return a line for people about one of the ``entries``."""
+
+def _warning(entry: dict[str, Any]) -> str:
     names, more = ", ".join(entry["names"]), entry["count"] - len(entry["names"])
     size = f"{counted(entry['files'], 'file')}, {counted(entry['bytes'], 'byte')}"
     names += f" and {more} more" if more else ""

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketmq_reindex.jobs.tables.making import is_conflict
+from rocketmq_reindex.jobs.tables.making import is_conflict, literal
 
 APPLICATION: Final = "rmq-reindex"
 PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -38,8 +38,7 @@ def write(
     """
     writer = rows.write.format("delta").option("txnAppId", f"{APPLICATION}/{run}").option("txnVersion", step)
     if replace:
-        # The id has no quotes (BuildSettings.check).
-        writer = writer.option("replaceWhere", f"build = '{build}'")
+        writer = writer.option("replaceWhere", f"build = {literal(build)}")
     again(lambda: writer.mode("overwrite" if replace else "append").save(path), pauses)
 
 

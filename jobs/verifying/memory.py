@@ -19,10 +19,9 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketmq_reindex import __version__
-from rocketmq_reindex.jobs.building.planning import RANGE_BYTES
 from rocketmq_reindex.jobs.building.scan_memory import ScanMemory, fingerprint_of
 from rocketmq_reindex.jobs.building.scan_place import store_of
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, warning
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
@@ -63,8 +62,8 @@ class VerifyMemory(ScanMemory):
 
     def __exit__(self, *_: object) -> None:
         self._left.remove(self._run)
-        for entry in self._left.entries():
-            self._warn(warning(entry))
+        for text in self._left.warnings():
+            self._warn(text)
 
     def wrap(self, task: ScanTask) -> RememberedVerify:
         return RememberedVerify(task, self.store, self._fingerprint, self._recheck)
@@ -108,11 +107,6 @@ def scans_of(settings: VerifySettings) -> ScanStore | None:
         return None
     store = settings.store if files.is_remote(settings.store) else os.path.realpath(settings.store)
     return store_of(settings, store, "-verify")
-
-
-def kept_range_size(settings: VerifySettings, segment_bytes: int) -> int:
-    """Return the bytes of a range: the same in every run, whatever the log's size and the cores."""
-    return settings.range_size or max(1, min(segment_bytes, RANGE_BYTES))
 
 
 def _use(path: str) -> tuple[set[str], int]:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from rocketmq_reindex.jobs.building import running_broker, stale_tails
 from rocketmq_reindex.jobs.building.notices import first_cut
-from rocketmq_reindex.jobs.building.planning import even_range_size, store_scan
+from rocketmq_reindex.jobs.building.planning import even_range_size, kept_range_size, store_scan
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.spark.engine import Engine
 from rocketmq_reindex.jobs.spark.shuffle import BUCKET_BYTES
@@ -23,7 +23,7 @@ from rocketmq_reindex.jobs.verifying.build import of_build
 from rocketmq_reindex.jobs.verifying.checkpoint import check_checkpoint
 from rocketmq_reindex.jobs.verifying.index import Index, IndexResult
 from rocketmq_reindex.jobs.verifying.log import between, check_log, sampled, unmounted
-from rocketmq_reindex.jobs.verifying.memory import VerifyMemory, kept_range_size, scans_of
+from rocketmq_reindex.jobs.verifying.memory import VerifyMemory, scans_of
 from rocketmq_reindex.jobs.verifying.mend import LogFindings, advise
 from rocketmq_reindex.jobs.verifying.queues import QueueResult, Queues
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
@@ -137,7 +137,7 @@ class Verify:
             segment_bytes = max((s.segment_end - s.start for s in chosen), default=1)
             size = sum(s.data_end - s.start for s in chosen)
             if self.memory:
-                range_size = kept_range_size(settings, segment_bytes)
+                range_size = kept_range_size(settings.range_size, segment_bytes)
             else:
                 range_size = even_range_size(settings.range_size, size, segment_bytes, engine.cores)
             scan.first(chosen, range_size, INT64_MAX)

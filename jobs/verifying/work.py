@@ -8,8 +8,8 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 
-from rocketmq_reindex.jobs.publishing.alive import Alive
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, warning
+from rocketmq_reindex.jobs.publishing.alive import VERIFY, Alive
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
@@ -31,13 +31,13 @@ def work_folder(place: str, warn: Callable[[str], None] | None = None) -> Iterat
         if not files.is_remote(place) and not os.path.isdir(files.parent(place)):
             raise InputError(f"--work {escape(place)}: lies in no folder: make that first")
         files.make_folder(place, below=files.parent(place))
-        folder = files.join(place, f"rmq-reindex-verify-{uuid.uuid4().hex}")
+        folder = files.join(place, f"{VERIFY}{uuid.uuid4().hex}")
     elif place and not os.path.isdir(place):
         raise InputError(f"--work {escape(place)}: is not a folder: make it first")
     elif not place and not _is_local():
         raise InputError("--work: the executors may be on other machines: name a folder that all of them share")
     else:
-        folder = tempfile.mkdtemp(prefix="rmq-reindex-verify-", dir=os.path.abspath(place) if place else None)
+        folder = tempfile.mkdtemp(prefix=VERIFY, dir=os.path.abspath(place) if place else None)
     staging = StagingFolder(folder)
     try:
         with Alive(staging) if alive else contextlib.nullcontext():
@@ -47,8 +47,8 @@ def work_folder(place: str, warn: Callable[[str], None] | None = None) -> Iterat
         left = Leftovers()
         left.remove(folder)
         if warn:
-            for entry in left.entries():
-                warn(warning(entry))
+            for text in left.warnings():
+                warn(text)
 
 
 def _is_local() -> bool:

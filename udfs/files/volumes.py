@@ -10,8 +10,8 @@ from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.files.uris import is_remote, plain
 
 _TOP: Final = "/Volumes"
-_DEPTH: Final = 5
-"""Names of a volume's path, the empty one before the first slash included."""
+_NAMES: Final = 3
+"""names of a volume below it: catalog, schema, volume"""
 
 
 def check_volume(path: str) -> None:
@@ -23,11 +23,11 @@ def check_volume(path: str) -> None:
     if is_remote(path):
         return
     path = os.path.abspath(path)
-    names = path.split("/")
-    if "/".join(names[: _DEPTH - 3]) != _TOP:
+    if not f"{path}/".startswith(f"{_TOP}/"):
         return
-    if len(names) < _DEPTH:
+    names = path[len(_TOP) :].split("/")[1:]
+    if len(names) < _NAMES:
         raise InputError(f"{escape(path)}: is no folder of a volume: name /Volumes/CATALOG/SCHEMA/VOLUME or a folder in it")
-    volume = "/".join(names[:_DEPTH])
+    volume = "/".join((_TOP, *names[:_NAMES]))
     if not os.path.isdir(volume):
         raise InputError(f"{escape(volume)}: is no volume that this user sees: make it first, or name another")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, warning
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.udfs import files
 
 
@@ -42,7 +42,7 @@ def test_it_is_counted_by_folder(tmp_path: Path, stuck: set[str]) -> None:
         "reason": "not yours",
     }  # fmt: skip
     assert (lone["folder"], lone["names"], lone["files"], lone["bytes"]) == (str(tmp_path), ["lone"], 1, 4)
-    assert warning(builds).endswith(
+    assert left.warnings()[0].endswith(
         "/builds: b0, b1, b2 and 2 more could not be removed (not yours): 10 files, 20 bytes stay there"
     )
     # As the record of a run's start in the Delta tables is a copy of its summary.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.publishing.alive import VERIFY, last_beat
+from rocketmq_reindex.jobs.publishing.alive import VERIFY_NAME, last_beat
 from rocketmq_reindex.jobs.publishing.pointers import Pointer
 from rocketmq_reindex.jobs.verifying.log import sampled
 from rocketmq_reindex.jobs.verifying.options import parse_verify, verify_parser
@@ -147,7 +147,7 @@ def test_the_work_folder_of_a_mount_shows_signs_of_life(tmp_path: Path, monkeypa
     work.parent.mkdir(parents=True)
     with work_folder(f"{work.parent}/other/../work") as staging:
         assert Path(staging.root).parent == work
-        assert VERIFY.fullmatch(Path(staging.root).name)
+        assert VERIFY_NAME.fullmatch(Path(staging.root).name)
         assert last_beat(staging.root)
     assert list(work.iterdir()) == []
 

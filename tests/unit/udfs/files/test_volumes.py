@@ -16,10 +16,9 @@ ABSENT = "is no volume that this user sees: make it first, or name another"
 
 @pytest.fixture
 def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A folder in the place of /Volumes: as many names deep as that in the checks."""
+    """A folder in the place of /Volumes."""
     (tmp_path / "main" / "rocketmq" / "built" / "deep").mkdir(parents=True)
     monkeypatch.setattr(volumes, "_TOP", str(tmp_path))
-    monkeypatch.setattr(volumes, "_DEPTH", len(tmp_path.parts) + 3)
     return str(tmp_path)
 
 
