@@ -115,10 +115,12 @@ class Search:
 
         By tag items where the IndexFiles have them (``IndexService.queryOffset`` of 5.4 for the index type T), else by the log.
         """
-        offsets = self._with_tag(topic, tag)
-        return self._matching(
-            [topic], offsets, lambda message: message.has_tag(topic, tag) and in_time(message.store_time), most
-        )
+
+        def wanted(message: Message) -> bool:
+            # A spoilt item may point at a rollback, to which no broker gives items.
+            return message.is_indexed and message.has_tag(topic, tag) and in_time(message.store_time)
+
+        return self._matching([topic], self._with_tag(topic, tag), wanted, most)
 
     def _matching(
         self, names: list[str] | None, offsets: Iterator[int], wanted: Callable[[Message], bool], most: int | None

@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.querying import tag_items, tags
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from tests.reference import java
 from tests.reference.index_file import IndexService
 from tests.reference.log import read_segments, walk
@@ -301,6 +302,20 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert (found.searched, found.warnings) == ("searched: the tag items of 1 of 1 IndexFile", ())
     assert (found.to_dict()["searched"], len(found.to_dict()["messages"])) == (found.searched, len(found))
     assert capsys.readouterr() == ("", "")
+
+
+def test_an_item_that_points_at_a_rollback(tmp_path: Path) -> None:
+    """A spoilt index: what no broker indexes is not found, by whatever way."""
+    puts = write(tmp_path, [Message(topic="T", properties={"TAGS": "a"}, sysflag=kind) for kind in (ROLLBACK, 0, 0)])
+    index(tmp_path, lambda _: True)
+    (path,) = (tmp_path / "index").iterdir()
+    spoilt = bytearray(path.read_bytes())
+    first = HEADER_SIZE + SLOT_SIZE * SLOTS + ITEM_SIZE
+    assert spoilt[first + 4 : first + 12] == puts[1].offset.to_bytes(8, "big")
+    spoilt[first + 4 : first + 12] = puts[0].offset.to_bytes(8, "big")
+    path.write_bytes(spoilt)
+    for scan in (False, True):
+        assert puts[0].offset not in Asked(tmp_path, scan).tag("T", "a")
 
 
 @pytest.mark.parametrize(
