@@ -190,11 +190,12 @@ def _judge(frame: _Frame, offset: int, raw: bytes, rules: Settings) -> Record | 
         return CRC
     topic = java.decode_utf8(frame.topic)
     properties = parse_properties(java.decode_utf8(frame.properties))
+    # First: where it does not hold, a number may be none because the record is torn.
+    if rules.crc == "all" and CRC_PROPERTY in properties and not property_crc_holds(raw, properties[CRC_PROPERTY]):
+        return PROPERTY_CRC
     tags_code = _tags_code(topic, properties, frame.store_timestamp, rules)
     if tags_code is None or not _batch_numbers_parse(properties, rules):
         return NUMBER
-    if rules.crc == "all" and CRC_PROPERTY in properties and not property_crc_holds(raw, properties[CRC_PROPERTY]):
-        return PROPERTY_CRC
     if frame.magic == MAGIC_V2 and rules.broker_version == "4.9":
         return VERSION
     if not names.is_plain_component(topic):
