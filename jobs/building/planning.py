@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Protocol
 
 from rocketmq_reindex.jobs.building.settings import CRC_MODES, BuildSettings
 from rocketmq_reindex.jobs.spark.shuffle import LOG_BYTES
@@ -21,16 +22,21 @@ RANGE_BYTES = 4 * CHUNK
 most so much of what was read before is scanned again as the last segment grows."""
 
 
-def range_size(settings: BuildSettings, size: int, segment_bytes: int, cores: int) -> int:
-    """Return the bytes of a range: as ``even_range_size``, but the same in every run of an incremental build."""
+class RangeSettings(Protocol):
+    """Settings of a build, or of a verify."""
+
+    @property
+    def incremental(self) -> bool: ...
+
+    @property
+    def range_size(self) -> int: ...
+
+
+def range_size(settings: RangeSettings, size: int, segment_bytes: int, cores: int) -> int:
+    """Return the bytes of a range: as ``even_range_size``, but of an incremental run the same in every run."""
     if settings.incremental:
-        return kept_range_size(settings.range_size, segment_bytes)
+        return settings.range_size or max(1, min(segment_bytes, RANGE_BYTES))
     return even_range_size(settings.range_size, size, segment_bytes, cores)
-
-
-def kept_range_size(limit: int, segment_bytes: int) -> int:
-    """Return the bytes of a range that later runs know again: ``limit``, if it is not 0, whatever the log and the cores."""
-    return limit or max(1, min(segment_bytes, RANGE_BYTES))
 
 
 def even_range_size(limit: int, size: int, segment_bytes: int, cores: int) -> int:

@@ -59,7 +59,7 @@ class Claim:
 
     def check(self) -> None:
         """Raises InputError when another run has taken the build over."""
-        found = self._row() if self.shared else None
+        found = self._row()
         if found is not None and found.run != self.attempt.run:
             whose = f" ({escape(found.host)}, process {found.pid})" if found.host and found.state == "started" else ""
             raise InputError(f"--build-id {escape(self.build)}: a later run{whose} has this id as well: give each run its own")
@@ -76,6 +76,7 @@ class Claim:
         ).collect()
 
     def _row(self) -> Row | None:
+        """The row of the build's last attempt; None where no other run can have one."""
         if not self.shared:
             return None
         rows = self._spark.read.format("delta").load(self._path).where(f"build = {literal(self.build)}")

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from rocketmq_reindex.jobs.building import running_broker, stale_tails
 from rocketmq_reindex.jobs.building.notices import first_cut
-from rocketmq_reindex.jobs.building.planning import even_range_size, kept_range_size, store_scan
+from rocketmq_reindex.jobs.building.planning import range_size, store_scan
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.spark.engine import Engine
 from rocketmq_reindex.jobs.spark.shuffle import BUCKET_BYTES
@@ -136,11 +136,7 @@ class Verify:
             ]
             segment_bytes = max((s.segment_end - s.start for s in chosen), default=1)
             size = sum(s.data_end - s.start for s in chosen)
-            if self.memory:
-                range_size = kept_range_size(settings.range_size, segment_bytes)
-            else:
-                range_size = even_range_size(settings.range_size, size, segment_bytes, engine.cores)
-            scan.first(chosen, range_size, INT64_MAX)
+            scan.first(chosen, range_size(settings, size, segment_bytes, engine.cores), INT64_MAX)
             chain = scan.settle(chosen)
             for part in looked:
                 self.tally.merge(part.result())

@@ -51,6 +51,8 @@ class RememberedScan:
     only: frozenset[str] | None = None
     later: ClassVar[tuple[int, ...]] = WRITTEN_LATER
     """kinds of rows that a scan stores and does not hand on"""
+    checks_files: ClassVar[bool] = False
+    """whether a range counts as known only while its files are as they were written, also without ``recheck``"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         scanner: RangeScanner | None = None
@@ -69,7 +71,7 @@ class RememberedScan:
         """
         key = key_of(self.fingerprint, spec)
         entry = self.store.find(key) if self.only is None or key in self.only else None
-        if entry is None or (self.recheck and not self.store.is_sound(entry)):
+        if entry is None or ((self.recheck or self.checks_files) and not self.store.is_sound(entry)):
             return None, 0
         found = files.entry_of(spec.path)
         if found.size < entry.reach - entry.start:

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedScan
-from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry
 from rocketmq_reindex.udfs.incremental.stored_rows import rows_again
 
 
@@ -22,10 +20,7 @@ class RememberedVerify(RememberedScan):
     """
 
     later: ClassVar[tuple[int, ...]] = ()
-
-    def _known(self, spec: RangeSpec) -> tuple[ScanEntry | None, int]:
-        entry, read = super()._known(spec)
-        return (None if entry and not self.store.is_sound(entry) else entry), read
+    checks_files: ClassVar[bool] = True
 
     def _rows(self, rows: Iterator[schemas.Row], number: int) -> Iterator[schemas.Row]:
         keys = self.task.keys

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -63,6 +65,18 @@ def test_stages_of_other_threads_go_on_beside() -> None:
     assert seconds.rounds == {"compare": 1, "compare index": 3}
 
 
+def watched(command: str, settings: Any, kind: Callable[..., Any]) -> Any:
+    """The summary of a run of ``kind`` that is watched as the command line watches it."""
+    watch = Watch(command)
+    watch.start(settings, ())
+    with watch.reporter() as reporter:
+        job = kind(settings, reporter, single(LocalEngine()))
+        job.run()
+    watch.stop_clock(job.summary)
+    watch.end(job.summary)
+    return job.summary
+
+
 def test_a_build_and_a_verify_are_no_longer_than_they_were(tmp_path: Path) -> None:
     store, out, path = tmp_path / "store", tmp_path / "out", tmp_path / "m.prom"
     random_log(store / "commitlog", 11, records=300, features=FEATURES)
@@ -70,31 +84,19 @@ def test_a_build_and_a_verify_are_no_longer_than_they_were(tmp_path: Path) -> No
     more = project_settings({**SMALL, "on_damage": "stop"})
     settings = BuildSettings(str(store), str(out), metrics=str(path), **more)
     begin = time.monotonic()
-    watch = Watch("build")
-    watch.start(settings, ())
-    with watch.reporter() as reporter:
-        build = Build(settings, reporter, single(LocalEngine()))
-        build.run()
-    watch.stop_clock(build.summary)
-    watch.end(build.summary)
-    assert build.summary.exit == 3
+    summary = watched("build", settings, Build)
+    assert summary.exit == 3
     stages = seconds_in(path, "stage_seconds")
     assert set(stages) == {"session", "scan", "decide", "write", "finish", "publish"}
     assert sum(stages.values()) <= seconds_in(path, "run_seconds")[""] <= time.monotonic() - begin
-    assert seconds_in(path, "work_seconds")[""] == build.summary.seconds["build"] < seconds_in(path, "run_seconds")[""]
+    assert seconds_in(path, "work_seconds")[""] == summary.seconds["build"] < seconds_in(path, "run_seconds")[""]
     assert seconds_in(path, "stage_rounds") == {name: 1 for name in stages if name != "session"}
     assert seconds_in(path, "beside_seconds") == {}
 
     wanted = VerifySettings(str(out), commitlogs=(str(store / "commitlog"),), metrics=str(path)).check()
-    watch = Watch("verify")
-    watch.start(wanted, ())
-    with watch.reporter() as reporter:
-        verify = Verify(wanted, reporter, single(LocalEngine()))
-        verify.run()
-    watch.stop_clock(verify.summary)
-    watch.end(verify.summary)
+    summary = watched("verify", wanted, Verify)
     stages = seconds_in(path, "stage_seconds")
     assert set(stages) >= {"session", "scan", "compare"}
     assert sum(stages.values()) <= seconds_in(path, "run_seconds")[""]
-    assert seconds_in(path, "work_seconds")[""] == verify.summary.seconds["verify"]
+    assert seconds_in(path, "work_seconds")[""] == summary.seconds["verify"]
     assert set(seconds_in(path, "beside_seconds")) == {"compare index", "compare consumequeue"}
