@@ -55,7 +55,10 @@ def index(store: Path, new: Callable[[Record], bool], items: int = ITEMS) -> Non
 
 
 def tagged(count: int, rng: random.Random, bare: float = 0.2) -> list[Message]:
-    """Messages of two topics with one of three tags, some without tags, keys or both, and transactions among them."""
+    """Messages of two topics with one of three tags, some without tags, keys or both, and transactions among them.
+
+    The last one has a tag: of a last IndexFile with a few items of others nobody can tell who wrote it.
+    """
     messages = []
     for k in range(count):
         properties = {"UNIQ_KEY": f"u{k}"} if rng.random() > bare else {}
@@ -63,6 +66,7 @@ def tagged(count: int, rng: random.Random, bare: float = 0.2) -> list[Message]:
         properties |= {"TAGS": rng.choice("abc")} if rng.random() > bare else {}
         kind = rng.choice((0, 0, 0, 0, PREPARED, COMMIT, ROLLBACK))
         messages.append(Message(topic=rng.choice("TU"), properties=properties, sysflag=kind, store_timestamp=EPOCH + 1000 * k))
+    messages[-1].properties, messages[-1].sysflag = {"UNIQ_KEY": "last", "TAGS": "a"}, 0
     return messages
 
 
