@@ -172,6 +172,8 @@ class VerifyResult(Result):
     incremental: dict[str, int] | None
     """of an incremental verify: ``bytes_read`` of the log, its ``ranges``, and ``ranges_known`` from earlier verifies"""
     notes: list[str]
+    not_removed: list[dict[str, Any]]
+    """what should have been removed and stays, as of a build: of ``work``, and of what an incremental verify knows"""
     error: str | None
 
     def _order(self, names: list[str]) -> list[str]:

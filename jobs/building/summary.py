@@ -10,7 +10,7 @@ from typing import Any
 
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.command.times import now
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, files_in
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 
@@ -106,7 +106,7 @@ class Summary:
             "damaged_places": len(self.damage),
             "decisions": len(self.decisions),
             "warnings": len(self.warnings),
-            "files_not_removed": sum(entry["files"] for entry in self.not_removed),
+            "files_not_removed": files_in(self.not_removed),
         }
 
     def add_decisions(self, decisions: Iterable[tuple[str, str, int, int, int]]) -> None:

@@ -6,7 +6,7 @@ tries to remove the same again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -74,6 +74,11 @@ class Leftovers:
     def warnings(self) -> list[str]:
         """Return a line for people about each of the ``entries``."""
         return [_warning(entry) for entry in self.entries()]
+
+
+def files_in(entries: Iterable[Mapping[str, Any]]) -> int:
+    """Return how many files the ``entries`` have in all."""
+    return sum(int(entry["files"]) for entry in entries)
 
 
 def _warning(entry: dict[str, Any]) -> str:

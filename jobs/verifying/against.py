@@ -62,7 +62,8 @@ class Against:
             self.summary.notes += check_verified(store, self.settings.only)
         self.settings, notes = take_sizes(of_build(self.settings))
         self.summary.notes += notes
-        with self.engines() as engine, work_folder(self.settings.work, self.summary.warn) as staging:
+        left, work = self.summary.left, self.settings.work
+        with self.summary.telling_leftovers(), self.engines() as engine, work_folder(work, left) as staging:
             up = self.summary.seconds["session"] = self.reporter.elapsed()
             for part, compare in (("log", self._logs), ("consumequeue", self._queues), ("index", self._index)):
                 with self.reporter.step(f"compare {part}") as step:

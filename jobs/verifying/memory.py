@@ -15,7 +15,6 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable
 from typing import Final
 
 from rocketmq_reindex import __version__
@@ -41,13 +40,13 @@ _WEEK: Final = 7 * _DAY
 class VerifyMemory(ScanMemory):
     """The ranges of one run, and the store that they are in."""
 
-    def __init__(self, store: ScanStore, scan: ScanSettings, recheck: bool, warn: Callable[[str], None]) -> None:
-        """``warn`` is told what could not be removed."""
+    def __init__(self, store: ScanStore, scan: ScanSettings, recheck: bool, left: Leftovers) -> None:
+        """``left`` removes what no run needs any longer."""
         fingerprint = fingerprint_of(__version__, scan, ANY_FILE, topics=False)
         super().__init__(store, fingerprint, recheck)
         self._uses = files.join(store.builds, fingerprint)
         self._run = files.join(store.builds, f"{_RUN}{uuid.uuid4().hex}")
-        self._left, self._warn = Leftovers(), warn
+        self._left = left
 
     def __enter__(self) -> VerifyMemory:
         """Say that a run is under way, so that others remove nothing.
@@ -62,8 +61,6 @@ class VerifyMemory(ScanMemory):
 
     def __exit__(self, *_: object) -> None:
         self._left.remove(self._run)
-        for text in self._left.warnings():
-            self._warn(text)
 
     def wrap(self, task: ScanTask) -> RememberedVerify:
         return RememberedVerify(task, self.store, self._fingerprint, self._recheck)

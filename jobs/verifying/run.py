@@ -77,9 +77,10 @@ class Verify:
         self.settings, notes = take_sizes(self.settings)
         self.summary.notes += notes
         if scans:
-            self.memory = VerifyMemory(scans, self._scan_settings(), self.settings.recheck, self.summary.warn)
+            self.memory = VerifyMemory(scans, self._scan_settings(), self.settings.recheck, self.summary.left)
         known = self.memory or contextlib.nullcontext()
-        with self.engines() as engine, work_folder(self.settings.work, self.summary.warn) as staging, known:
+        left, work = self.summary.left, self.settings.work
+        with self.summary.telling_leftovers(), self.engines() as engine, work_folder(work, left) as staging, known:
             up = self.summary.seconds["session"] = self.reporter.elapsed()
             try:
                 self._verify(engine, staging, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
 import json
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.command.times import now
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, files_in
 from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
 from rocketmq_reindex.storage_format.checks.differences import KINDS, Example, Tally
 from rocketmq_reindex.storage_format.plurals import counted
@@ -86,7 +88,12 @@ class VerifySummary:
     incremental: dict[str, int] | None = None
     """of an incremental verify: bytes of the log that were read, its ranges, and those that an earlier verify had scanned"""
     notes: list[str] = field(default_factory=list)
+    not_removed: list[dict[str, Any]] = field(default_factory=list)
+    """what should have been removed and stays, by folder: of --work, and of what --incremental knows"""
     error: str | None = None
+
+    def __post_init__(self) -> None:
+        self.left = Leftovers()
 
     def to_json(self) -> str:
         """Return the summary as one JSON object."""
@@ -95,6 +102,15 @@ class VerifySummary:
     def warn(self, text: str) -> None:
         """Add one note."""
         self.notes.append(text)
+
+    @contextlib.contextmanager
+    def telling_leftovers(self) -> Iterator[None]:
+        """Add what could not be removed in this block, with a note for each folder."""
+        try:
+            yield
+        finally:
+            self.not_removed = self.left.entries()
+            self.notes += self.left.warnings()
 
     def events(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Yield (event, text, entry) for each kind of difference and for each note."""
@@ -106,8 +122,12 @@ class VerifySummary:
             yield "note", note, {}
 
     def counts(self) -> dict[str, int]:
-        """Return how many differences and damaged places there are."""
-        return {"differences": sum(finding["count"] for finding in self.findings), "damaged_places": len(self.damage)}
+        """Return how many differences and damaged places there are, and how many files could not be removed."""
+        return {
+            "differences": sum(finding["count"] for finding in self.findings),
+            "damaged_places": len(self.damage),
+            "files_not_removed": files_in(self.not_removed),
+        }
 
     def take(self, tally: Tally, mend: Mend) -> None:
         """Take over the findings of a tally, by part and kind, and what mends them."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from rocketmq_reindex.jobs.publishing.alive import VERIFY, Alive
 from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
@@ -17,8 +17,8 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 
 
 @contextlib.contextmanager
-def work_folder(place: str, warn: Callable[[str], None] | None = None) -> Iterator[StagingFolder]:
-    """Make a folder for this run alone; it is removed whatever happens, and ``warn`` is told what could not be removed.
+def work_folder(place: str, left: Leftovers) -> Iterator[StagingFolder]:
+    """Make a folder for this run alone, which ``left`` removes whatever happens.
 
     On object stores and their mounts it shows signs of life, so that a later build to the same DIR can remove what a killed
     verify left in DIR/work. Raises InputError where no folder can be made.
@@ -44,11 +44,7 @@ def work_folder(place: str, warn: Callable[[str], None] | None = None) -> Iterat
             staging.make()
             yield staging
     finally:
-        left = Leftovers()
         left.remove(folder)
-        if warn:
-            for text in left.warnings():
-                warn(text)
 
 
 def _is_local() -> bool:

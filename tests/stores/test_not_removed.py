@@ -18,6 +18,7 @@ from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.jobs.verifying.memory import VerifyMemory
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.scan.segments import list_segments
@@ -154,7 +155,7 @@ def test_the_mark_of_missing_rows_is_told(store: str, s3_place: str) -> None:
 
 
 def test_what_a_verify_knows_and_needs_no_longer_is_told(s3_place: str) -> None:
-    root, told = files.join(s3_place, "scans"), list[str]()
+    root, summary = files.join(s3_place, "scans"), VerifySummary()
     ScanStore(root).make()
     files.write_bytes(root, files.join(root, "data", "old"), [b"12345"])
 
@@ -163,13 +164,14 @@ def test_what_a_verify_knows_and_needs_no_longer_is_told(s3_place: str) -> None:
 
     with s3_door(os.environ["AWS_ENDPOINT_URL"], refuses) as (endpoint, _):
         scans, scan = ScanStore(through(root, endpoint)), store_scan(VerifySettings("store"))
-        with VerifyMemory(scans, scan, False, told.append) as memory:
+        with summary.telling_leftovers(), VerifyMemory(scans, scan, False, summary.left) as memory:
             memory.save()
     said = [
         re.search(r": (run|old)\S* could not be removed \(.*ACCESS_DENIED.*\): 1 file, (\d+) bytes stay there", text)
-        for text in told
+        for text in summary.notes
     ]
     assert [found and found.groups() for found in said] == [("run", "10"), ("old", "5")]
+    assert summary.counts()["files_not_removed"] == 2
 
 
 @pytest.mark.usefixtures("one_build_is_kept")

@@ -9,11 +9,13 @@ import pytest
 
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.publishing.alive import VERIFY_NAME, last_beat
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.jobs.publishing.pointers import Pointer
 from rocketmq_reindex.jobs.verifying.log import sampled
 from rocketmq_reindex.jobs.verifying.options import parse_verify, verify_parser
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.sizes import take_sizes
+from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.verifying.work import work_folder
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.scan.ranges import Segment
@@ -127,14 +129,14 @@ def test_a_store_of_nothing(tmp_path: Path) -> None:
 def test_the_work_folder_goes_whatever_happens(tmp_path: Path) -> None:
 
     def fail() -> None:
-        with work_folder(str(tmp_path)) as staging:
+        with work_folder(str(tmp_path), Leftovers()) as staging:
             assert Path(staging.root).parent == tmp_path
             raise ValueError("so")
 
     with pytest.raises(ValueError, match="so"):
         fail()
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(InputError, match="is not a folder"), work_folder(str(tmp_path / "none")):
+    with pytest.raises(InputError, match="is not a folder"), work_folder(str(tmp_path / "none"), Leftovers()):
         pass
 
 
@@ -142,10 +144,10 @@ def test_the_work_folder_of_a_mount_shows_signs_of_life(tmp_path: Path, monkeypa
     """By them a later build knows which of such folders a killed verify left."""
     monkeypatch.setattr(systems, "_MOUNTED", (f"{tmp_path}/mount/",))
     work = tmp_path / "mount" / "out" / "work"
-    with pytest.raises(InputError, match="lies in no folder: make that first"), work_folder(str(work)):
+    with pytest.raises(InputError, match="lies in no folder: make that first"), work_folder(str(work), Leftovers()):
         pass
     work.parent.mkdir(parents=True)
-    with work_folder(f"{work.parent}/other/../work") as staging:
+    with work_folder(f"{work.parent}/other/../work", Leftovers()) as staging:
         assert Path(staging.root).parent == work
         assert VERIFY_NAME.fullmatch(Path(staging.root).name)
         assert last_beat(staging.root)
@@ -173,7 +175,12 @@ def test_work_may_lie_in_a_store_only_where_builds_hand_on_theirs(tmp_path: Path
 
 
 def test_a_work_folder_that_stays_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = list[str]()
-    with work_folder(str(tmp_path), told.append) as staging:
+    summary = VerifySummary()
+    with summary.telling_leftovers(), work_folder(str(tmp_path), summary.left) as staging:
+        (Path(staging.root) / "one").write_bytes(b"1")
         monkeypatch.setattr(files, "remove_tree", lambda _: "Access Denied")
-    assert told == [f"{tmp_path}: {Path(staging.root).name} could not be removed (Access Denied): 0 files, 0 bytes stay there"]
+    assert summary.counts()["files_not_removed"] == 1
+    assert [entry["names"] for entry in summary.not_removed] == [[Path(staging.root).name]]
+    assert summary.notes == [
+        f"{tmp_path}: {Path(staging.root).name} could not be removed (Access Denied): 1 file, 1 byte stay there"
+    ]
