@@ -69,8 +69,6 @@ FINAL = {2: "wrong usage", 4: "the build differs from its log", 5: "refused: dam
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # What a run writes to its row of the tables does not wait behind its scan.
-    "spark.scheduler.mode": "FAIR",
 }
 
 Params = Mapping[str, Any]
@@ -90,15 +88,17 @@ def build_words(params: Params) -> list[str]:
     return [*words, *more_words(params, "build_options")]
 
 
-def around(place: str) -> str:
-    """The folder that a path or URI lies in; options of a URI stand behind a ?."""
-    head, mark, options = place.partition("?") if "://" in place else (place, "", "")
-    return os.path.dirname(head.rstrip("/")) + mark + options
-
-
 def below(place: str, name: str) -> str:
     head, mark, options = place.partition("?") if "://" in place else (place, "", "")
     return os.path.join(head, name) + mark + options
+
+
+def work_of(out: str) -> str:
+    """A folder for what a verify keeps for a while: executors share it, as they share DIR.
+
+    A build behind a URI or in a volume has one in DIR. What is around DIR may be a whole bucket, or read-only.
+    """
+    return below(out, "work") if "://" in out or out.startswith("/Volumes/") else os.path.dirname(out.rstrip("/"))
 
 
 def sampled(params: Params) -> bool:
@@ -108,8 +108,7 @@ def sampled(params: Params) -> bool:
 
 def verify_words(params: Params) -> list[str]:
     words = ["verify", params["out"], "--commitlog", below(params["store"], "commitlog"), "--json"]
-    # Items are kept there for a while: executors share it, as they share DIR.
-    words += ["--work", around(params["out"])]
+    words += ["--work", work_of(params["out"])]
     # The build has said where the log itself is damaged.
     words += ["--only", "consumequeue,index,checkpoint"] if params["on_damage"] == "salvage" else []
     words += ["--incremental", "--tables", params["tables"]] if params["tables"] and not sampled(params) else []

@@ -22,7 +22,14 @@ PARAMS = {
     "build_options": Param("", type="string", description="more of `build`, such as --broker-conf FILE or --snapshot"),
     "verify_options": Param("", type="string", description="more of `verify`, such as --broker-conf FILE or --sample 0.1"),
 }
-TABLES = "{% if params.tables %}--incremental {{ ('--tables=' ~ params.tables) | quoted }} {% endif %}"
+# A verify of a sample is none that goes on from an earlier one.
+WHOLE = "'--sample' not in params.verify_options"
+
+
+def incremental(where: str = "true") -> str:
+    """A template of the options for incremental runs, if there are tables and ``where`` is true."""
+    return "{% if params.tables and " + where + " %}--incremental {{ ('--tables=' ~ params.tables) | quoted }} {% endif %}"
+
 
 with DAG(
     "rocketmq_reindex_databricks",
@@ -40,7 +47,8 @@ with DAG(
         databricks_conn_id=CONNECTION,
         job_name=JOB,
         job_parameters={
-            **{name: f"{{{{ params.{name} }}}}" for name in ("store", "out", "publish_to", "verify_options")},
-            "build_options": TABLES + "{{ params.build_options }}",
+            **{name: f"{{{{ params.{name} }}}}" for name in ("store", "out", "publish_to")},
+            "build_options": incremental() + "{{ params.build_options }}",
+            "verify_options": incremental(WHOLE) + "{{ params.verify_options }}",
         },
     )

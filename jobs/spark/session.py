@@ -28,8 +28,6 @@ _DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # A table's state is a few rows here: not the 50 partitions of its default.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # What a run writes to its row meanwhile does not wait behind its scan (jobs/tables/progress.py).
-    "spark.scheduler.mode": "FAIR",
 }
 _SUBMITTED = {
     # For executors elsewhere, from Python 3.11 on: they do not import from their working folder.

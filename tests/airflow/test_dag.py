@@ -87,7 +87,7 @@ def test_places_may_be_uris_with_options(airflow: AirflowHome) -> None:
         "build": ["build", given["store"], "--out", given["out"], "--overwrite", "--on-damage", "salvage", "--json",
                   "--delay-levels", "1s 5s"],
         "verify": ["verify", given["out"], "--commitlog", "s3://logs/a b/commitlog?region=x", "--json",
-                   "--work", "s3://logs?region=x", "--only", "consumequeue,index,checkpoint"],
+                   "--work", "s3://logs/out/work?region=x", "--only", "consumequeue,index,checkpoint"],
         "news": ["fetch", given["out"], "--to", "/data/$(id)", "--json", "--dry-run"],
         "publish": ["fetch", given["out"], "--to", "/data/$(id)", "--json"],
     }  # fmt: skip
@@ -96,20 +96,31 @@ def test_places_may_be_uris_with_options(airflow: AirflowHome) -> None:
 def test_the_databricks_variant_starts_the_bundles_job(migrated: AirflowHome) -> None:
     """Through the provider's own client; the workspace is a few lines on loopback."""
     hostile = "--tables=/t' --out=/x"
+    known = "--incremental '--tables=/Volumes/t t' "
     conf = {"store": "/Volumes/s", "out": "/Volumes/o", "tables": "/Volumes/t t", "build_options": "--lmq"}
-    expected = {"store": "/Volumes/s", "out": "/Volumes/o", "publish_to": "", "verify_options": ""}
+    expected = {"store": "/Volumes/s", "out": "/Volumes/o", "publish_to": ""}
     with workspace() as there:
         connection = {"conn_type": "databricks", "host": "127.0.0.1", "schema": "http", "port": there.port, "password": "token"}
         more = {"AIRFLOW_CONN_DATABRICKS_DEFAULT": json.dumps(connection)}
-        runs = [{"conf": conf}, {"conf": conf | {"tables": ""}}, {"conf": conf | {"tables": hostile.removeprefix("--tables=")}}]
+        runs = [
+            {"conf": conf},
+            {"conf": conf | {"tables": "", "verify_options": "--sample 0.1"}},
+            {"conf": conf | {"tables": hostile.removeprefix("--tables=")}},
+            {"conf": conf | {"verify_options": "--sample 0.1"}},
+        ]
         told = migrated.ask("run", "rocketmq_reindex_databricks", json.dumps(runs), more=more)
-        assert [run["state"] for run in told] == ["success"] * 3
+        assert [run["state"] for run in told] == ["success"] * 4
         started = [given for _, path, given in there.asked if path.endswith("/run-now")]
-    assert [given["job_id"] for given in started] == [JOB_ID] * 3
+    assert [given["job_id"] for given in started] == [JOB_ID] * 4
     assert [given["job_parameters"] for given in started] == [
-        expected | {"build_options": "--incremental '--tables=/Volumes/t t' --lmq"},
-        expected | {"build_options": "--lmq"},
-        expected | {"build_options": f"--incremental {shlex.quote(hostile)} --lmq"},
+        expected | {"build_options": f"{known}--lmq", "verify_options": known},
+        expected | {"build_options": "--lmq", "verify_options": "--sample 0.1"},
+        expected
+        | {
+            "build_options": f"--incremental {shlex.quote(hostile)} --lmq",
+            "verify_options": f"--incremental {shlex.quote(hostile)} ",
+        },
+        expected | {"build_options": f"{known}--lmq", "verify_options": "--sample 0.1"},
     ]
     assert shlex.split(started[2]["job_parameters"]["build_options"]) == ["--incremental", hostile, "--lmq"]
     assert set(started[0]["job_parameters"]) == {parameter["name"] for parameter in JOB["parameters"]}
