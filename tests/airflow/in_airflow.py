@@ -2,7 +2,7 @@
 
     python in_airflow.py load              the DAGs, and what could not be imported
     python in_airflow.py words DAG PARAMS  what its tasks say to spark-submit
-    python in_airflow.py needed DAG PATHS  the files that its build needs; what it says where PATHS are needed
+    python in_airflow.py needed DAG PATHS  the files that its build needs; what it says where each of PATHS is needed
     python in_airflow.py run DAG RUNS      dag.test() for each of RUNS, a list of {"conf": ..., "done": pattern of task ids}
 
 AIRFLOW_HOME and the folder of DAGs are those of the environment.
@@ -38,12 +38,14 @@ def words(name: str, params: dict[str, Any]) -> dict[str, list[str]]:
     return {task.task_id: task.words(params) for task in DagBag().dags[name].tasks}
 
 
-def needed(name: str, paths: list[str]) -> list[str] | str:
+def needed(name: str, paths: list[str]) -> dict[str, list[str]]:
     task = DagBag().dags[name].get_task("build")
-    if not paths:
-        return [str(path) for path in task.needed]
+    return {"needed": [str(path) for path in task.needed], "said": [said(task, Path(path)) for path in paths]}
+
+
+def said(task: Any, path: Path) -> str:
     try:
-        task.words.__globals__["look_at"]([Path(path) for path in paths])
+        task.words.__globals__["look_at"]([path])
     except Exception as error:  # noqa: BLE001  what Airflow would log
         return str(error)
     return ""

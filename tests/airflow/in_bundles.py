@@ -1,8 +1,8 @@
-"""Runs in .venv-airflow: a job of a bundle through Databricks' own classes; what they make of it, as JSON."""
+"""Runs in .venv-airflow: jobs of a bundle through Databricks' own classes; what they make of each, as JSON."""
 
 import json
 import sys
 
 from databricks.bundles.jobs import Job
 
-print(json.dumps(Job.from_dict(json.loads(sys.argv[1])).as_dict()))
+print(json.dumps([Job.from_dict(job).as_dict() for job in json.loads(sys.argv[1])]))

@@ -132,18 +132,14 @@ def test_databricks_own_classes_take_the_job(airflow: AirflowHome) -> None:
     prod = BUNDLE["targets"]["prod"]
     variables = {"run_as": "principal", "managers": "operators", "notify_emails": ["a@b"], "notify_webhooks": [{"id": "71"}]}
     job = JOB | {name: prod[name] for name in ("run_as", "permissions")}
-    for deployment in (JOB, job, deployed(job, variables)):
-        assert airflow.says(Path(__file__).with_name("in_bundles.py"), json.dumps(deployment)) == deployment
-
-
-def sizes(store: GoldenStore) -> str:
-    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in store.sizes().items())
+    deployments = [JOB, job, deployed(job, variables)]
+    assert airflow.says(Path(__file__).with_name("in_bundles.py"), json.dumps(deployments)) == deployments
 
 
 def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> None:
     """A run to its end; a spoilt build is not published; what a retry cannot mend is not tried again, the rest is."""
     store = golden_store(NAME)
-    options = f"--broker-version {store.broker_version} --queue-order broker --checkpoint broker {sizes(store)}"
+    options = f"--broker-version {store.broker_version} --queue-order broker --checkpoint broker {' '.join(store.size_words())}"
     out, spoilt, to, tables = (tmp_path / name for name in ("out", "spoilt", "to", "tables"))
     damaged = spoil.copy_store(store.path, tmp_path / "damaged")
     spoil.flip_body(damaged, 700)
@@ -220,8 +216,8 @@ def test_publishes_what_is_not_published(migrated: AirflowHome, golden_store: St
 def test_what_a_worker_lacks(airflow: AirflowHome, tmp_path: Path) -> None:
     """One line names the file, the host and what to do, where spark-submit would end in a trace of Java's."""
     needed = [DIST / "rmq_reindex.py", DIST / "spark-defaults.conf", DIST / "log4j2.properties", Path(sys.executable)]
-    assert airflow.ask("needed", "rocketmq_reindex", "[]") == [str(path) for path in needed]
     lacking = {tmp_path / "rmq_reindex.py": "copy dist/", tmp_path / "environment/bin/python": "unpack environment.tar.gz"}
-    for path, todo in lacking.items():
-        told = airflow.ask("needed", "rocketmq_reindex", json.dumps([str(path)]))
-        assert told.startswith(f"{path}: is not there on {platform.node()}: {todo} there")
+    told = airflow.ask("needed", "rocketmq_reindex", json.dumps([str(path) for path in lacking]))
+    assert told["needed"] == [str(path) for path in needed]
+    for (path, todo), said in zip(lacking.items(), told["said"], strict=True):
+        assert said.startswith(f"{path}: is not there on {platform.node()}: {todo} there")

@@ -46,10 +46,6 @@ def one_core_a_worker(submitter: Place) -> dict[str, str]:
     }
 
 
-def sizes(store: GoldenStore) -> list[str]:
-    return [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
-
-
 def test_the_python_is_bare(submitter: Place) -> None:
     for module in ("rocketmq_reindex", "jobs", "numpy", "pyarrow", "pyspark"):
         words = ["python3", "-c", f"import {module}"]
@@ -82,7 +78,7 @@ def test_build_and_verify(plain: str, submitter: Place, standalone: Cluster, gol
             "broker",
             "--checkpoint",
             "broker",
-            *sizes(store),
+            *store.size_words(),
             *crc,
         ]
         built = submitter.submit(standalone.url, settings, *words, "--range-size", str(1 << 18), "--json")
@@ -115,7 +111,7 @@ def test_executors_whose_python_lacks_packages(
     store, out = golden_store(NAME), tmp_path / "out"
     forgetful = Place(submitter.folder, {"NUMBA_DISABLE_JIT": "1", "PYSPARK_PYTHON": "python3"})
     settings = one_core_a_worker(forgetful) | {"spark.task.maxFailures": "1"}
-    built = forgetful.submit(standalone.url, settings, "build", store.path, "--out", out, *sizes(store))
+    built = forgetful.submit(standalone.url, settings, "build", store.path, "--out", out, *store.size_words())
     assert built.status == 1
     (error,) = [line for line in built.out.splitlines() if line.startswith("error: ")]
     assert any(error.startswith(f"error: PYSPARK_PYTHON, on {host}: python3 lacks ") for host in HOSTS)

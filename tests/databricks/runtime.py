@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sysconfig
 import venv
@@ -13,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rocketmq_reindex.storage_format.kernels import cache_folder
 from tests.databricks.volumes import inside
 from tests.tools.bundle import JOB
 from tests.tools.faulty_processes import PATIENCE, ROOT, java
-from tests.tools.installed import Installed, uv
+from tests.tools.installed import Installed, put
 
 BROUGHT = ("pyspark", "py4j")
 PROJECT = ("rocketmq", "_rocketmq", "__editable__")
@@ -71,10 +69,7 @@ def runtime(wheel: Path, folder: Path) -> Runtime:
                 _link(path, made.spark)
             elif not path.name.startswith((*BROUGHT, *PROJECT)):
                 _link(path, made.installed.packages)
-    uv("pip", "install", "-q", "--offline", "--no-deps", "--python", made.installed.python, wheel)
-    if compiled := cache_folder.find():
-        (made.installed.folder / "compiled").mkdir(mode=0o700)
-        shutil.copytree(compiled, made.installed.folder / "compiled" / Path(compiled).name)
+    put(wheel, made.installed)
     return made
 
 

@@ -55,7 +55,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, golden_store: Stores) -> Pat
 def told(cluster: Runtime, world: Path, golden_store: Stores) -> dict[str, Told]:
     """What each run said. They follow each other in one session: a cluster's start takes most of the time."""
     store = golden_store(NAME)
-    sizes = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in store.sizes().items())
+    sizes = " ".join(store.size_words())
     options = f"--broker-version {store.broker_version} --queue-order broker --checkpoint broker {sizes}"
     tables = f"--incremental --tables {SCHEMA}/tables"
     runs = {

@@ -11,11 +11,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
 
 from tests.tools.faulty_disk import namespace
-
-ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 def inside(volumes: Path, *words: str | Path) -> list[str | Path]:

@@ -33,6 +33,10 @@ class GoldenStore:
             "index_items": opened["indexNum"],
         }
 
+    def size_words(self) -> list[str]:
+        """The same as words of the command line."""
+        return [word for name, value in self.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
     def broker_settings(self) -> dict[str, Any]:
         """What makes a build give the broker's own bytes."""
         return {

@@ -94,10 +94,6 @@ def run(words: list[str | Path], cwd: Path, **more: str) -> subprocess.Completed
     )  # fmt: skip
 
 
-def sizes(store: GoldenStore) -> list[str]:
-    return [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
-
-
 def names_of(python: Path | str, *options: str | Path, cwd: Path, **more: str) -> list[str]:
     """The version and all modules of the package, as a Python finds them."""
     done = run([python, *options, "-c", NAMES], cwd, **more)
@@ -209,7 +205,7 @@ def test_build_and_verify_from_a_hostile_folder(
 ) -> None:
     """Two runs of Spark, and so of the daemon of its workers."""
     store, out = golden_store("trimmed-head"), tmp_path / "out"
-    words: list[str | Path] = ["build", store.path, "--out", out, "--json", "--master", "local[2]", *sizes(store)]
+    words: list[str | Path] = ["build", store.path, "--out", out, "--json", "--master", "local[2]", *store.size_words()]
     words += ["--broker-version", store.broker_version, "--checkpoint", "broker", "--queue-order", "broker"]
     done = run([installed.command, *words], trap.here, **installed.compiled)
     assert done.returncode == 0, done.stderr

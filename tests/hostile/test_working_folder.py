@@ -70,14 +70,10 @@ def run(trap: Trap, *words: str | Path, **more: str) -> subprocess.CompletedProc
     )  # fmt: skip
 
 
-def sizes(store: GoldenStore) -> list[str]:
-    return [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
-
-
 def test_build_and_verify(trap: Trap, opened: Opened, plain: Path, golden_store: Stores, tmp_path: Path) -> None:
     """With tables: Delta Lake has the JVM look for data sources, which it would ask Python for."""
     store, out = golden_store("trimmed-head"), tmp_path / "out"
-    words: list[str | Path] = ["--tables", tmp_path / "tables", "--json", "--master", "local[2]", *sizes(store)]
+    words: list[str | Path] = ["--tables", tmp_path / "tables", "--json", "--master", "local[2]", *store.size_words()]
     built = run(trap, sys.executable, plain, "build", store.path, "--out", out, *words)
     assert built.returncode == 0, built.stderr
     assert json.loads(built.stdout)["error"] is None
@@ -91,7 +87,7 @@ def test_spark_submit(trap: Trap, plain: Path, golden_store: Stores, tmp_path: P
     """Its JVM was started there by somebody else. Its driver and its workers are ours."""
     store, out = golden_store("trimmed-head"), tmp_path / "out"
     submit: list[str | Path] = [spark_home() / "bin" / "spark-submit", "--master", "local[2]", plain]
-    words: list[str | Path] = ["build", store.path, "--out", out, *sizes(store)]
+    words: list[str | Path] = ["build", store.path, "--out", out, *store.size_words()]
     # A relative path is for executors: here the driver's own Python is taken.
     pythons = {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "./environment/bin/python"}
     done = run(trap, *submit, *words, SPARK_HOME=str(spark_home()), **pythons)

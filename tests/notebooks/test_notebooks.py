@@ -20,10 +20,6 @@ Stores = Callable[[str], GoldenStore]
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
 
 
-def sizes(store: GoldenStore) -> str:
-    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in store.sizes().items())
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_short_and_in_the_source_format(name: str) -> None:
     assert (FOLDER / f"{name}.py").read_text(encoding="utf-8").count("\n") < 60
@@ -34,7 +30,7 @@ def test_short_and_in_the_source_format(name: str) -> None:
 
 def test_rebuild(spark: SparkSession, golden_store: Stores, tmp_path: Path) -> None:
     store, out = golden_store("v2-ipv6-batch"), tmp_path / "out"
-    more = f"--broker-version {store.broker_version} --checkpoint broker {sizes(store)}"
+    more = f"--broker-version {store.broker_version} --checkpoint broker {' '.join(store.size_words())}"
     before = spark.sparkContext.applicationId
     with guarded(store.path, out):
         shown = run("rebuild", spark, store=str(store.path), out=str(out), queue_order="broker", more=more)
@@ -50,7 +46,7 @@ def test_rebuild_refuses_and_salvages(spark: SparkSession, golden_store: Stores,
     store = golden_store("v2-ipv6-batch")
     damaged = spoil.copy_store(store.path, tmp_path / "damaged")
     spoil.flip_body(damaged, 700)
-    given = {"store": str(damaged), "out": str(tmp_path / "out"), "more": sizes(store)}
+    given = {"store": str(damaged), "out": str(tmp_path / "out"), "more": " ".join(store.size_words())}
     refused = run("rebuild", spark, **given)
     assert "exit status 5" in str(refused.error)
     assert not (tmp_path / "out").exists()

@@ -86,12 +86,11 @@ def test_the_command_line_takes_the_active_session(
     All that can be watched is: each line on stderr is JSON, and the figures agree.
     """
     store = golden_store("trimmed-head")
-    sizes = [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
     out = tmp_path / "out"
     watched = ["--log-format", "json", "--progress", "json", "--metrics", str(tmp_path / "m.prom"), "--store-name", "trimmed"]
     capfd.readouterr()
     words = ["--broker-version", store.broker_version, "--queue-order", "broker", "--checkpoint", "broker", "--json", *watched]
-    assert main(["build", str(store.path), "--out", str(out), *sizes, *words]) == 0
+    assert main(["build", str(store.path), "--out", str(out), *store.size_words(), *words]) == 0
     printed = capfd.readouterr()
     assert_is_rebuilt(out, store)
     assert spark.range(3).count() == 3
@@ -100,13 +99,13 @@ def test_the_command_line_takes_the_active_session(
     log = spark.read.schema(SPARK_LOG_SCHEMA).json(str(tmp_path / "log.json"))
     (ended,) = log.where("context.event = 'run-ended'").select("level", "context").collect()
     assert (ended.level, ended.context["exit"]) == ("INFO", "0"), "as docs/how-to/watch.md has it read"
-    assert main(["build", str(store.path), "--out", str(out), *sizes]) == 1
+    assert main(["build", str(store.path), "--out", str(out), *store.size_words()]) == 1
     error = capfd.readouterr().err.splitlines()
     assert [line for line in error if line.startswith("error: ")] == [
         f"error: {out}: is not empty: name another folder, or give --overwrite"
     ]
     assert_is_rebuilt(out, store)
-    assert main(["build", str(store.path), "--out", str(out), *sizes, "--overwrite", "--only", "index"]) == 0
+    assert main(["build", str(store.path), "--out", str(out), *store.size_words(), "--overwrite", "--only", "index"]) == 0
     assert sorted(path.name for path in out.iterdir()) == ["index", "reindex.json"]
 
 

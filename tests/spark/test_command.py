@@ -33,10 +33,9 @@ def command(*words: str | Path) -> list[str]:
 
 
 def broker_words(store: GoldenStore) -> list[str]:
-    words = ["--queue-order", "broker", "--checkpoint", "broker", "--broker-version", store.broker_version]
-    for name, value in store.sizes().items():
-        words += [f"--{name.replace('_', '-')}", str(value)]
-    return words
+    return [
+        "--queue-order", "broker", "--checkpoint", "broker", "--broker-version", store.broker_version, *store.size_words()
+    ]  # fmt: skip
 
 
 def start(*words: str | Path, fault: dict[str, Any] | None = None) -> subprocess.Popen[str]:

@@ -39,10 +39,6 @@ from tests.tools.local_engine import run_build, single
 Stores = Callable[[str], GoldenStore]
 
 
-def sizes_of(store: GoldenStore) -> list[str]:
-    return [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
-
-
 @pytest.fixture(scope="module")
 def made(delta: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables that exist, for runs with ids of their own: to make them takes longer than a small build."""
@@ -94,7 +90,7 @@ def test_a_driver_killed_in_its_scan(golden_store: Stores, made: Path, delta: Sp
     """kill -9 while all cores scan: the row is there, and says whose process it was."""
     store, place = golden_store("trimmed-head"), made
     asleep = {"process": "worker", "event": "open", "path": "/commitlog/", "action": "sleep 1000", "times": 2}
-    asked = command(store.path, tmp_path / "out", "--tables", str(place), *sizes_of(store), "--build-id", "k")
+    asked = command(store.path, tmp_path / "out", "--tables", str(place), *store.size_words(), "--build-id", "k")
     with running([*asked, "--master", "local[2]"], tmp_path / "run", [asleep]) as run:
         wait_until(lambda: fired(tmp_path / "run") or run.process.poll() is not None)
         os.kill(run.process.pid, signal.SIGKILL)
@@ -241,7 +237,7 @@ def test_two_processes_at_once(golden_store: Stores, delta: SparkSession, tmp_pa
         for name, out in zip(("trimmed-head", "basic-5.3"), outs, strict=True):
             store = golden_store(name)
             asked = command(
-                store.path, out, "--tables", str(place), *sizes_of(store), "--build-id", "x", "--master", "local[2]"
+                store.path, out, "--tables", str(place), *store.size_words(), "--build-id", "x", "--master", "local[2]"
             )
             runs.append(stack.enter_context(running(asked, tmp_path / f"{out.name}-run")))
         told = [run.summary() for run in runs]
@@ -258,8 +254,7 @@ def test_two_processes_at_once(golden_store: Stores, delta: SparkSession, tmp_pa
 def test_a_killed_driver(golden_store: Stores, delta: SparkSession, tmp_path: Path) -> None:
     """kill -9 between two tables; the retry of the same id completes them, and nothing is there twice."""
     store, out, place = golden_store("trimmed-head"), tmp_path / "out", tmp_path / "tables"
-    sizes = [word for name, value in store.sizes().items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    retried = command(store.path, out, "--tables", str(place), *sizes, "--build-id", "k", "--master", "local[2]")
+    retried = command(store.path, out, "--tables", str(place), *store.size_words(), "--build-id", "k", "--master", "local[2]")
     process = subprocess.Popen(retried, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         first, deadline = commit(place, SEGMENTS, 1), time.monotonic() + 240

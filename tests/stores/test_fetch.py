@@ -515,6 +515,13 @@ POINTS = {
 }
 
 
+def killed_at(scene: Scene, point: tuple[str, str, str]) -> None:
+    """A fetch that is killed at a point of POINTS or PRUNING."""
+    kind, operation, path = point
+    fault = Fault(kind, 1, lambda name, where: name == operation and re.search(path, where) is not None)
+    assert killed(scene, fault) == -signal.SIGKILL
+
+
 def killed(scene: Scene, fault: Fault) -> int:
     """A fetch in a process of its own, which ``fault`` hits; how it ended."""
     child = os.fork()
@@ -541,10 +548,8 @@ def check_next(scene: Scene, before: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_named_points(point: str, scene: Scene) -> None:
-    kind, operation, path = POINTS[point]
     before = scene.tree()
-    fault = Fault(kind, 1, lambda name, where: name == operation and re.search(path, where) is not None)
-    assert killed(scene, fault) == -signal.SIGKILL
+    killed_at(scene, POINTS[point])
     check_next(scene, before)
 
 
@@ -596,19 +601,15 @@ def check_pruned(scene: Scene) -> None:
 
 @pytest.mark.parametrize("point", PRUNING)
 def test_killed_while_copies_are_removed(point: str, scene: Scene) -> None:
-    kind, operation, path = PRUNING[point]
     assert scene.fetch() == 0
     scene.build(**TWO_BUILDS[0])
-    fault = Fault(kind, 1, lambda name, where: name == operation and re.search(path, where) is not None)
-    assert killed(scene, fault) == -signal.SIGKILL
+    killed_at(scene, PRUNING[point])
     check_pruned(scene)
 
 
 def test_a_broker_between_a_kill_and_the_next_fetch_loses_nothing(scene: Scene) -> None:
     """It makes a ConsumeQueue anew where none is: that is kept as well."""
-    kind, operation, path = POINTS["queues moved away"]
-    fault = Fault(kind, 1, lambda name, where: name == operation and re.search(path, where) is not None)
-    assert killed(scene, fault) == -signal.SIGKILL
+    killed_at(scene, POINTS["queues moved away"])
     own = scene.store / "consumequeue" / "T" / "0" / "00000000000000000000"
     own.parent.mkdir(parents=True)
     own.write_bytes(b"made by a broker")
@@ -624,9 +625,7 @@ def test_a_broker_between_a_kill_and_the_next_fetch_loses_nothing(scene: Scene) 
 
 def test_what_took_the_place_of_a_copy_between_a_kill_and_the_next_fetch_stays(scene: Scene) -> None:
     """The journal names the store's own part; what somebody put under its name is another."""
-    kind, operation, path = POINTS["journal there"]
-    fault = Fault(kind, 1, lambda name, where: name == operation and re.search(path, where) is not None)
-    assert killed(scene, fault) == -signal.SIGKILL
+    killed_at(scene, POINTS["journal there"])
     (scene.store / "consumequeue.previous").mkdir()
     (scene.store / "consumequeue.previous" / "mine").write_bytes(b"mine")
     assert scene.fetch("--keep", "0") == 0
@@ -636,9 +635,7 @@ def test_what_took_the_place_of_a_copy_between_a_kill_and_the_next_fetch_stays(s
 
 def test_a_journal_of_an_older_version_is_finished(scene: Scene) -> None:
     """It does not say what was moved away, so all of that stays."""
-    kind, operation, path = POINTS["index moved away"]
-    fault = Fault(kind, 1, lambda name, where: name == operation and re.search(path, where) is not None)
-    assert killed(scene, fault) == -signal.SIGKILL
+    killed_at(scene, POINTS["index moved away"])
     journal = scene.store / ".rmq-reindex-fetch" / "journal.json"
     found = json.loads(journal.read_bytes())
     journal.write_text(json.dumps({"build": found["build"], "parts": found["parts"]}))

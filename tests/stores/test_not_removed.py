@@ -24,9 +24,7 @@ from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.scan.segments import list_segments
 from tests.fault.disk import tiny_store
 from tests.tools.faulty_runs import command
-from tests.tools.s3_door import EACH_KEY, Sought, s3_door
-
-SMALL = ("--cq-file-size", "400", "--hash-slots", "50", "--index-items", "60")
+from tests.tools.s3_door import EACH_KEY, Sought, s3_door, through
 
 
 @pytest.fixture
@@ -35,12 +33,12 @@ def store(tmp_path: Path) -> str:
     return str(tmp_path / "store")
 
 
-def through(out: str, endpoint: str) -> str:
-    return out.partition("?")[0] + f"?endpoint_override={endpoint}&scheme=http&region=us-east-1"
+def no_delete(sought: Sought) -> int:
+    return 403 if sought.kind == "DELETE" else 0
 
 
 def built(store: str, out: str, *more: str) -> dict[str, Any]:
-    summary, said = command(store, out, *SMALL, *more)
+    summary, said = command(store, out, *more)
     assert summary["exit"] == 0, summary["error"]
     assert [line for line in said.splitlines() if "could not be removed" in line] == [
         f"warning: {text}" for text in summary["warnings"] if "could not be removed" in text
@@ -103,7 +101,7 @@ def test_a_failed_run_tells_what_it_leaves(store: str, s3_place: str) -> None:
         return 403 if written or sought.kind in ("REMOVE", "DELETE") else 0
 
     with s3_door(os.environ["AWS_ENDPOINT_URL"], refuses) as (endpoint, _):
-        told, said = command(store, through(out, endpoint), *SMALL)
+        told, said = command(store, through(out, endpoint))
     assert (told["exit"], pointers.pointers(out)) == (1, [])
     assert sum(entry["files"] for entry in told["not_removed"]) == len(files.below(files.join(out, "builds"))) + len(
         files.below(files.join(out, "work"))
@@ -140,10 +138,7 @@ def test_the_mark_of_missing_rows_is_told(store: str, s3_place: str) -> None:
     build = last_build.of_log(log, BuildSettings(store, out=out), "fingerprint")
     last_build.mark_rows_missing(scans, build)
 
-    def refuses(sought: Sought) -> int:
-        return 403 if sought.kind == "DELETE" else 0
-
-    with s3_door(os.environ["AWS_ENDPOINT_URL"], refuses) as (endpoint, _):
+    with s3_door(os.environ["AWS_ENDPOINT_URL"], no_delete) as (endpoint, _):
         left = Leftovers()
         last_build.mark_rows_written(ScanStore(through(scans.root, endpoint)), build, left)
     ((told,),) = (left.entries(),)
@@ -159,10 +154,7 @@ def test_what_a_verify_knows_and_needs_no_longer_is_told(s3_place: str) -> None:
     ScanStore(root).make()
     files.write_bytes(root, files.join(root, "data", "old"), [b"12345"])
 
-    def refuses(sought: Sought) -> int:
-        return 403 if sought.kind == "DELETE" else 0
-
-    with s3_door(os.environ["AWS_ENDPOINT_URL"], refuses) as (endpoint, _):
+    with s3_door(os.environ["AWS_ENDPOINT_URL"], no_delete) as (endpoint, _):
         scans, scan = ScanStore(through(root, endpoint)), store_scan(VerifySettings("store"))
         with summary.telling_leftovers(), VerifyMemory(scans, scan, False, summary.left) as memory:
             memory.save()

@@ -29,6 +29,7 @@ from tests.golden.stores import GoldenStore
 from tests.stores.whole import build_through_spark, published
 from tests.tools.faulty_s3 import faulty_s3
 from tests.tools.local_engine import LocalEngine, local_build, run_build, single
+from tests.tools.s3_door import through
 from tests.tools.upload import upload
 
 Stores = Callable[[str], GoldenStore]
@@ -122,7 +123,7 @@ REFUSED = (
 def test_a_write_that_is_refused_leaves_nothing(pattern: str, store: str, out: str) -> None:
     """As by a lost permission or a full quota."""
     with faulty_s3(os.environ["AWS_ENDPOINT_URL"], pattern) as (endpoint, refused):
-        faulty = out.partition("?")[0] + f"?endpoint_override={endpoint}&scheme=http&region=us-east-1"
+        faulty = through(out, endpoint)
         with pytest.raises(OSError, match=r"(?i)access.?denied"):
             built(store, faulty)
     assert refused() > 0

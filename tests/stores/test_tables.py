@@ -90,8 +90,7 @@ def built_twice(
     """A log that grows between two incremental builds: files and rows are those of the whole log."""
     store, newest = tmp_path / "store", max((golden.path / "commitlog").iterdir())
     shutil.copytree(golden.path / "commitlog", store / "commitlog", ignore=shutil.ignore_patterns(newest.name))
-    sizes = [word for name, size in golden.sizes().items() for word in (f"--{name.replace('_', '-')}", str(size))]
-    words = [str(store), "--out", out, "--tables", place, "--incremental", "--json", *sizes]
+    words = [str(store), "--out", out, "--tables", place, "--incremental", "--json", *golden.size_words()]
     told = []
     for _ in range(2):
         assert build(words) == 0

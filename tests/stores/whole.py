@@ -36,9 +36,8 @@ def build_through_spark(golden: GoldenStore, place: str, tmp_path: Path, *words:
     store, out = files.join(place, "store"), files.join(place, "out")
     upload(golden.path / "commitlog", files.join(store, "commitlog"), files.join(place, "aside"))
     words = ("--master", "local[2]", *words)
-    sizes = [word for name, size in golden.sizes().items() for word in (f"--{name.replace('_', '-')}", str(size))]
     run = subprocess.run(
-        [sys.executable, "-m", "rocketmq_reindex", "build", store, "--out", out, *sizes, *words, "--json"],
+        [sys.executable, "-m", "rocketmq_reindex", "build", store, "--out", out, *golden.size_words(), *words, "--json"],
         capture_output=True, text=True, timeout=900, check=False, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-2000:]

@@ -47,12 +47,16 @@ def install(wheel: Path, folder: Path) -> Installed:
     """Install a wheel, and nothing else, into a new environment."""
     venv.create(folder, symlinks=True)
     made = Installed(folder)
-    uv("pip", "install", "-q", "--offline", "--no-deps", "--python", made.python, wheel)
+    put(wheel, made)
     # No .pth file of that folder counts: the checkout is not found by way of it.
     found = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
     (made.packages / "dependencies.pth").write_text("".join(f"{path}\n" for path in found))
-    compiled = cache_folder.find()
-    if compiled:
-        (folder / "compiled").mkdir(mode=0o700)
-        shutil.copytree(compiled, folder / "compiled" / Path(compiled).name)
     return made
+
+
+def put(wheel: Path, made: Installed) -> None:
+    """Install a wheel, and nothing else, into an environment, with what the checkout has compiled beside it."""
+    uv("pip", "install", "-q", "--offline", "--no-deps", "--python", made.python, wheel)
+    if compiled := cache_folder.find():
+        (made.folder / "compiled").mkdir(mode=0o700)
+        shutil.copytree(compiled, made.folder / "compiled" / Path(compiled).name)
