@@ -6,8 +6,7 @@ recorded of the run is up to ``Unrecorded``, which ``jobs.tables`` overrides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from rocketmq_reindex.jobs.building import decisions, drafting, notices
@@ -22,10 +21,10 @@ from rocketmq_reindex.jobs.building.running_broker import check_broker
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.engines import tasks
+from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.incremental.increment import steps_of
 from rocketmq_reindex.jobs.publishing import output
-from rocketmq_reindex.jobs.spark import shuffle
-from rocketmq_reindex.jobs.spark.engine import Engine
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.tables.recording import recorder_of
 from rocketmq_reindex.jobs.watching.progress import Reporter
@@ -52,9 +51,7 @@ class _Work:
 class Build:
     """One run of a build. ``summary`` is true at every moment, also when the run fails."""
 
-    def __init__(
-        self, settings: BuildSettings, reporter: Reporter, engines: Callable[[], AbstractContextManager[Engine]]
-    ) -> None:
+    def __init__(self, settings: BuildSettings, reporter: Reporter, engines: Engines) -> None:
         self.settings, self.reporter, self.engines = settings, reporter, engines
         self.summary = Summary()
         self.recorder = Unrecorded()
@@ -134,7 +131,7 @@ class Build:
 
     def _scan(self, work: _Work) -> Scan:
         settings, engine, staging = self.settings, work.engine, work.staging
-        keys = engine.buckets(-(-work.log.size // shuffle.BUCKET_BYTES))
+        keys = engine.buckets(-(-work.log.size // tasks.BUCKET_BYTES))
         units_per_file = settings.cq_file_size // UNIT_SIZE
         task = ScanTask(staging, "", 0, scan_settings(settings), units_per_file, keys, settings.write_topics)
         return Scan(engine, staging, task, self.reporter, work.steps.memory, store=settings.store)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from rocketmq_reindex.jobs.api.ahead import engines_ahead
 from rocketmq_reindex.jobs.api.ended import Ended
 from rocketmq_reindex.jobs.building.inputs import look_at
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
-from rocketmq_reindex.jobs.incremental.early import needs_spark
+from rocketmq_reindex.jobs.incremental.early import needs_engine
 from rocketmq_reindex.jobs.tables.hadoop import hdfs_user
 from rocketmq_reindex.jobs.watch import Watch
 
@@ -38,19 +38,15 @@ def run_build(
             watch.start(settings, (*settings.inputs, settings.out))
             # What is refused without a look into the log is refused before a JVM is started.
             inputs = look_at(settings)
-            from rocketmq_reindex.jobs.spark.kernels import NOTE, kept
-            from rocketmq_reindex.jobs.spark.session import starting
+            from rocketmq_reindex.jobs.command.kernels import NOTE, kept
 
             delta, user = bool(settings.tables), hdfs_user(settings.tables)
-            start = spark is None and needs_spark(settings, inputs)
-            with kept() as compiled_once, starting(settings.master, delta, user) if start else contextlib.nullcontext():
-                # numba alone takes a second, and the session starts meanwhile.
+            needed = needs_engine(settings, inputs)
+            with kept() as compiled_once, engines_ahead(settings.master, needed, delta, user, spark) as engines:
+                # numba alone takes a second, and the engine starts meanwhile.
                 from rocketmq_reindex.jobs.run import Build
-                from rocketmq_reindex.jobs.spark.daemon import daemon_ahead
-                from rocketmq_reindex.jobs.spark.engine import SparkEngines
 
-                with daemon_ahead(), watch.reporter() as reporter:
-                    engines = SparkEngines(settings.master, delta=delta, hadoop_user=user, spark=spark)
+                with watch.reporter() as reporter:
                     job = Build(settings, reporter, engines)
                     job.summary.started = summary.started
                     summary = job.summary

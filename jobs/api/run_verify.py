@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from rocketmq_reindex.jobs.api.ahead import engines_ahead
 from rocketmq_reindex.jobs.api.ended import Ended
 from rocketmq_reindex.jobs.command.failures import Interrupts, outcome
 from rocketmq_reindex.jobs.publishing.whole_file import write_whole
@@ -30,17 +30,13 @@ def run_verify(
             watch.start(settings, settings.stores)
             # A wrong path is refused before a JVM is started.
             logs = settings.logs()
-            from rocketmq_reindex.jobs.spark.kernels import NOTE, kept
-            from rocketmq_reindex.jobs.spark.session import starting
+            from rocketmq_reindex.jobs.command.kernels import NOTE, kept
 
-            with kept() as compiled_once, starting(settings.master) if spark is None else contextlib.nullcontext():
-                from rocketmq_reindex.jobs.spark.daemon import daemon_ahead
-                from rocketmq_reindex.jobs.spark.engine import SparkEngines
+            with kept() as compiled_once, engines_ahead(settings.master, spark=spark) as engines:
                 from rocketmq_reindex.jobs.verifying.against import Against
                 from rocketmq_reindex.jobs.verifying.run import Verify
 
-                with daemon_ahead(), watch.reporter() as reporter:
-                    engines = SparkEngines(settings.master, spark=spark)
+                with watch.reporter() as reporter:
                     job = Against(settings, reporter, engines) if settings.against else Verify(settings, reporter, engines)
                     job.summary.started = summary.started
                     summary = job.summary

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Protocol
 
 from rocketmq_reindex.jobs.building.settings import CRC_MODES, BuildSettings
-from rocketmq_reindex.jobs.spark.shuffle import LOG_BYTES
+from rocketmq_reindex.jobs.engines.tasks import LOG_BYTES
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint

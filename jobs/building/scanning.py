@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from rocketmq_reindex.jobs.building import stale_tails
 from rocketmq_reindex.jobs.building.scan_memory import ScanMemory
-from rocketmq_reindex.jobs.spark.engine import Engine
-from rocketmq_reindex.jobs.spark.shuffle import task_count
+from rocketmq_reindex.jobs.engines.engine import Engine
+from rocketmq_reindex.jobs.engines.tasks import task_count
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.scan.chain import Chain, chain_ranges

@@ -17,10 +17,10 @@ from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.manifest import path_of
 from rocketmq_reindex.jobs.building.odd_queues import EmptyFile
 from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild
 from rocketmq_reindex.jobs.publishing.parts import joined
 from rocketmq_reindex.jobs.publishing.standing import StandingFiles
-from rocketmq_reindex.jobs.spark.shuffle import DERIVED_BYTES, task_count
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.incremental.stored_rows import Keys, Touched, Wanted, among, pack_keys, queue_keys, unpack_keys

@@ -1,4 +1,4 @@
-"""Whether a build is sure to need Spark: then a session may start while Python still imports. Nothing slow is imported here."""
+"""Whether a build is sure to need its engine: then it may start while Python still imports. Nothing slow is imported here."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.storage_format.errors import ReindexError
 
 
-def needs_spark(settings: BuildSettings, inputs: Inputs) -> bool:
-    """Return whether Spark is needed for certain. An incremental run looks more closely once it holds the lock of DIR."""
+def needs_engine(settings: BuildSettings, inputs: Inputs) -> bool:
+    """Return whether an engine is needed for certain. An incremental run looks more closely once it holds the lock of DIR."""
     if settings.dry_run:
         return False
     if not settings.incremental:

@@ -22,13 +22,13 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.building.writing import WrittenFiles
+from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.incremental import carrying, last_build, saving
 from rocketmq_reindex.jobs.incremental.before import Before
 from rocketmq_reindex.jobs.incremental.index_history import IndexHistory, fingerprints, plan_with_history
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
-from rocketmq_reindex.jobs.spark.shuffle import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError

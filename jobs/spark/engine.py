@@ -1,46 +1,20 @@
-"""All that a build needs of Spark: run a function over numbers, keep packed rows, shuffle them once."""
+"""The engine that runs on Spark's DataFrames."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Protocol
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rocketmq_reindex.jobs.engines.engine import Engine
+from rocketmq_reindex.jobs.engines.tasks import plan_shuffle
 from rocketmq_reindex.jobs.spark import full_disk, session, shuffle, worker_python
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.worker import setup as worker
 from rocketmq_reindex.udfs.worker.setup import Batches
-
-
-class Engine(Protocol):
-    """Runs the functions of ``udfs``. ``cores`` is how many tasks run at once as the session begins."""
-
-    cores: int
-
-    def buckets(self, wanted: int) -> tuple[int, ...]:
-        """Fix the shuffle for this many buckets or more; returns each bucket's key."""
-
-    def scan(self, function: Batches, tasks: int) -> list[bytes]:
-        """Run a function over the numbers below ``tasks``. Keeps rows (``schemas.ROWS``), and returns the data of summaries."""
-
-    def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
-        """Return the data of the kept rows of one kind, without some ranges. Use it only for few rows."""
-
-    def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
-        """Shuffle the kept rows of one kind, without some ranges, by key, sorted by bucket and ``sort_key``.
-
-        Returns the results of the reducers.
-        """
-
-    def numbers(self, function: Batches, count: int) -> list[str]:
-        """Return the results of a function over the numbers below ``count``, a task each."""
-
-    def forget(self) -> None:
-        """Drop the kept rows."""
 
 
 class SparkEngine:
@@ -54,7 +28,7 @@ class SparkEngine:
 
     def buckets(self, wanted: int) -> tuple[int, ...]:
         asked = int(self.spark.conf.get("spark.reindex.buckets", None) or 0)
-        self._partitions, count = shuffle.plan_shuffle(
+        self._partitions, count = plan_shuffle(
             asked or max(self.cores, wanted), self.cores, shuffle.asked_partitions(self.spark)
         )
         return shuffle.bucket_keys(asked or count, self._partitions)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rocketmq_reindex.jobs.building.recording import Unrecorded
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.spark.engine import Engine, SparkEngine
+from rocketmq_reindex.jobs.engines.engine import Engine
+from rocketmq_reindex.jobs.spark.engine import SparkEngine
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 

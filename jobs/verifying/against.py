@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Final
 
-from rocketmq_reindex.jobs.spark.engine import Engine
-from rocketmq_reindex.jobs.spark.shuffle import DERIVED_BYTES, task_count
+from rocketmq_reindex.jobs.engines.engine import Engine, Engines
+from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.rocksdb import check_verified
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.verifying.build import of_build
@@ -42,9 +40,7 @@ PIECE: Final = 256 << 20
 class Against:
     """One run. Store A is the settings' own, B the one named by --against."""
 
-    def __init__(
-        self, settings: VerifySettings, reporter: Reporter, engines: Callable[[], AbstractContextManager[Engine]]
-    ) -> None:
+    def __init__(self, settings: VerifySettings, reporter: Reporter, engines: Engines) -> None:
         self.settings = settings.located()
         self.reporter, self.engines = reporter, engines
         self.a, self.b = self.settings.store, files.absolute(files.checked(settings.against))

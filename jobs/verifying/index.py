@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.spark.shuffle import DERIVED_BYTES, task_count
+from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import FILES_LISTED, LOST_LISTED, VerifySummary, lost_example

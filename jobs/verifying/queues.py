@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rocketmq_reindex.jobs.building.odd_queues import OddQueues
 from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.spark.shuffle import DERIVED_BYTES, task_count
+from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, VerifySummary

@@ -7,15 +7,14 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from rocketmq_reindex.jobs.building import running_broker, stale_tails
 from rocketmq_reindex.jobs.building.notices import first_cut
 from rocketmq_reindex.jobs.building.planning import range_size, store_scan
 from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.spark.engine import Engine
-from rocketmq_reindex.jobs.spark.shuffle import BUCKET_BYTES
+from rocketmq_reindex.jobs.engines.engine import Engine, Engines
+from rocketmq_reindex.jobs.engines.tasks import BUCKET_BYTES
 from rocketmq_reindex.jobs.store.rocksdb import check_verified
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.verifying import versions
@@ -48,9 +47,7 @@ T = TypeVar("T")
 class Verify:
     """One run of a verify. ``summary`` is true at every moment, also when the run fails."""
 
-    def __init__(
-        self, settings: VerifySettings, reporter: Reporter, engines: Callable[[], AbstractContextManager[Engine]]
-    ) -> None:
+    def __init__(self, settings: VerifySettings, reporter: Reporter, engines: Engines) -> None:
         self.settings = settings.located()
         self.reporter = reporter
         self.engines = engines

@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rocketmq_reindex.jobs.spark.shuffle import bucket_keys, plan_shuffle
+from rocketmq_reindex.jobs.engines.tasks import plan_shuffle
+from rocketmq_reindex.jobs.spark.shuffle import bucket_keys
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.index.file import STAGED
 from rocketmq_reindex.storage_format.queue.order import Decision

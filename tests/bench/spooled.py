@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rocketmq_reindex.jobs.spark import shuffle
-from rocketmq_reindex.jobs.spark.shuffle import bucket_keys, plan_shuffle
+from rocketmq_reindex.jobs.engines import tasks
+from rocketmq_reindex.jobs.engines.tasks import plan_shuffle
+from rocketmq_reindex.jobs.spark.shuffle import bucket_keys
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.tools.local_engine import local_build
@@ -117,7 +118,7 @@ def main() -> int:
         local_build(folder / "store", folder / "out", SpoolEngine(folder), hash_slots=500, index_items=600)
         print("ready", flush=True)
         sys.stdin.readline()
-        shuffle.BUCKET_BYTES = bucket_bytes
+        tasks.BUCKET_BYTES = bucket_bytes
         print(local_build(store, out, SpoolEngine(folder), **settings).to_json())
     return 0
 

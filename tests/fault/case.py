@@ -12,12 +12,12 @@ from typing import Any
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from tests.golden.guard import guarded
 from tests.reference.build import reference_build
 from tests.reference.log import LogError
 from tests.tools.compare import DOUBTED, SMALL, compare, project_settings
-from tests.tools.local_engine import Engines, LocalEngine, run_build, single
+from tests.tools.local_engine import LocalEngine, run_build, single
 
 Segments = dict[str, bytes]
 POLICIES = ("fail", "stop", "salvage")

@@ -16,7 +16,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building.inputs import look_at
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.incremental.early import needs_spark
+from rocketmq_reindex.jobs.incremental.early import needs_engine
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.udfs.files import reading
 from rocketmq_reindex.udfs.incremental.scan_store import unsealed
@@ -76,7 +76,7 @@ def test_what_starts_spark_ahead(world: World) -> None:
 
     def ahead(**more: Any) -> bool:
         words = dataclasses.replace(settings, **more).check()
-        return needs_spark(words, look_at(words))
+        return needs_engine(words, look_at(words))
 
     assert ahead()
     world.build()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.spark.engine import Engine
+from rocketmq_reindex.jobs.engines.engine import Engine
 from tests.golden.stores import read_files
 from tests.reference.build import ReferenceBuild, reference_build
 from tests.reference.log import merged

@@ -11,9 +11,10 @@ from typing import Any
 from unittest import mock
 
 from rocketmq_reindex.jobs.build import build
+from rocketmq_reindex.jobs.engines.engine import Engines
 from rocketmq_reindex.jobs.spark import engine, session
 from tests.tools.faulty_files import Fault, faulty
-from tests.tools.local_engine import Engines, LocalEngine, single
+from tests.tools.local_engine import LocalEngine, single
 
 SIZES = ("--cq-file-size", "400", "--hash-slots", "50", "--index-items", "60")
 

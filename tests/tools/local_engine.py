@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.run import Build
-from rocketmq_reindex.jobs.spark.engine import Engine
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.udfs import schemas
@@ -75,9 +75,6 @@ class QuietReporter(Reporter):
 
     def __init__(self) -> None:
         super().__init__([])
-
-
-Engines = Callable[[], contextlib.AbstractContextManager[Engine]]
 
 
 def local_build(store: Path | str, out: Path, engine: Engine | None = None, **settings: Any) -> Summary:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.run import Build
-from rocketmq_reindex.jobs.spark.engine import Engine
 from rocketmq_reindex.jobs.verifying.run import Verify
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.watch import Watch
