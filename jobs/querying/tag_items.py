@@ -112,7 +112,11 @@ class _Items:
         return _Item(key_hash, phy_offset)
 
     def part(self) -> Part | None:
-        """The part of the log whose records have their tag items; it ends with the file's last record."""
+        """The part of the log from the first to the last record that is known to have its tag item.
+
+        What stands before and behind them in the file has no TAGS. But an older broker may have put records with TAGS between
+        those, which have no items at all.
+        """
         first = self._first_in_log()
         begin, end = self._next(first, self._end), self._last(first)
         if begin is None or end is None or not end.has_tag_item:
@@ -121,21 +125,7 @@ class _Items:
         missing = [number for number, one in enumerate(known) if not one.has_tag_item]
         if missing:
             begin = self._first_behind(known[missing[-1]], known[missing[-1] + 1])
-        first_record = self._record(first)
-        low = begin.message.phy_offset if missing or first_record is None else first_record.phy_offset
-        return Part(low, self._high(end))
-
-    def _high(self, end: _Evidence) -> int:
-        """Where the last record ends that cannot have its tag item in the next file. None behind ``end`` has a tag item."""
-        last = self._record(self._end - 1)
-        if last is None:
-            return end.message.phy_offset + end.message.size
-        is_cut = bool(last.tags) and last.phy_offset != end.message.phy_offset
-        return last.phy_offset + (0 if is_cut else last.size)
-
-    def _record(self, item: int) -> Message | None:
-        found = self._log.message(self._item(item).phy_offset)
-        return found if isinstance(found, Message) else None
+        return Part(begin.message.phy_offset, end.message.phy_offset + end.message.size)
 
     def _first_in_log(self) -> int:
         """The first item whose record has not expired. Items are in the order of the log."""
