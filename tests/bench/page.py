@@ -23,6 +23,7 @@ SIDES = {
     "peer process": "RocketMQ: the whole process, shutdown and all",
     "build": "rmq-reindex: build alone, in a started session",
     "process": "rmq-reindex: the whole process, Spark's start and all",
+    "local": "rmq-reindex: the whole process with `--engine local`",
 }
 
 
@@ -56,7 +57,7 @@ def stages(run: dict[str, Any]) -> dict[str, float]:
     found: dict[str, float] = {}
     if run["process"]:
         found["start and end"] = run["process"] - run["session"] - run["build"]
-        found["Spark's start"] = run["session"]
+        found["engine's start"] = run["session"]
     found |= run["stages"]
     found["other"] = max(0.0, run["build"] - sum(run["stages"].values()))
     return found
@@ -105,11 +106,37 @@ def _executors(found: dict[str, Any]) -> Iterator[str]:
     yield ""
 
 
+def _cores(found: dict[str, Any]) -> Iterator[str]:
+    yield from [
+        "### Cores",
+        "",
+        "A warmed session for each number of cores, whose processes may use no more; builds of `orders` in turn.",
+        "",
+    ]
+    yield from _head("cores", "min", "median", "max")
+    for count, seconds in found["seconds"].items():
+        yield _row(count, *_spread(seconds))
+    yield ""
+    yield f"Two are {found['ratio']:.2f} times as fast as one ({_target(found['ratio'], found['target'])})."
+    yield ""
+
+
+def _verify(found: dict[str, Any]) -> Iterator[str]:
+    yield from ["### verify", "", "The whole command on the first segment of `orders` (1 GiB) and its build.", ""]
+    yield from _head("engine", "min", "median", "max")
+    for engine, seconds in found["seconds"].items():
+        yield _row(engine, *_spread(seconds))
+    yield ""
+    took = median(found["seconds"]["local"])
+    yield f"With `--engine local`: {took:.2f} s ({_target(took, found['target'], False)})."
+    yield ""
+
+
 def stage_rows(races: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, float]]]:
     for race in races:
         yield f"{race['preset']}: peer", {"peer": median(race["seconds"]["peer"])}
-        for name in ("build", "process"):
-            yield f"{race['preset']}: {name}", stages(middle_run(race["runs"][name], name))
+        for name, key in (("build", "build"), ("process", "process"), ("local", "process")):
+            yield f"{race['preset']}: {name}", stages(middle_run(race["runs"][name], key))
 
 
 def page(results: dict[str, Any]) -> str:
@@ -131,6 +158,10 @@ def page(results: dict[str, Any]) -> str:
         lines += _sizes(results["sizes"])
     if "executors" in results:
         lines += _executors(results["executors"])
+    if "cores" in results:
+        lines += _cores(results["cores"])
+    if "verify" in results:
+        lines += _verify(results["verify"])
     return "\n".join(lines)
 
 
@@ -149,7 +180,8 @@ def draw(results: dict[str, Any], folder: Path) -> None:
 
 
 def is_full(results: dict[str, Any]) -> bool:
-    return bool(results["scale"] == 1 and len(results["races"]) == 3 and "sizes" in results and "executors" in results)
+    parts = {"sizes", "executors", "cores", "verify"}
+    return bool(results["scale"] == 1 and len(results["races"]) == 3 and parts <= set(results))
 
 
 def main() -> int:

@@ -1,9 +1,9 @@
 """``make bench``: RocketMQ's own rebuild against ours, turn by turn on the same machine, same logs, warm page cache.
 
-Three logs by the real encoder; first both must have written the same bytes. Then one log in several sizes, and one executor
-of one core against two on a standalone cluster. Each turn is alone on the machine's cores; both sides see all of them. Prints
-each side's minimum, median and maximum and the ratio of the medians; the figures go to a JSON file, of which
-``tests.bench.page`` makes the page.
+Three logs by the real encoder; first both must have written the same bytes. Then one log in several sizes, one executor of
+one core against two on a standalone cluster, one core against two in a session of this machine, and ``verify``. Each turn is
+alone on the machine's cores; both sides see all of them. Prints each side's minimum, median and maximum and the ratio of the
+medians; the figures go to a JSON file, of which ``tests.bench.page`` makes the page.
 """
 
 from __future__ import annotations
@@ -20,19 +20,25 @@ from statistics import median
 from typing import Any
 
 from tests.bench.cluster import race_executors
+from tests.bench.cores import race_cores
 from tests.bench.logs import BENCH, GIB, MAKING, first_segments, log_bytes, log_folder, make_log, warm_page_cache
 from tests.bench.machine import check_disk, describe_machine, fits_memory, steal_seconds
 from tests.bench.same import check_same
 from tests.bench.sides import Run, Session, run_command, run_peer
+from tests.bench.verified import race_verify
 
 LOGS = {"orders": 8, "small": 4, "large": 4}
 """Segments of 1 GiB each; --scale makes the segments smaller, not fewer."""
 WORK = {"orders": 0.4, "small": 1.4, "large": 0.1}
 """What both sides write of a log, and ours stages, as a part of it: a unit a record, an item a key."""
-TARGETS = {"orders": {"build": 4.0, "process": 2.0}, "small": {"build": 8.0}, "large": {"build": 1.5}}
+TARGETS = {
+    "orders": {"build": 6.0, "process": 2.6, "local": 4.5},
+    "small": {"build": 8.5, "process": 4.0, "local": 8.0},
+    "large": {"build": 1.5},
+}
 SIZES = (1, 2, 4, 8)
 SIZES_TARGET = 4.2
-PARTS = ("race", "sizes", "executors")
+PARTS = ("race", "sizes", "executors", "cores", "verify")
 WARM_UP = 3
 """Builds of a session that are not timed: the third no longer pays for what the first ones warm up."""
 OURS, PEERS = BENCH / "ours", BENCH / "peer"
@@ -92,6 +98,7 @@ class Race:
             "peer": lambda: run_peer(store, PEERS),
             "build": lambda: self.warm_build(session, store),
             "process": lambda: run_command(store, OURS, self.given.master),
+            "local": lambda: run_command(store, OURS, self.given.master, "local"),
         }
         warm_page_cache(store)
         # The session's first builds, and the store's first reading, are not timed; what they wrote is compared.
@@ -107,6 +114,7 @@ class Race:
             "peer process": [run.process for run in runs["peer"]],
             "build": [run.build for run in runs["build"]],
             "process": [run.process for run in runs["process"]],
+            "local": [run.process for run in runs["local"]],
         }
         records = runs["build"][0].records
         print(f"  {records:,} records{'':<14}      min   median      max")
@@ -115,6 +123,7 @@ class Race:
         ratios = {
             "build": median(seconds["peer"]) / median(seconds["build"]),
             "process": median(seconds["peer"]) / median(seconds["process"]),
+            "local": median(seconds["peer"]) / median(seconds["local"]),
         }
         for name, ratio in ratios.items():
             target = TARGETS[preset].get(name)
@@ -168,6 +177,18 @@ class Race:
         warm_page_cache(store)
         self.results["executors"] = race_executors(store, OURS, self.given.rounds, WARM_UP)
 
+    def cores(self) -> None:
+        """``orders``, whole, in sessions of this machine."""
+        store = self.log("orders")
+        warm_page_cache(store)
+        self.results["cores"] = race_cores(store, OURS, self.given.rounds, WARM_UP)
+
+    def verify(self) -> None:
+        """The first segment of ``orders``."""
+        store = first_segments(self.log("orders"), 1)
+        warm_page_cache(store)
+        self.results["verify"] = race_verify(store, OURS, self.given.rounds, self.given.master)
+
     def run(self) -> None:
         self.prepare()
         begin, stolen = time.monotonic(), steal_seconds()
@@ -183,9 +204,10 @@ class Race:
                     self.keep(begin, stolen)
             finally:
                 session.stop()
-        if "executors" in self.given.parts and "orders" in self.given.logs:
-            self.executors()
-        self.keep(begin, stolen)
+        for name, part in (("executors", self.executors), ("cores", self.cores), ("verify", self.verify)):
+            if name in self.given.parts and "orders" in self.given.logs:
+                part()
+                self.keep(begin, stolen)
         for folder in (OURS, PEERS):
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -33,9 +33,9 @@ class Remote:
 
 
 @contextlib.contextmanager
-def remote(master: str, environment: dict[str, str]) -> Iterator[Remote]:
-    """A session there is; it ends with the context."""
-    command = [sys.executable, "-m", "tests.bench.remote", "--master", master]
+def remote(master: str, environment: dict[str, str], cores: int = 0) -> Iterator[Remote]:
+    """A session there is; it ends with the context. ``cores``: how many it may use, with all below it; 0 for all."""
+    command = [sys.executable, "-m", "tests.bench.remote", "--master", master, "--cores", str(cores)]
     with subprocess.Popen(
         command, cwd=ROOT, env=os.environ | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -46,7 +46,11 @@ def remote(master: str, environment: dict[str, str]) -> Iterator[Remote]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--master", required=True)
-    session = Session(parser.parse_args().master)
+    parser.add_argument("--cores", type=int, default=0)
+    given = parser.parse_args()
+    if given.cores:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.cores])
+    session = Session(given.master)
     for line in sys.stdin:
         store, out = json.loads(line)
         print(json.dumps(asdict(session.run(Path(store), Path(out)))), flush=True)

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,18 +62,34 @@ def _ended(code: int, said: str, what: str) -> None:
         raise SystemExit(f"{what} ended with {code}: {said[-2000:]}")
 
 
-def run_command(store: Path, out: Path, master: str) -> Run:
-    """The command as a user starts it: Python, the JVM and the session included."""
+def run_command(store: Path, out: Path, master: str, engine: str = "spark") -> Run:
+    """The command as a user starts it: Python, and with Spark the JVM and the session, included."""
     _fresh(out)
     begin = time.monotonic()
     done = subprocess.run(
-        command(store, out, "--master", master, *SAME_BYTES), cwd=ROOT, capture_output=True, text=True, check=False
+        command(store, out, "--master", master, "--engine", engine, *SAME_BYTES),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     took = time.monotonic() - begin
     _ended(done.returncode, done.stderr, "the command")
     summary = json.loads(done.stdout)
     build = summary["seconds"]["build"]
     return Run(build, took, summary["records"], summary["seconds"]["session"], stages_told(done.stderr))
+
+
+def run_verify(store: Path, out: Path, master: str, engine: str) -> float:
+    """Seconds of a whole ``verify`` of the build ``out`` and its log; it finds no difference."""
+    words = ["verify", str(out), "--commitlog", str(store / "commitlog"), "--master", master, "--engine", engine]
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "rocketmq_reindex", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    took = time.monotonic() - begin
+    _ended(done.returncode, done.stderr, "the verify")
+    return took
 
 
 class Session:

@@ -16,11 +16,13 @@ def results() -> dict[str, Any]:
     build = {"build": 2.0, "process": 0.0, "records": 1000, "session": 0.0, "stages": {"scan": 1.25, "write": 0.5}}
     process = {**build, "process": 9.0, "session": 5.0}
     seconds = {"peer": [7.0, 9.0, 8.0], "peer process": [9.0, 9.0, 9.0], "build": [2.0, 1.0, 4.0], "process": [9.0, 9.0, 9.0]}
+    seconds["local"] = [2.0, 3.0, 2.5]
     races = [
         {
             "preset": preset, "bytes": 4 << 30, "records": 1000, "files": 12, "first": [9.0, 3.0], "seconds": seconds,
-            "ratios": {"build": 4.0, "process": 8 / 9}, "targets": TARGETS[preset],
-            "runs": {"peer": [], "build": [{**build, "build": s} for s in seconds["build"]], "process": [process] * 3},
+            "ratios": {"build": 4.0, "process": 8 / 9, "local": 3.2}, "targets": TARGETS[preset],
+            "runs": {"peer": [], "build": [{**build, "build": s} for s in seconds["build"]], "process": [process] * 3,
+                     "local": [{**process, "process": 4.0, "session": 0.5}] * 3},
         }
         for preset in LOGS
     ]  # fmt: skip
@@ -29,6 +31,8 @@ def results() -> dict[str, Any]:
         "command": "make bench", "scale": 1.0, "rounds": 3, "minutes": 21.3, "stolen": 0.01, "warm": True,
         "machine": {"cores": "2"}, "races": races, "sizes": {"found": found, "ratio": 4.0, "target": 4.2},
         "executors": {"records": 5, "seconds": {"1": [3.0], "2": [2.0]}, "ratio": 1.5, "target": 1.6},
+        "cores": {"records": 5, "seconds": {"1": [3.8], "2": [2.0]}, "ratio": 1.9, "target": 1.85},
+        "verify": {"seconds": {"local": [4.5, 3.5, 3.0], "spark": [9.0]}, "target": 4.0},
     }  # fmt: skip
 
 
@@ -36,10 +40,14 @@ def test_the_page() -> None:
     told = page(results())
     assert "    make bench\n" in told
     assert "| rmq-reindex: build alone, in a started session | 1.00 | **2.00** | 4.00 | 500 |" in told
-    assert told.count("**4.00x** | at least 4: met |") == 1, "orders"
-    assert told.count("**4.00x** | at least 8: missed |") == 1, "small"
-    assert told.count("**0.89x** | at least 2: missed |") == 1, "orders, the process"
-    assert "| orders: process | start and end 2.0, Spark's start 5.0, scan 1.2, write 0.5, other 0.2 |" in told
+    assert told.count("**4.00x** | at least 6: missed |") == 1, "orders"
+    assert told.count("**4.00x** | at least 8.5: missed |") == 1, "small"
+    assert told.count("**0.89x** | at least 2.6: missed |") == 1, "orders, the process"
+    assert "| orders: process | start and end 2.0, engine's start 5.0, scan 1.2, write 0.5, other 0.2 |" in told
+    assert "| orders: local | start and end 1.5, engine's start 0.5, scan 1.2" in told
+    assert told.count("**3.20x** | at least 4.5: missed |") == 1, "orders, --engine local"
+    assert "1.90 times as fast as one (at least 1.85: met)" in told
+    assert "With `--engine local`: 3.50 s (at most 4: met)." in told
     assert "4.00 times as long (at most 4.2: met)" in told
     assert "1.50 times as fast as one (at least 1.6: missed)" in told
     assert "page cache" not in told
@@ -47,7 +55,8 @@ def test_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "less", [{"scale": 0.5}, {"races": results()["races"][:2]}, *({name: None} for name in ("sizes", "executors"))]
+    "less",
+    [{"scale": 0.5}, {"races": results()["races"][:2]}, *({name: None} for name in ("sizes", "executors", "cores", "verify"))],
 )
 def test_only_a_full_race_is_kept(less: dict[str, Any]) -> None:
     """Anything less must not take the committed page's place."""
