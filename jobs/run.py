@@ -162,9 +162,17 @@ class Build:
             entries, parts = finish(scan, settings, log, accepted, plans, written, until, drafts, summary)
             result = Result(accepted, order, written, entries, parts)
             is_known = steps.save(staging, result, summary, recorder.has_rows)
+            self._drop_spent(work)
         if summary.lost:
             summary.exit = 3
         return is_known
+
+    @staticmethod
+    def _drop_spent(work: _Work) -> None:
+        """Remove what the files were made of. Publishing would wait until all of it is on the disk, too."""
+        work.engine.forget()
+        if not work.staging.build:
+            files.remove_tree(work.staging.blocks)
 
     def _count(self, accepted: list[RangeSummary], log: Commitlog) -> None:
         settings, summary = self.settings, self.summary
