@@ -131,7 +131,7 @@ class Build:
 
     def _scan(self, work: _Work) -> Scan:
         settings, engine, staging = self.settings, work.engine, work.staging
-        keys = engine.buckets(-(-work.log.size // tasks.BUCKET_BYTES))
+        keys = engine.buckets(-(-work.log.size // tasks.BUCKET_BYTES), staging)
         units_per_file = settings.cq_file_size // UNIT_SIZE
         task = ScanTask(staging, "", 0, scan_settings(settings), units_per_file, keys, settings.write_topics)
         return Scan(engine, staging, task, self.reporter, work.steps.memory, store=settings.store)

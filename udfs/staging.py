@@ -60,6 +60,11 @@ class StagingFolder:
         return files.join(self.root, "plans")
 
     @property
+    def rows(self) -> str:
+        """rows that tasks leave for other tasks, where the engine keeps them in files"""
+        return files.join(self.root, "rows")
+
+    @property
     def temporary(self) -> str:
         """files that are being written"""
         return files.join(self.root, "temporary")

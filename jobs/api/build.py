@@ -49,6 +49,7 @@ def build(
     snapshot: bool = False,
     range_size: Size | None = None,
     master: str | None = None,
+    engine: Literal["spark", "local"] | None = None,
     dry_run: bool = False,
     keep_zeros: bool = False,
     progress: bool | Literal["lines", "json"] = False,
@@ -103,6 +104,7 @@ def build(
         snapshot: The log no longer changes: do not look whether a broker runs on the store.
         range_size: Number of bytes of a segment that one task takes at most. Default: by the plan.
         master: Spark master where no session is there yet. Default: ``local[*]``.
+        engine: What runs the tasks: ``spark``, or ``local``, processes of this machine, which need no Java. Default: ``spark``.
         dry_run: Write nothing. The ``text`` of the result says what would be read and written.
         keep_zeros: Behind a URI store files with the zeros at their end.
         progress: Show progress and warnings on stderr: True or ``lines``, or ``json``.

@@ -42,7 +42,7 @@ def run_build(
 
             delta, user = bool(settings.tables), hdfs_user(settings.tables)
             needed = needs_engine(settings, inputs)
-            with kept() as compiled_once, engines_ahead(settings.master, needed, delta, user, spark) as engines:
+            with kept() as compiled_once, engines_ahead("build", settings, needed, delta, user, spark) as engines:
                 # numba alone takes a second, and the engine starts meanwhile.
                 from rocketmq_reindex.jobs.run import Build
 

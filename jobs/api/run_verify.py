@@ -32,7 +32,7 @@ def run_verify(
             logs = settings.logs()
             from rocketmq_reindex.jobs.command.kernels import NOTE, kept
 
-            with kept() as compiled_once, engines_ahead(settings.master, spark=spark) as engines:
+            with kept() as compiled_once, engines_ahead("verify", settings, spark=spark) as engines:
                 from rocketmq_reindex.jobs.verifying.against import Against
                 from rocketmq_reindex.jobs.verifying.run import Verify
 

@@ -41,6 +41,7 @@ def verify(
     snapshot: bool = False,
     range_size: Size | None = None,
     master: str | None = None,
+    engine: Literal["spark", "local"] | None = None,
     progress: bool | Literal["lines", "json"] = False,
     log_format: Literal["text", "json"] | None = None,
     metrics: PathLike | None = None,
@@ -78,6 +79,7 @@ def verify(
         snapshot: The log no longer changes: do not look whether a broker runs on the store.
         range_size: Number of bytes of a segment that one task takes at most. Default: by the plan.
         master: Spark master where no session is there yet. Default: ``local[*]``.
+        engine: What runs the tasks: ``spark``, or ``local``, processes of this machine, which need no Java. Default: ``spark``.
         progress: Show progress and warnings on stderr: True or ``lines``, or ``json``.
         log_format: ``json`` writes messages to stderr as JSON objects.
         metrics: File for figures of the run, for Prometheus.

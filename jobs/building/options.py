@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.building.settings import (
 from rocketmq_reindex.jobs.command.broker_conf import settings_of
 from rocketmq_reindex.jobs.command.options import checked, command_parser
 from rocketmq_reindex.jobs.publishing.layout import SIZES
-from rocketmq_reindex.jobs.store.settings import StoreSettings, default_of
+from rocketmq_reindex.jobs.store.settings import ENGINES, StoreSettings, default_of
 from rocketmq_reindex.jobs.watching.options import add_watch_options, watch_environment
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
@@ -84,6 +84,11 @@ def add_store_options(parser: argparse.ArgumentParser, sizes: Callable[[str], st
     add("--snapshot", action="store_true", help="the log no longer changes: do not look whether a broker runs on the store")
     add("--range-size", type=int, metavar="BYTES", help="one task reads at most this many bytes of a segment (by the plan)")
     add("--master", metavar="URL", help="Spark master, where no session is there yet (local[*])")
+    add(
+        "--engine",
+        choices=ENGINES,
+        help=f"what runs the tasks: Spark, or processes of this machine, which need no Java ({default('engine')})",
+    )
     add("--json", action="store_true", help="print the summary on stdout as one JSON object")
 
 

@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.command.times import parse_time as parse_time
 from rocketmq_reindex.jobs.store.settings import CRC_MODES as CRC_MODES
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS as DELAY_LEVELS
-from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths
+from rocketmq_reindex.jobs.store.settings import StoreSettings, check_tables, checked_paths
 from rocketmq_reindex.jobs.store.settings import parse_delay_levels as parse_delay_levels
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.integers import INT64_MAX
@@ -78,6 +78,7 @@ class BuildSettings(StoreSettings):
             raise UsageError("--out: name a folder")
         if not self.only or set(self.only) - set(PARTS):
             raise UsageError(f"--only {','.join(self.only)}: take one or more of {', '.join(PARTS)}")
+        check_tables(self.engine, self.tables)
         if self.incremental and not self.tables:
             raise UsageError("--incremental: name --tables as well: what is known of the log is kept there")
         if self.recheck and not self.incremental:

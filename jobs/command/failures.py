@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.this_python import lacking
+from rocketmq_reindex.jobs.engines.lost import WorkerLostError
 from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.storage_format.names import escape
 
@@ -99,6 +100,8 @@ def outcome(error: BaseException, interrupts: Interrupts | None, place: str, mor
         return interrupts.exit_status if interrupts else int(INTERRUPTED), f"interrupted{more}"
     if isinstance(error, ReindexError):
         return error.exit_status, str(error)
+    if isinstance(error, WorkerLostError):
+        return 1, f"{error}{more}"
     if isinstance(error, ImportError):
         return 1, f"{lacking(error)}{more}"
     if isinstance(error, ConnectionError) and not error.filename:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
 
 
@@ -14,8 +15,15 @@ class Engine(Protocol):
 
     cores: int
 
-    def buckets(self, wanted: int) -> tuple[int, ...]:
-        """Fix the shuffle for this many buckets or more; returns each bucket's key."""
+    @property
+    def is_here(self) -> bool:
+        """Whether all tasks run on this machine, as far as is known."""
+
+    def buckets(self, wanted: int, staging: StagingFolder) -> tuple[int, ...]:
+        """Fix the shuffle for this many buckets or more; returns each bucket's key.
+
+        ``staging`` is the folder of the run, where rows may be kept.
+        """
 
     def scan(self, function: Batches, tasks: int) -> list[bytes]:
         """Run a function over the numbers below ``tasks``. Keeps rows (``schemas.ROWS``), and returns the data of summaries."""
@@ -34,6 +42,9 @@ class Engine(Protocol):
 
     def forget(self) -> None:
         """Drop the kept rows."""
+
+    def give_up(self) -> None:
+        """End what other threads wait for, as far as the engine can: the run has failed."""
 
 
 Engines = Callable[[], AbstractContextManager[Engine]]

@@ -13,6 +13,7 @@ from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.engines.tasks import plan_shuffle
 from rocketmq_reindex.jobs.spark import full_disk, session, shuffle, worker_python
 from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker import setup as worker
 from rocketmq_reindex.udfs.worker.setup import Batches
 
@@ -26,7 +27,12 @@ class SparkEngine:
         self.cores = session.cores(spark)
         self._partitions = 1
 
-    def buckets(self, wanted: int) -> tuple[int, ...]:
+    @property
+    def is_here(self) -> bool:
+        return session.is_here()
+
+    def buckets(self, wanted: int, staging: StagingFolder) -> tuple[int, ...]:
+        _ = staging
         asked = int(self.spark.conf.get("spark.reindex.buckets", None) or 0)
         self._partitions, count = plan_shuffle(
             asked or max(self.cores, wanted), self.cores, shuffle.asked_partitions(self.spark)
@@ -71,6 +77,9 @@ class SparkEngine:
         for frame in self._frames:
             frame.unpersist()
         self._frames = []
+
+    def give_up(self) -> None:
+        """Nothing: a session may have jobs of others, and a signal that ends a run ends its JVM or Spark's own jobs."""
 
 
 def _texts(results: DataFrame) -> list[str]:

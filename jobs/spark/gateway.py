@@ -22,27 +22,16 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
+from rocketmq_reindex.jobs.engines.elsewhere import elsewhere
 from rocketmq_reindex.jobs.spark import worker_python
 from rocketmq_reindex.jobs.spark.java import fits
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.kernels import cache_folder
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.worker.daemon import FOLDER
 
 _USUAL_LINE: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
 """Spark's launcher asks for the module, so each JVM of Spark's says it first of all (``ModuleBootstrap``)."""
 _CORE: Final = re.compile(r"spark-core_[0-9.]+-(.+)\.jar")
-_PATHS: Final = (
-    "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "JAVA_HOME", "TMPDIR",
-    cache_folder.VARIABLE,
-)  # fmt: skip
-_LISTS: Final = ("SPARK_LOCAL_DIRS", "LOCAL_DIRS")
-_CREDENTIALS: Final = (
-    "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CA_BUNDLE",
-    "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_FEDERATED_TOKEN_FILE", "SSL_CERT_FILE", "SSL_CERT_DIR", "KRB5_CONFIG",
-)  # fmt: skip
-"""files that a worker reads for a bucket or an HDFS; some libraries know ``~`` there"""
-
 
 _log: Final = logging.getLogger("rmq-reindex.jvm")
 """has a handler while the run's messages are JSON"""
@@ -117,16 +106,7 @@ def absolute_paths() -> None:
 
 def _elsewhere(environment: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that hold paths, as a process in another folder must have them."""
-    found = {name: os.path.abspath(environment[name]) for name in _PATHS if environment.get(name)}
-    for name in _CREDENTIALS:
-        if environment.get(name, "~")[:1] not in ("", "~"):
-            found[name] = os.path.abspath(environment[name])
-    for name in _LISTS:
-        if environment.get(name):
-            found[name] = ",".join(os.path.abspath(path) for path in environment[name].split(",") if path)
-    if "PYTHONPATH" in environment:
-        paths = [os.path.abspath(path) for path in environment["PYTHONPATH"].split(os.pathsep) if path]
-        found["PYTHONPATH"] = os.pathsep.join(paths)
+    found = elsewhere(environment)
     python = environment.get("PYSPARK_PYTHON", "")
     if os.sep in python:
         # Links are kept: a virtual environment's python is one.

@@ -233,6 +233,12 @@ def cores(spark: SparkSession) -> int:
         return 8
 
 
+def is_here() -> bool:
+    """Return whether the executors are on this machine, as far as a session says."""
+    context = SparkContext._active_spark_context
+    return context is None or str(context.master).startswith("local")
+
+
 def stop(spark: Any) -> None:
     """Stop a session, whatever state it is in."""
     with contextlib.suppress(Exception):

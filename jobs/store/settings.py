@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Final
 
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.index.header import are_possible
@@ -15,6 +15,9 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.sql.option_words import CRC_MODES as CRC_MODES
 from rocketmq_reindex.udfs.sql.option_words import DELAY_LEVELS as DELAY_LEVELS
 from rocketmq_reindex.udfs.sql.option_words import delay_levels
+
+ENGINES: Final = ("spark", "local")
+"""``local``: processes of this machine, without Java"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +65,8 @@ class StoreSettings:
     """more folders that nothing may be written to"""
     master: str = ""
     """URL of the Spark master when there is no session yet; "" stands for local[*]"""
+    engine: str = "spark"
+    """one of ``ENGINES``: what hands out the tasks"""
     json: bool = False
     """the summary goes to stdout as one JSON object"""
     progress: str = "lines"
@@ -135,6 +140,12 @@ class StoreSettings:
         for name, value in (("segment-size", self.segment_size), ("range-size", self.range_size)):
             if value < 0:
                 raise UsageError(f"--{name} {value}: take a number of bytes above 0")
+        if self.engine not in ENGINES:
+            raise UsageError(f"--engine {self.engine!a}: take one of {', '.join(ENGINES)}")
+        if self.engine == "local" and self.master and not self.master.startswith("local"):
+            raise UsageError(
+                f"--master {self.master}: --engine local runs on this machine alone: take local[N], or leave it out"
+            )
         if self.max_fill < 0:
             raise UsageError(f"--max-fill {self.max_fill}: take a number from 0 on")
         parse_delay_levels(self.delay_levels)
@@ -145,6 +156,12 @@ class StoreSettings:
 def default_of(settings: type[StoreSettings], name: str) -> Any:
     """Return the default of one setting, such as ``cq_file_size``."""
     return next(setting.default for setting in fields(settings) if setting.name == name)
+
+
+def check_tables(engine: str, tables: str) -> None:
+    """Raises UsageError where a run without Spark is asked for Delta tables."""
+    if engine == "local" and tables:
+        raise UsageError("--tables: Delta tables need Spark and Java: leave them out, or take --engine spark")
 
 
 def checked_paths(*places: str) -> list[str]:

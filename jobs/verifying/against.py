@@ -59,7 +59,7 @@ class Against:
         self.settings, notes = take_sizes(of_build(self.settings))
         self.summary.notes += notes
         left, work = self.summary.left, self.settings.work
-        with self.summary.telling_leftovers(), self.engines() as engine, work_folder(work, left) as staging:
+        with self.summary.telling_leftovers(), self.engines() as engine, work_folder(work, left, engine.is_here) as staging:
             up = self.summary.seconds["session"] = self.reporter.elapsed()
             for part, compare in (("log", self._logs), ("consumequeue", self._queues), ("index", self._index)):
                 with self.reporter.step(f"compare {part}") as step:

@@ -77,7 +77,12 @@ class Verify:
             self.memory = VerifyMemory(scans, self._scan_settings(), self.settings.recheck, self.summary.left)
         known = self.memory or contextlib.nullcontext()
         left, work = self.summary.left, self.settings.work
-        with self.summary.telling_leftovers(), self.engines() as engine, work_folder(work, left) as staging, known:
+        with (
+            self.summary.telling_leftovers(),
+            self.engines() as engine,
+            work_folder(work, left, engine.is_here) as staging,
+            known,
+        ):
             up = self.summary.seconds["session"] = self.reporter.elapsed()
             try:
                 self._verify(engine, staging, log)
@@ -113,7 +118,7 @@ class Verify:
         chosen = sampled(log.segments, settings.sample)
         unread = tuple((s.start, s.segment_end) for s in log.segments if s not in chosen)
         self._note_plan(log, chosen)
-        keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES))
+        keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES), staging)
         task = VerifyScan(staging, "", 0, self._scan_settings(), ANY_FILE, keys)
         scan = Scan(engine, staging, task, self.reporter, self.memory, store=settings.store)
         queues = Queues(scan, settings, tuple(log.segments), unread)

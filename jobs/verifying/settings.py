@@ -9,7 +9,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.publishing.pointers import is_work
 from rocketmq_reindex.jobs.store.segments import Commitlog, list_segments
-from rocketmq_reindex.jobs.store.settings import StoreSettings
+from rocketmq_reindex.jobs.store.settings import StoreSettings, check_tables
 from rocketmq_reindex.storage_format.checks.differences import PARTS
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
@@ -58,6 +58,7 @@ class VerifySettings(StoreSettings):
             raise UsageError("--against: compares two whole stores: leave out --sample, --only and --commitlog")
         if self.incremental and (self.sample < 1 or self.against):
             raise UsageError("--incremental: reads what is new of a whole log: leave out --sample and --against")
+        check_tables(self.engine, self.tables)
         if bool(self.tables) != self.incremental:
             raise UsageError("--incremental and --tables go together: what is known of the log is kept below --tables")
         if self.recheck and not self.incremental:

@@ -17,11 +17,11 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 
 
 @contextlib.contextmanager
-def work_folder(place: str, left: Leftovers) -> Iterator[StagingFolder]:
+def work_folder(place: str, left: Leftovers, is_here: bool = True) -> Iterator[StagingFolder]:
     """Make a folder for this run alone, which ``left`` removes whatever happens.
 
     On object stores and their mounts it shows signs of life, so that a later build to the same DIR can remove what a killed
-    verify left in DIR/work. Raises InputError where no folder can be made.
+    verify left in DIR/work. ``is_here``: all tasks run on this machine. Raises InputError where no folder can be made.
     """
     place = files.checked(place)
     alive = bool(place) and files.no_rename(place)
@@ -34,7 +34,7 @@ def work_folder(place: str, left: Leftovers) -> Iterator[StagingFolder]:
         folder = files.join(place, f"{VERIFY}{uuid.uuid4().hex}")
     elif place and not os.path.isdir(place):
         raise InputError(f"--work {escape(place)}: is not a folder: make it first")
-    elif not place and not _is_local():
+    elif not place and not is_here:
         raise InputError("--work: the executors may be on other machines: name a folder that all of them share")
     else:
         folder = tempfile.mkdtemp(prefix=VERIFY, dir=os.path.abspath(place) if place else None)
@@ -45,11 +45,3 @@ def work_folder(place: str, left: Leftovers) -> Iterator[StagingFolder]:
             yield staging
     finally:
         left.remove(folder)
-
-
-def _is_local() -> bool:
-    """Whether the session's executors are on this machine, as far as it says."""
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context
-    return context is None or str(context.master).startswith("local")

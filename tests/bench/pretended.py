@@ -24,6 +24,7 @@ from rocketmq_reindex.udfs.order.decide import DecideOrder
 from rocketmq_reindex.udfs.order.placements import PlacementSpan
 from rocketmq_reindex.udfs.order.results import OddQueue, OrderResult
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
 from rocketmq_reindex.udfs.write.index import IndexFileResult, WriteIndex
 from rocketmq_reindex.udfs.write.queue_files import FilesResult, entry_line, queue_path
@@ -93,7 +94,12 @@ class PretendedEngine:
     cores: int = 64
     partitions: int = field(default=1, init=False)
 
-    def buckets(self, wanted: int) -> tuple[int, ...]:
+    @property
+    def is_here(self) -> bool:
+        return True
+
+    def buckets(self, wanted: int, staging: StagingFolder) -> tuple[int, ...]:
+        _ = staging
         self.partitions, count = plan_shuffle(max(self.cores, wanted), self.cores, 0)
         return bucket_keys(count, self.partitions)
 
@@ -190,3 +196,6 @@ class PretendedEngine:
 
     def forget(self) -> None:
         pass
+
+    def give_up(self) -> None:
+        """Nothing goes on in other threads that would not end by itself."""

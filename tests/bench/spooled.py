@@ -21,6 +21,7 @@ from rocketmq_reindex.jobs.engines import tasks
 from rocketmq_reindex.jobs.engines.tasks import plan_shuffle
 from rocketmq_reindex.jobs.spark.shuffle import bucket_keys
 from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.tools.local_engine import local_build
 from tests.tools.make_log import random_log
@@ -71,7 +72,12 @@ class SpoolEngine:
         self._spools: list[Spool] = []
         self._partitions = 1
 
-    def buckets(self, wanted: int) -> tuple[int, ...]:
+    @property
+    def is_here(self) -> bool:
+        return True
+
+    def buckets(self, wanted: int, staging: StagingFolder) -> tuple[int, ...]:
+        _ = staging
         self._partitions, count = plan_shuffle(max(self.cores, wanted), self.cores, 0)
         return bucket_keys(count, self._partitions)
 
@@ -108,6 +114,9 @@ class SpoolEngine:
 
     def forget(self) -> None:
         self._spools = []
+
+    def give_up(self) -> None:
+        """Nothing goes on in other threads that would not end by itself."""
 
 
 def main() -> int:

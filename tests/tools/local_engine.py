@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.run import Build
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
 
 
@@ -27,7 +28,12 @@ class LocalEngine:
         self._buckets, self._partitions = bucket_count, partitions
         self._rows: list[schemas.Row] = []
 
-    def buckets(self, wanted: int) -> tuple[int, ...]:
+    @property
+    def is_here(self) -> bool:
+        return True
+
+    def buckets(self, wanted: int, staging: StagingFolder) -> tuple[int, ...]:
+        _ = staging
         return tuple(k % self._partitions for k in range(max(self._buckets, wanted)))
 
     @staticmethod
@@ -68,6 +74,9 @@ class LocalEngine:
 
     def forget(self) -> None:
         self._rows = []
+
+    def give_up(self) -> None:
+        """Nothing goes on in other threads that would not end by itself."""
 
 
 class QuietReporter(Reporter):

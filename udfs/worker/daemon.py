@@ -21,10 +21,10 @@ import sys
 from collections.abc import Callable
 from typing import Final, cast
 
+from rocketmq_reindex.udfs.worker.folder import FOLDER as FOLDER
+
 VARIABLE = "REINDEX_DAEMON_AHEAD"
 """The name of the socket, in Linux's abstract namespace: no file remains, whatever ends first."""
-FOLDER: Final = "/"
-"""Where the processes of a session work: only root can put files there that Python or Java would load."""
 _TAKEN: Final = b"t"
 _LENGTH = struct.Struct("<Q")
 _CREDENTIALS = struct.Struct("3i")

@@ -1,0 +1,42 @@
+"""The environment of a run's own processes, which work in another folder than the driver.
+
+``python -m`` puts its working folder first on ``sys.path``, and the names of files in the folder where a command is started may
+be an attacker's. So these processes work in ``/``, and paths that count from the driver's folder are made absolute.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from rocketmq_reindex.storage_format.kernels import cache_folder
+
+PATHS: Final = (
+    "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "JAVA_HOME", "TMPDIR",
+    cache_folder.VARIABLE,
+)  # fmt: skip
+LISTS: Final = ("SPARK_LOCAL_DIRS", "LOCAL_DIRS")
+CREDENTIALS: Final = (
+    "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CA_BUNDLE",
+    "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_FEDERATED_TOKEN_FILE", "SSL_CERT_FILE", "SSL_CERT_DIR", "KRB5_CONFIG",
+)  # fmt: skip
+"""files that a worker reads for a bucket or an HDFS; some libraries know ``~`` there"""
+
+
+def elsewhere(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that hold paths, as a process in another folder must have them.
+
+    An empty entry of PYTHONPATH would be the working folder: it is left out.
+    """
+    found = {name: os.path.abspath(environment[name]) for name in PATHS if environment.get(name)}
+    for name in CREDENTIALS:
+        if environment.get(name, "~")[:1] not in ("", "~"):
+            found[name] = os.path.abspath(environment[name])
+    for name in LISTS:
+        if environment.get(name):
+            found[name] = ",".join(os.path.abspath(path) for path in environment[name].split(",") if path)
+    if "PYTHONPATH" in environment:
+        paths = [os.path.abspath(path) for path in environment["PYTHONPATH"].split(os.pathsep) if path]
+        found["PYTHONPATH"] = os.pathsep.join(paths)
+    return found

@@ -1,0 +1,1 @@
+"""The engine that runs on processes of one machine, without Java."""

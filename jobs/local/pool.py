@@ -1,0 +1,202 @@
+"""The driver's side of the local engine's processes (``udfs.worker.pool``): start them, hand out tasks, notice a death."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from typing import Any, Final, TypeVar
+
+from rocketmq_reindex.jobs.engines.elsewhere import elsewhere
+from rocketmq_reindex.jobs.engines.lost import WorkerLostError
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs.worker.folder import FOLDER
+from rocketmq_reindex.udfs.worker.link import receive, send
+from rocketmq_reindex.udfs.worker.pool import READY
+
+R = TypeVar("R")
+Task = Callable[[], R]
+
+_PATIENCE: Final = 10.0
+"""Seconds in which a process that has nothing to do ends, or says why another has ended."""
+_HEARD: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+_ONE_THREAD: Final = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Each worker is one thread: a library that starts others would do so before the fork."""
+
+
+@contextlib.contextmanager
+def _blocked() -> Iterator[None]:
+    """Signals that end a run are blocked for this thread, and for good in the processes that it starts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Pool:
+    """Processes that run tasks, one at a time each. Any thread may ask for tasks; ``close`` ends all processes."""
+
+    def __init__(self, command: str, cores: int) -> None:
+        """Start the processes. ``command`` says whose tasks come: build or verify."""
+        self.cores = cores
+        self._tasks: queue.SimpleQueue[tuple[Future[Any], Task[Any]] | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+        self._lock = threading.Lock()
+        self._reason = ""
+        self._control, theirs = socket.socketpair()
+        pairs = [socket.socketpair() for _ in range(cores)]
+        self._links = [link for link, _ in pairs]
+        handles = [end.fileno() for end in (theirs, *(end for _, end in pairs))]
+        words = [sys.executable, "-m", "rocketmq_reindex.udfs.worker.pool", command, *map(str, handles)]
+        environment = os.environ | elsewhere(os.environ) | _ONE_THREAD | {"PYTHONSAFEPATH": "1"}
+        try:
+            with _blocked():
+                self._process = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=FOLDER, env=environment, pass_fds=handles
+                )
+        except BaseException:
+            for end in (self._control, *self._links):
+                end.close()
+            raise
+        finally:
+            for end in (theirs, *(end for _, end in pairs)):
+                end.close()
+
+    def wait_until_up(self) -> None:
+        """Wait until the workers are there. Raises what kept them from starting."""
+        if self._threads:
+            return
+        try:
+            said = receive(self._control)
+        except EOFError:
+            raise WorkerLostError(f"the local engine does not start: {self._ended()}") from None
+        if said != READY:
+            raise said if isinstance(said, BaseException) else self._lost(said)
+        self._threads = [
+            threading.Thread(target=self._serve, args=(number,), name=f"worker-{number}", daemon=True)
+            for number in range(self.cores)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def run(self, tasks: Sequence[Task[R]]) -> list[R]:
+        """Return the results of tasks, in their order. Raises the first error, and begins no more of these tasks then."""
+        futures: list[Future[R]] = [Future() for _ in tasks]
+        for pair in zip(futures, tasks, strict=True):
+            self._tasks.put(pair)
+        try:
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+        except Exception:
+            for future in futures:
+                future.cancel()
+            raise
+        except BaseException:
+            # An interrupt: nobody waits for what goes on.
+            self.close()
+            raise
+        return [future.result() for future in futures]
+
+    def _serve(self, number: int) -> None:
+        """Give one worker its tasks, in a thread of its own: an idle worker takes the next one."""
+        while (pair := self._tasks.get()) is not None:
+            future, task = pair
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(self._ask(number, task))
+                except BaseException as error:  # noqa: BLE001  raised where the result is asked for
+                    future.set_exception(error)
+
+    def _ask(self, number: int, task: Task[R]) -> R:
+        if self._closed:
+            raise WorkerLostError("the run has ended")
+        link = self._links[number]
+        try:
+            send(link, task)
+            done, found, trace = receive(link)
+        except (OSError, EOFError):
+            raise self._why() from None
+        if not done:
+            raise _named(found) from _TraceError(trace)
+        return found  # type: ignore[no-any-return]  # the result of the task that was sent
+
+    def _why(self) -> WorkerLostError:
+        """Why a worker is gone."""
+        with self._lock:
+            if not self._reason and not self._closed:
+                with contextlib.suppress(OSError, EOFError):
+                    self._control.settimeout(_PATIENCE)
+                    _, status = receive(self._control)
+                    self._reason = f"a worker process has {_ending(status)}"
+                self._reason = self._reason or f"the processes of the local engine are gone: {self._ended()}"
+            return WorkerLostError(self._reason or "the run has ended")
+
+    def _lost(self, said: tuple[int, int]) -> WorkerLostError:
+        return WorkerLostError(f"a worker process has {_ending(said[1])}")
+
+    def _ended(self) -> str:
+        """How the first process has ended."""
+        try:
+            return f"it has {_ending(self._process.wait(_PATIENCE))}"
+        except subprocess.TimeoutExpired:
+            return "it says nothing"
+
+    def close(self) -> None:
+        """End all processes, and wait until they are gone. Tasks that are asked for, now or later, fail."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        if not self._threads:
+            # It imports, and would not look.
+            self._process.kill()
+        self._control.close()
+        for _ in self._threads:
+            self._tasks.put(None)
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for link in self._links:
+            # Its other end closes as the last process ends that had it.
+            with contextlib.suppress(OSError):
+                link.shutdown(socket.SHUT_WR)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(_PATIENCE)
+        for link in self._links:
+            link.close()
+
+
+class _TraceError(Exception):
+    """The trace of a task's error, as its cause."""
+
+
+def _named(error: BaseException) -> BaseException:
+    """An error of a task as the driver raises it: a connection that is lost is one to a store."""
+    if isinstance(error, ConnectionError) and not error.filename:
+        return InputError(f"input or output: {error.strerror or error}")
+    return error
+
+
+def _ending(status: int) -> str:
+    """How a process has ended, by its exit status."""
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        name = f" ({signal.Signals(-status).name})"
+    except ValueError:
+        name = ""
+    more = ": memory may have run out" if status == -signal.SIGKILL else ""
+    return f"been ended by signal {-status}{name}{more}"

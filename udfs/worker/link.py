@@ -1,0 +1,38 @@
+"""What passes between the driver of the local engine and one of its processes: pickled objects, each behind its length.
+
+Only the two processes have the two ends, by inheritance: nobody else can write to them.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import struct
+from typing import Any, Final
+
+_LENGTH: Final = struct.Struct("<Q")
+
+
+def send(link: socket.socket, thing: object) -> None:
+    """Send one object. Raises OSError where the other end is gone, and what pickle raises before anything is sent."""
+    data = pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
+    link.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def receive(link: socket.socket) -> Any:
+    """Wait for one object. Raises EOFError where the other end is gone."""
+    return pickle.loads(_take(link, _LENGTH.unpack(_take(link, _LENGTH.size))[0]))
+
+
+def _take(link: socket.socket, count: int) -> bytearray:
+    data = bytearray(count)
+    left = memoryview(data)
+    while left:
+        try:
+            done = link.recv_into(left)
+        except ConnectionError:
+            done = 0
+        if not done:
+            raise EOFError
+        left = left[done:]
+    return data

@@ -1,0 +1,159 @@
+"""The processes of the local engine: one imports all that the tasks need, and forks the workers, which start at once.
+
+The driver starts it as ``python -m``, in FOLDER and with PYTHONSAFEPATH, as Spark's daemon (``udfs.worker.daemon``), with the
+numbers of sockets that it inherits: one to this process, and one to each worker. The driver blocks SIGINT, SIGTERM and SIGHUP
+while it starts it, so they stay blocked in all of these processes: a signal to the whole process group is the driver's to act
+on. They end with the driver, whatever ends it: its end of the first socket closes then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import importlib.abc
+import os
+import pickle
+import signal
+import socket
+import sys
+import traceback
+from typing import Any, Final, NoReturn
+
+from rocketmq_reindex.udfs.worker.folder import FOLDER
+from rocketmq_reindex.udfs.worker.link import receive, send
+
+READY: Final = "ready"
+_NEEDED: Final = {
+    "build": ("scan.ranges", "order.decide", "order.reroute", "write.queues", "write.batches", "write.index"),
+    "verify": (
+        "scan.ranges", "order.decide", "verify.scan", "verify.listing", "verify.queues", "verify.batches", "verify.index",
+        "verify.index_items", "verify.against",
+    ),
+}  # fmt: skip
+"""Modules of ``udfs`` with the functions of each command's tasks. What is missing here is imported by the first task."""
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class _NoPandas(importlib.abc.MetaPathFinder):
+    """pyarrow would import pandas to ask whether a list is one of its objects, which takes half a second. No task has any."""
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        """Raises ImportError for pandas."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError("tasks have no use for pandas", name=fullname)
+
+
+def _imports(command: str) -> None:
+    """Import what the tasks of a command need."""
+    sys.meta_path.insert(0, _NoPandas())
+    importlib.import_module("rocketmq_reindex.udfs.worker.tasks")
+    for name in _NEEDED[command]:
+        importlib.import_module(f"rocketmq_reindex.udfs.{name}")
+
+
+def _end_with(parent: int) -> None:
+    """End this process by SIGKILL as soon as its parent ends, also in the middle of a task."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """An error as it can be sent: those of others' packages may not be made anew from what pickle keeps."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001  whatever their code raises
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _answer(task: Any) -> tuple[bool, Any, str]:
+    """Run one task: (whether it is done, its result or error, the error's trace)."""
+    try:
+        return True, task(), ""
+    except MemoryError:
+        return False, MemoryError("out of memory"), ""
+    except BaseException as error:  # noqa: BLE001  the driver raises it again
+        return False, _sendable(error), traceback.format_exc()
+
+
+def _work(link: socket.socket) -> NoReturn:
+    """Run the tasks that come, one after another, until the driver is gone."""
+    try:
+        while True:
+            send(link, _answer(receive(link)))
+    except (EOFError, OSError):
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def _fork(numbers: list[int], control: socket.socket) -> dict[int, int]:
+    """Start a worker at each of these sockets; returns the number of each worker by its process."""
+    parent, workers = os.getpid(), dict[int, int]()
+    # What is there now stays shared with the workers: no search for garbage writes to its pages.
+    gc.collect()
+    gc.freeze()
+    for number, handle in enumerate(numbers):
+        process = os.fork()
+        if process == 0:
+            _end_with(parent)
+            control.close()
+            for other in numbers:
+                if other != handle:
+                    os.close(other)
+            _work(socket.socket(fileno=handle))
+        workers[process] = number
+    for handle in numbers:
+        os.close(handle)
+    return workers
+
+
+def _watch(control: socket.socket, workers: dict[int, int]) -> None:
+    """Tell the driver of each worker that ends; returns when the driver is gone."""
+
+    def ended(*_: object) -> None:
+        while workers:
+            try:
+                process, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not process:
+                return
+            send(control, (workers.pop(process), os.waitstatus_to_exitcode(status)))
+
+    signal.signal(signal.SIGCHLD, ended)
+    # One may have ended before.
+    ended()
+    send(control, READY)
+    while control.recv(1):
+        continue
+
+
+def main() -> None:
+    """Import, fork, and wait for the driver to end."""
+    command, first, *rest = sys.argv[1:]
+    os.chdir(FOLDER)
+    control, numbers = socket.socket(fileno=int(first)), [int(number) for number in rest]
+    try:
+        _imports(command)
+        workers = _fork(numbers, control)
+    except Exception as error:  # noqa: BLE001  the driver says it
+        send(control, _sendable(error))
+        os._exit(1)
+    try:
+        _watch(control, workers)
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for process in workers:
+            os.kill(process, signal.SIGKILL)
+        for process in workers:
+            os.waitpid(process, 0)
+        # Saves what the interpreter needs to free what it has imported.
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
