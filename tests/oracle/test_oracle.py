@@ -9,11 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.spark import session
-from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from tests.golden.guard import guarded
 from tests.golden.stores import read_files
 from tests.oracle.closed import judge_closed
@@ -21,11 +19,12 @@ from tests.oracle.cuts import judge_cuts
 from tests.oracle.judge import different, judge
 from tests.oracle.scenarios import CLOSED, STALE, Scenario, make
 from tests.oracle.stale import judge_stale, stale_tails
+from tests.tools.engines import engines_of
 from tests.tools.local_engine import run_build
 
 SEED = 5_000
 COUNT = {"5.5.1": 12, "5.4.0": 10, "5.3.4": 4, "5.3.3": 8, "4.9.8": 12}
-THROUGH_SPARK = {"5.5.1": 4, "5.4.0": 3, "4.9.8": 3}
+BY_ENGINE = {"5.5.1": 4, "5.4.0": 3, "4.9.8": 3}
 """Of each version, from the first on."""
 TRUNCATED = {"5.5.1": 7, "5.4.0": 6, "4.9.8": 7}
 """Each is opened some times."""
@@ -80,26 +79,33 @@ def test_incremental_equals_the_real_rebuild(version: str, scenarios: Stores, tm
     assert [words for scenario in chosen for words in judge_cuts(scenario, tmp_path / "grown")] == []
 
 
+def test_by_processes(scenarios: Stores, tmp_path: Path) -> None:
+    assert _by("local", scenarios, tmp_path) == []
+
+
 def test_through_spark(scenarios: Stores, tmp_path: Path) -> None:
     spark, own = session.get_session("local[2]")
     assert own, "a session was left by another test"
+    assert spark.sparkContext.defaultParallelism == 2
     try:
-        found = [
-            words
-            for version, count in THROUGH_SPARK.items()
-            for scenario in scenarios(version)[:count]
-            for words in _through_spark(scenario, spark, tmp_path / f"{version}-{scenario.path.name}")
-        ]
+        assert _by("spark", scenarios, tmp_path) == []
     finally:
         session.stop(spark)
-    assert found == []
 
 
-def _through_spark(scenario: Scenario, spark: SparkSession, out: Path) -> list[str]:
-    assert spark.sparkContext.defaultParallelism == 2
+def _by(engine: str, scenarios: Stores, folder: Path) -> list[str]:
+    return [
+        words
+        for version, count in BY_ENGINE.items()
+        for scenario in scenarios(version)[:count]
+        for words in _built(scenario, engine, folder / f"{version}-{scenario.path.name}")
+    ]
+
+
+def _built(scenario: Scenario, engine: str, out: Path) -> list[str]:
     with guarded(scenario.path, out):
         settings = BuildSettings(store=str(scenario.path), out=str(out), **scenario.options())
-        summary = run_build(settings, SparkEngines(""))
+        summary = run_build(settings, engines_of(engine))
     if summary.exit:
         return [f"{scenario.name}: exit {summary.exit}: {summary.error}"]
     return [f"{scenario.name}: {words}" for words in different(scenario, read_files(out))]

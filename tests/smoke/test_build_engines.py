@@ -1,4 +1,4 @@
-"""Builds on Spark write what the broker's own rebuild and the reference write, byte for byte."""
+"""Builds by either engine write what the broker's own rebuild and the reference write, byte for byte."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ from tests.golden.test_build import assert_is_rebuilt
 from tests.reference.build import reference_build
 from tests.tools import spoil
 from tests.tools.compare import SMALL, compare, project_settings
+from tests.tools.engines import ENGINES, engines_of
 from tests.tools.local_engine import local_build, run_build
 from tests.tools.make_log import FEATURES, random_log
 
 Stores = Callable[[str], GoldenStore]
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("name", "size"), [("wide-keys", 0), ("basic-4.9", 1 << 18)])
-def test_golden_stores(name: str, size: int, golden_store: Stores, spark: SparkSession, tmp_path: Path) -> None:
+def test_golden_stores(
+    name: str, size: int, engine: str, golden_store: Stores, spark: SparkSession, tmp_path: Path
+) -> None:  # fmt: skip
     store = golden_store(name)
     before = dict(spark.conf.getAll)
     settings = {**store.broker_settings(), "range_size": size}
     with guarded(store.path, tmp_path / "out"):
-        summary = run_build(BuildSettings(store=str(store.path), out=str(tmp_path / "out"), **settings), SparkEngines(""))
+        summary = run_build(BuildSettings(store=str(store.path), out=str(tmp_path / "out"), **settings), engines_of(engine))
     assert (summary.exit, summary.error) == (0, None)
     assert_is_rebuilt(tmp_path / "out", store)
     local_build(store.path, tmp_path / "local", **settings)
@@ -41,8 +45,11 @@ def test_golden_stores(name: str, size: int, golden_store: Stores, spark: SparkS
     assert dict(spark.conf.getAll) == before, "a run leaves the session's settings as they were"
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("policy", "order"), [("salvage", "logical"), ("stop", "broker")])
-def test_a_damaged_and_disordered_log(policy: str, order: str, seed: int, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_damaged_and_disordered_log(
+    policy: str, order: str, engine: str, seed: int, spark: SparkSession, tmp_path: Path
+) -> None:  # fmt: skip
     """Also with ranges whose first guess is wrong, so that some are scanned again."""
     assert spark.sparkContext.defaultParallelism == 2
     store, out = tmp_path / "store", tmp_path / "out"
@@ -52,7 +59,7 @@ def test_a_damaged_and_disordered_log(policy: str, order: str, seed: int, spark:
     settings = {**SMALL, "on_damage": policy, "queue_order": order, "lmq": True}
     words = BuildSettings(store=str(store), out=str(out), range_size=3000, **project_settings(settings))
     with guarded(store, out):
-        summary = run_build(words, SparkEngines(""))
+        summary = run_build(words, engines_of(engine))
     assert compare(summary, out, reference_build(store, **settings)) == []
     assert summary.exit == 3
 
@@ -70,11 +77,12 @@ def test_a_session_without_delta(golden_store: Stores, spark: SparkSession, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_segments(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_segments(engine: str, spark: SparkSession, tmp_path: Path) -> None:
     assert spark.sparkContext.defaultParallelism == 2
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
     words = BuildSettings(store=str(tmp_path / "store"), out=str(tmp_path / "out"))
-    assert run_build(words, SparkEngines("")).exit == 0
+    assert run_build(words, engines_of(engine)).exit == 0
     assert read_files(tmp_path / "out") == {"checkpoint": bytes(4096)}
 
 
