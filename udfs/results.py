@@ -51,4 +51,4 @@ def batch(results: Iterable[Result]) -> pa.RecordBatch:
 
 def texts_batch(texts: Iterable[str]) -> pa.RecordBatch:
     """Plain texts, such as paths, as one record batch of ``schemas.RESULT``."""
-    return pa.RecordBatch.from_arrays([pa.array(list(texts), type=pa.string())], schema=schemas.RESULT)
+    return pa.RecordBatch.from_arrays([schemas.array_of(pa.string(), [text.encode() for text in texts])], schema=schemas.RESULT)

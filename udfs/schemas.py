@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 SUMMARY, UNITS, RUNS, TOPICS, BATCHES, BATCH_RUNS = range(6)
@@ -77,8 +78,22 @@ def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
 def _batch(rows: list[Row]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     return pa.RecordBatch.from_arrays(
-        [pa.array(column, type=field.type) for column, field in zip(columns, ROWS, strict=True)], schema=ROWS
+        [array_of(field.type, column) for column, field in zip(columns, ROWS, strict=True)], schema=ROWS
     )
+
+
+def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
+    """Numbers, or bytes, as an array of the type ``kind``; bytes in UTF-8 may become strings.
+
+    ``pa.array`` imports pandas, to ask whether the values are its own.
+    """
+    if pa.types.is_integer(kind):
+        buffers: list[Any] = [np.array(values, kind.to_pandas_dtype())]
+    else:
+        offsets = np.zeros(len(values) + 1, np.int32)
+        np.cumsum([len(value) for value in values], out=offsets[1:])
+        buffers = [offsets, b"".join(values)]
+    return pa.Array.from_buffers(kind, len(values), [None, *map(pa.py_buffer, buffers)])
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:

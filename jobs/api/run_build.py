@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rocketmq_reindex.jobs.api.ahead import engines_ahead
+from rocketmq_reindex.jobs.api.ahead import engines_ahead, local_ahead
 from rocketmq_reindex.jobs.api.ended import Ended
-from rocketmq_reindex.jobs.building.inputs import look_at
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
-from rocketmq_reindex.jobs.incremental.early import needs_engine
-from rocketmq_reindex.jobs.tables.hadoop import hdfs_user
+from rocketmq_reindex.jobs.command.kernels import NOTE, kept
 from rocketmq_reindex.jobs.watch import Watch
 
 if TYPE_CHECKING:
@@ -36,27 +34,29 @@ def run_build(
         settings = settings_of()
         with interrupts:
             watch.start(settings, (*settings.inputs, settings.out))
-            # What is refused without a look into the log is refused before a JVM is started.
-            inputs = look_at(settings)
-            from rocketmq_reindex.jobs.command.kernels import NOTE, kept
+            with kept() as compiled_once, local_ahead("build", settings, spark, not settings.dry_run) as local:
+                # numba alone takes half a second, and the processes of a local engine start meanwhile.
+                from rocketmq_reindex.jobs.building.inputs import look_at
+                from rocketmq_reindex.jobs.incremental.early import needs_engine
+                from rocketmq_reindex.jobs.tables.hadoop import hdfs_user
 
-            delta, user = bool(settings.tables), hdfs_user(settings.tables)
-            needed = needs_engine(settings, inputs)
-            with kept() as compiled_once, engines_ahead("build", settings, needed, delta, user, spark) as engines:
-                # numba alone takes a second, and the engine starts meanwhile.
-                from rocketmq_reindex.jobs.run import Build
+                # What is refused without a look into the log is refused before a JVM is started.
+                inputs = look_at(settings)
+                delta, user = bool(settings.tables), hdfs_user(settings.tables)
+                with engines_ahead(local, settings.master, needs_engine(settings, inputs), delta, user, spark) as engines:
+                    from rocketmq_reindex.jobs.run import Build
 
-                with watch.reporter() as reporter:
-                    job = Build(settings, reporter, engines)
-                    job.summary.started = summary.started
-                    summary = job.summary
-                    job.run(inputs)
-                    if show_plan:
-                        for line in job.plan:
-                            show_plan(line)
-                    if compiled_once and not settings.dry_run:
-                        # This is no part of the result, so it is not in the manifest.
-                        summary.warn(NOTE)
+                    with watch.reporter() as reporter:
+                        job = Build(settings, reporter, engines)
+                        job.summary.started = summary.started
+                        summary = job.summary
+                        job.run(inputs)
+                        if show_plan:
+                            for line in job.plan:
+                                show_plan(line)
+                        if compiled_once and not settings.dry_run:
+                            # This is no part of the result, so it is not in the manifest.
+                            summary.warn(NOTE)
         watch.stop_clock(summary)
         lines += [] if settings.dry_run else [summary.to_text()]
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rocketmq_reindex.jobs.api.ahead import engines_ahead
+from rocketmq_reindex.jobs.api.ahead import engines_ahead, local_ahead
 from rocketmq_reindex.jobs.api.ended import Ended
 from rocketmq_reindex.jobs.command.failures import Interrupts, outcome
+from rocketmq_reindex.jobs.command.kernels import NOTE, kept
 from rocketmq_reindex.jobs.publishing.whole_file import write_whole
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.watch import Watch
@@ -28,11 +29,13 @@ def run_verify(
         settings = settings_of()
         with interrupts:
             watch.start(settings, settings.stores)
-            # A wrong path is refused before a JVM is started.
+            # A wrong path is refused before anything is started.
             logs = settings.logs()
-            from rocketmq_reindex.jobs.command.kernels import NOTE, kept
-
-            with kept() as compiled_once, engines_ahead("verify", settings, spark=spark) as engines:
+            with (
+                kept() as compiled_once,
+                local_ahead("verify", settings, spark) as local,
+                engines_ahead(local, settings.master, spark=spark) as engines,
+            ):
                 from rocketmq_reindex.jobs.verifying.against import Against
                 from rocketmq_reindex.jobs.verifying.run import Verify
 

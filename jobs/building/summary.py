@@ -136,7 +136,7 @@ class Summary:
         run = self.incremental
         if run is not None and run["nothing_new"]:
             return f"nothing new since the build before: {counted(self.records, 'record')} in {counted(self.bytes, 'byte')}"
-        took = f"took     {self.seconds['total']:.1f} s, session {self.seconds['session']:.1f} s"
+        took = f"took     {self.seconds['total']:.1f} s, start {self.seconds['session']:.1f} s"
         if self.records >= RATE_RECORDS_MIN:
             took += f", then {self.records / self.seconds['build']:,.0f} records/s"
         lines = [

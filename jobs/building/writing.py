@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.engines.beside import beside
 from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
@@ -77,7 +77,7 @@ def write_both(
     ``queues``: whether there is any ConsumeQueue file to write.
     """
     written = WrittenFiles()
-    with ThreadPoolExecutor(2, thread_name_prefix="write") as pool:
+    with beside(scan.engine, "write") as pool:
         index = pool.submit(write_index, scan, settings, index_plans if "index" in settings.only else [])
         if "consumequeue" in settings.only and queues:
             for result in write_queues(scan, settings, accepted, order) + write_batches(scan, settings, accepted, order):

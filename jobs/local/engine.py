@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
 
-from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.engines.tasks import plan_shuffle
-from rocketmq_reindex.jobs.local.cores import cores_of
 from rocketmq_reindex.jobs.local.pool import Pool
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -90,40 +86,3 @@ def _remove(paths: list[str]) -> None:
     for path in paths:
         with files.naming(path):
             os.remove(path)
-
-
-class LocalEngines:
-    """Opens the engine of a run, and closes it. As a context it ends all processes that it has started.
-
-    ``command`` is build or verify, ``master`` may say how many processes work at once (local[N]).
-    """
-
-    def __init__(self, command: str, master: str = "") -> None:
-        self._command, self._cores = command, cores_of(master)
-        self._pool: Pool | None = None
-
-    def start(self) -> Pool:
-        """Start the processes, unless they have been started."""
-        self._pool = self._pool or Pool(self._command, self._cores)
-        return self._pool
-
-    def __enter__(self) -> LocalEngines:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
-
-    @contextlib.contextmanager
-    def __call__(self) -> Iterator[Engine]:
-        # A second run has processes of its own.
-        with self:
-            pool = self.start()
-            pool.wait_until_up()
-            engine = LocalEngine(pool)
-            try:
-                yield engine
-            finally:
-                pool.close()
-                engine.close()

@@ -49,7 +49,7 @@ class Pool:
         self.cores = cores
         self._tasks: queue.SimpleQueue[tuple[Future[Any], Task[Any]] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._closed = False
+        self._closed = self._gone = False
         self._lock = threading.Lock()
         self._reason = ""
         self._control, theirs = socket.socketpair()
@@ -153,10 +153,10 @@ class Pool:
 
     def close(self) -> None:
         """End all processes, and wait until they are gone. Tasks that are asked for, now or later, fail."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
+        if self._gone:
+            return
+        # An interrupt may come in between: whoever calls next begins anew.
+        self._closed = True
         if not self._threads:
             # It imports, and would not look.
             self._process.kill()
@@ -177,6 +177,7 @@ class Pool:
                 thread.join(_PATIENCE)
         for link in self._links:
             link.close()
+        self._gone = True
 
 
 class _TraceError(Exception):

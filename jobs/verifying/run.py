@@ -6,13 +6,14 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeVar
 
 from rocketmq_reindex.jobs.building import running_broker, stale_tails
 from rocketmq_reindex.jobs.building.notices import first_cut
 from rocketmq_reindex.jobs.building.planning import range_size, store_scan
 from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.engines.beside import beside
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.engines.tasks import BUCKET_BYTES
 from rocketmq_reindex.jobs.store.rocksdb import check_verified
@@ -133,7 +134,7 @@ class Verify:
                 return index.check_files(log.segments[0].start if log.segments else 0, self.summary)
 
         # Beside the scan: none of them keeps all cores busy for all of its time.
-        with self._timed("scan"), ThreadPoolExecutor(2, thread_name_prefix="files") as pool:
+        with self._timed("scan"), beside(engine, "files") as pool:
             looked = [
                 pool.submit(look) for part, look in ((QUEUES, list_queues), (INDEX, check_index)) if part in settings.only
             ]
@@ -165,7 +166,7 @@ class Verify:
         def compare_queues() -> QueueResult:
             return self._part("consumequeue", lambda: queues.compare(accepted, holes, self.settings.rules))
 
-        with self._timed("compare"), self.reporter.step("compare"), ThreadPoolExecutor(2, thread_name_prefix="compare") as pool:
+        with self._timed("compare"), self.reporter.step("compare"), beside(engine, "compare") as pool:
             compared: list[Future[QueueResult] | Future[IndexResult]] = []
             if INDEX in settings.only:
                 compared.append(pool.submit(compare_index))

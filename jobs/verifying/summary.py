@@ -187,7 +187,7 @@ class VerifySummary:
         if self.against:
             return [
                 f"compared {counted(self.bytes, 'byte')} of both logs, {units} in {queues}, {index}",
-                f"{took}, session {up}",
+                f"{took}, start {up}",
             ]
         units += f" ({self.units_there:,} there)" if self.units_there != self.units else ""
         items += f" ({self.items_there:,} there)" if self.items_there != self.items else ""
@@ -198,7 +198,7 @@ class VerifySummary:
             *self._read(part),
             f"compared {units} in {queues}, {items} in {index}",
             *self._version(),
-            f"{took}, session {up}",
+            f"{took}, start {up}",
         ]
 
     def _read(self, part: str) -> list[str]:

@@ -48,7 +48,7 @@ def test_a_build(watch: Watch, golden_store: Stores, tmp_path_factory: pytest.Te
     assert seconds["session"] >= IMPORTS
     assert 0 < seconds["build"] < IMPORTS
     assert seconds["session"] + seconds["build"] + 0.2 <= seconds["total"]
-    assert f"took     {seconds['total']:.1f} s, session {seconds['session']:.1f} s" in job.summary.to_text()
+    assert f"took     {seconds['total']:.1f} s, start {seconds['session']:.1f} s" in job.summary.to_text()
 
 
 def test_a_verify(watch: Watch, golden_store: Stores) -> None:
