@@ -1,24 +1,44 @@
-"""Digests: murmur3 (128 bits) of aligned chunks of a segment, and of the written bytes of an output file.
+"""Digests: xxh3 (128 bits) of aligned chunks of a segment, and of the written bytes of an output file.
 
 They tell changed files apart; they are no defence against someone who wants two files to collide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
 
 import mmh3
 import numpy as np
 import numpy.typing as npt
+import xxhash
+
+from rocketmq_reindex.storage_format.digest_kinds import EARLIER_KIND as EARLIER_KIND
+from rocketmq_reindex.storage_format.digest_kinds import KIND as KIND
 
 CHUNK: Final = 64 << 20
 """Bytes of a segment under one digest, counted from the segment's start."""
 
 
-def new_digest(parts: Iterable[bytes | memoryview | npt.NDArray[np.uint8]] = ()) -> mmh3.mmh3_x64_128:
-    """A digest of ``parts`` one after another, which ``update`` goes on with; ``digest().hex()`` gives its 32 hex digits."""
-    hasher = mmh3.mmh3_x64_128()
+KINDS: Final[dict[str, Callable[[], Digest]]] = {KIND: xxhash.xxh3_128, EARLIER_KIND: mmh3.mmh3_x64_128}
+
+
+class Digest(Protocol):
+    """Takes in bytes, and gives the digest of all of them."""
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        """Take in more bytes."""
+
+    def digest(self) -> bytes:
+        """Return the digest, 16 bytes."""
+
+
+def new_digest(parts: Iterable[bytes | memoryview | npt.NDArray[np.uint8]] = (), kind: str = KIND) -> Digest:
+    """A digest of ``parts`` one after another, which ``update`` goes on with; ``digest().hex()`` gives its 32 hex digits.
+
+    ``kind`` is one of KINDS.
+    """
+    hasher = KINDS[kind]()
     for part in parts:
         hasher.update(part.data if isinstance(part, np.ndarray) else part)
     return hasher
@@ -39,7 +59,7 @@ class ChunkDigests:
         self._high = high
         self._data_end = data_end
         self._at = low
-        self._hasher: mmh3.mmh3_x64_128 | None = None
+        self._hasher: Digest | None = None
 
     @property
     def wanted_until(self) -> int:
@@ -65,7 +85,7 @@ class ChunkDigests:
                     self._at = at + len(data)
                     return
                 data, at = data[max(skip, 0) :], max(at, self._next)
-                self._hasher = mmh3.mmh3_x64_128()
+                self._hasher = new_digest()
                 self._next += CHUNK
             end = min(self._next, self._data_end)
             part = data[: end - at]

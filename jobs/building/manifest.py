@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.publishing.parts import entries, few_parts, joined
 from rocketmq_reindex.jobs.store.segments import Commitlog
-from rocketmq_reindex.storage_format.digest import CHUNK
+from rocketmq_reindex.storage_format.digest import CHUNK, KIND
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs import files
@@ -63,6 +63,7 @@ def write(
     head = {
         "format": 1,
         "version": __version__,
+        "digest": KIND,
         "settings": settings.for_manifest(),
         "inputs": inputs(log, summaries, until),
         "counts": {name: getattr(summary, name) for name in _COUNTS} | summary.files,

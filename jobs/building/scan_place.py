@@ -6,7 +6,7 @@ import os
 import re
 from typing import Protocol
 
-from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.digest import EARLIER_KIND, new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
@@ -35,7 +35,9 @@ def store_of(settings: Places, target: str, kind: str = "") -> ScanStore:
         if files.within(scans, place):
             raise InputError(f"--tables {escape(settings.tables)}: lies inside {escape(place)}: name a folder apart from it")
     name = re.sub(r"[^A-Za-z0-9_-]", "_", files.base(target))[:40]
-    return ScanStore(files.join(scans, f"{name}-{new_digest([_known_as(target).encode()]).digest().hex()[:16]}{kind}"))
+    # By the digest of earlier builds: what they left there is found, and removed.
+    number = new_digest([_known_as(target).encode()], EARLIER_KIND).digest().hex()[:16]
+    return ScanStore(files.join(scans, f"{name}-{number}{kind}"))
 
 
 def _known_as(target: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST, MANIFEST_MAX, SIZES, TOPICS
-from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KIND, KINDS, new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.integers import INT32_MAX
@@ -46,28 +46,31 @@ class FoundBuild:
     wanted: tuple[Wanted, ...]
     segments: tuple[str, ...]
     sizes: Mapping[str, int]
+    kind: str
+    """of its digests (``storage_format.digest``)"""
 
 
 def find_build(place: str) -> FoundBuild:
     """The build in the folder ``place``, or the one that counts of those published there. Raises InputError."""
     if files.entry_of(files.join(place, MANIFEST)).kind == files.FILE:
-        return _read(place, "")
+        return _read(place)
     published = pointers.pointers(place)
     if not published:
         raise InputError(f"{escape(place)}: holds no build (neither {MANIFEST} nor {pointers.POINTERS}/): name what --out was")
-    return _read(pointers.build_folder(place, published[-1].build), published[-1].digest)
+    return _read(pointers.build_folder(place, published[-1].build), published[-1])
 
 
-def _read(folder: str, digest: str) -> FoundBuild:
+def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
     path = files.join(folder, MANIFEST)
     data = files.read_bytes(path, MANIFEST_MAX)
-    found = new_digest([data]).digest().hex()
-    if digest and found != digest:
+    found = new_digest([data], _known(pointer.kind, path) if pointer else KIND).digest().hex()
+    if pointer and found != (digest := pointer.digest):
         raise InputError(f"{escape(path)}: has digest {found} instead of {digest}: fetch again, or build again")
     try:
         manifest = json.loads(data)
         if manifest["format"] != 1:
             raise InputError(f"{escape(path)}: is of format {escape(str(manifest['format']))}: take a newer rmq-reindex")
+        kind = _known(manifest.get("digest", EARLIER_KIND), path)
         sizes = {name: _number(manifest["settings"][name], INT32_MAX) for name in SIZES}
         wanted = tuple(_wanted(entry, sizes["hash_slots"]) for entry in manifest["files"])
         parts = [part for part in manifest["settings"]["only"] if part in ("consumequeue", "index", "checkpoint")]
@@ -84,7 +87,13 @@ def _read(folder: str, digest: str) -> FoundBuild:
         parts.append(TOPICS)
     if "checkpoint" in parts and not any(file.path == "checkpoint" for file in wanted):
         raise InputError(f"{escape(path)}: lacks the checkpoint that it says to have: build again")
-    return FoundBuild(folder, found, tuple(parts), wanted, segments, sizes)
+    return FoundBuild(folder, found, tuple(parts), wanted, segments, sizes, kind)
+
+
+def _known(kind: object, path: str) -> str:
+    if kind not in KINDS:
+        raise InputError(f"{escape(path)}: has digests of kind {escape(str(kind))[:40]}: take a newer rmq-reindex")
+    return str(kind)
 
 
 def _number(value: Any, largest: int) -> int:

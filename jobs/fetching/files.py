@@ -38,7 +38,7 @@ def fetch_all(
 
         def given(count: int) -> set[Future[int]]:
             # A few at a time: there may be millions.
-            return {pool.submit(_fetch, build.folder, file, new, temporary) for file in islice(waiting, count)}
+            return {pool.submit(_fetch, build, file, new, temporary) for file in islice(waiting, count)}
 
         try:
             running = given(2 * threads)
@@ -57,9 +57,9 @@ def part_of(path: str) -> str:
     return path if path.startswith("config/") else path.partition("/")[0]
 
 
-def _fetch(folder: str, file: Wanted, new: str, temporary: str) -> int:
-    source = files.join(folder, file.at)
-    hasher, gap_end = new_digest(), file.gap + ITEM_SIZE
+def _fetch(build: FoundBuild, file: Wanted, new: str, temporary: str) -> int:
+    source = files.join(build.folder, file.at)
+    hasher, gap_end = new_digest(kind=build.kind), file.gap + ITEM_SIZE
     with files.Reader(source) as reader, files.writing(temporary, os.path.join(new, file.path)) as writer:
         stored = reader.size()
         if stored not in (file.size, file.used):

@@ -26,7 +26,7 @@ from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, sealed, unsealed
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """Goes up when builds have other fields or lines. Ranges that were scanned stay known then."""
 LINES: Final = (".files", ".odd")
 MANIFEST_COPY: Final = ".manifest"

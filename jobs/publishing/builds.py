@@ -23,6 +23,7 @@ from rocketmq_reindex.jobs.publishing.alive import VERIFY_NAME, Alive, last_beat
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST, Standing
 from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.jobs.publishing.pointers import BUILD, BUILDS, POINTERS, WORK, Pointer, build_folder, pointers
+from rocketmq_reindex.storage_format.digest import KINDS
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
@@ -45,7 +46,7 @@ def standing(out: str) -> Standing | None:
         folder = build_folder(out, newest.build)
         # Builds that were published since may have removed it.
         with contextlib.suppress(FileNotFoundError):
-            if file_digest(files.join(folder, MANIFEST)) == newest.digest:
+            if newest.kind in KINDS and file_digest(files.join(folder, MANIFEST), kind=newest.kind) == newest.digest:
                 return Standing(folder, newest.digest)
     return None
 
@@ -174,7 +175,7 @@ def publish(staging: StagingFolder, target: str, overwrite: bool, left: Leftover
     digest = file_digest(files.join(staging.build, MANIFEST))
     before = pointers(target)
     pointer = Pointer(before[-1].number + 1 if before else 1, files.base(staging.build), digest)
-    text = json.dumps({"build": pointer.build, "manifest": digest}).encode()
+    text = json.dumps({"build": pointer.build, "manifest": digest, "digest": pointer.kind}).encode()
     files.write_bytes(staging.temporary, files.join(target, POINTERS, pointer.name), [text, b"\n"])
     with contextlib.suppress(OSError):
         _forget(target, [*before, pointer], left)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 from rocketmq_reindex.jobs.publishing.layout import CONFIG, MANIFEST, OF_BROKERS, PUBLISHED, TOPICS
-from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KINDS, new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
@@ -61,11 +62,22 @@ def _may_stay(target: str, name: str) -> bool:
 def _is_drafted(target: str) -> bool:
     """Whether config/topics.json is as the manifest says: what somebody edited must not be lost."""
     path = os.path.join(target, TOPICS)
-    digest = new_digest([files.read_bytes(path)]).digest().hex() if os.path.lexists(path) else ""
-    line = b'  {"path": "%s", ' % TOPICS.encode()
-    with open(os.path.join(target, MANIFEST), "rb") as manifest:
-        entry = next((found for found in manifest if found.startswith(line)), b"{}")
-    return bool(digest) and json.loads(entry.strip(b" ,\n")).get("digest") == digest
+    if not os.path.lexists(path):
+        return False
+    kind, entry = _entry_of_draft(os.path.join(target, MANIFEST))
+    return kind in KINDS and entry.get("digest") == new_digest([files.read_bytes(path)], kind).digest().hex()
+
+
+def _entry_of_draft(manifest: str) -> tuple[str, dict[str, Any]]:
+    """Returns the kind of a manifest's digests, and its entry of the draft. A manifest may be long: it is read by lines."""
+    kind, head, line = EARLIER_KIND, b' "digest": ', b'  {"path": "%s", ' % TOPICS.encode()
+    with open(manifest, "rb") as lines:
+        for found in lines:
+            if found.startswith(head):
+                kind = str(json.loads(found[len(head) :].strip(b" ,\n")))
+            elif found.startswith(line):
+                return kind, json.loads(found.strip(b" ,\n"))
+    return kind, {}
 
 
 def check_place(out: str, overwrite: bool, *, may_lack_manifest: bool = False) -> str:

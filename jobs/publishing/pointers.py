@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from rocketmq_reindex.storage_format.digest_kinds import EARLIER_KIND, KIND
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
@@ -25,11 +26,12 @@ _POINTER_MAX: Final = 1 << 16
 
 @dataclass(frozen=True, order=True)
 class Pointer:
-    """One published build. ``digest`` is its manifest's."""
+    """One published build. ``digest`` is its manifest's, of this ``kind`` (``storage_format.digest_kinds``)."""
 
     number: int
     build: str
     digest: str = ""
+    kind: str = KIND
 
     @property
     def name(self) -> str:
@@ -47,8 +49,9 @@ def pointers(out: str) -> list[Pointer]:
         matched = _POINTER.fullmatch(entry.name)
         if matched and entry.kind == files.FILE:
             with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError, InputError, FileNotFoundError):
-                digest = str(json.loads(files.read_bytes(entry.path, _POINTER_MAX))["manifest"])
-                found.append(Pointer(int(matched[1]), matched[2], digest))
+                fields = json.loads(files.read_bytes(entry.path, _POINTER_MAX))
+                kind = str(fields.get("digest", EARLIER_KIND))
+                found.append(Pointer(int(matched[1]), matched[2], str(fields["manifest"]), kind))
     return sorted(found)
 
 

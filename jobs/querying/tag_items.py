@@ -114,8 +114,8 @@ class _Items:
     def part(self) -> Part | None:
         """The part of the log from the first to the last record that is known to have its tag item.
 
-        What stands before and behind them in the file has no TAGS. But an older broker may have put records with TAGS between
-        those, which have no items at all.
+        What the file holds before and behind them belongs to it, unless records with TAGS and without keys stand there: those
+        have no items at all where an older broker put them.
         """
         first = self._first_in_log()
         begin, end = self._next(first, self._end), self._last(first)
@@ -125,7 +125,30 @@ class _Items:
         missing = [number for number, one in enumerate(known) if not one.has_tag_item]
         if missing:
             begin = self._first_behind(known[missing[-1]], known[missing[-1] + 1])
-        return Part(begin.message.phy_offset, end.message.phy_offset + end.message.size)
+        low, high = begin.message.phy_offset, end.message.phy_offset + end.message.size
+        before, last = self._record(first), self._record(self._end - 1)
+        if before is not None and not missing and self._are_indexed(before.phy_offset, low):
+            low = before.phy_offset
+        if last is not None and last.phy_offset >= high:
+            # The tag item of the very last record may stand in the next file.
+            behind = last.phy_offset + (0 if last.tags else last.size)
+            high = behind if self._are_indexed(high, behind) else high
+        return Part(low, high)
+
+    def _are_indexed(self, low: int, high: int) -> bool:
+        """Whether each record in [low, high) of the log with TAGS has items by any broker, as far as the next many tell."""
+        for _ in range(RECORDS_MAX):
+            if low >= high:
+                break
+            message = self._log.message(low)
+            if isinstance(message, str) or (message.tags and not (message.unique_key or message.keys)):
+                return False
+            low += message.size
+        return low == high
+
+    def _record(self, item: int) -> Message | None:
+        found = self._log.message(self._item(item).phy_offset)
+        return found if isinstance(found, Message) else None
 
     def _first_in_log(self) -> int:
         """The first item whose record has not expired. Items are in the order of the log."""

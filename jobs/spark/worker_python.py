@@ -19,7 +19,7 @@ from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.worker.daemon import FOLDER
 
 PACKAGE: Final = "rocketmq_reindex"
-THIRD_PARTY: Final = ("numpy", "pyarrow", "pandas", "numba", "mmh3")
+THIRD_PARTY: Final = ("numpy", "pyarrow", "pandas", "numba", "mmh3", "xxhash")
 """what the tasks import besides"""
 _TO_DO: Final = (
     "install the wheel in it, or set PYSPARK_PYTHON to a Python that has it, which is ./environment/bin/python with "

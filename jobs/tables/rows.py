@@ -16,7 +16,7 @@ import pyarrow as pa
 from rocketmq_reindex.jobs.building import manifest
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.digest import KIND, new_digest
 from rocketmq_reindex.storage_format.names import redacted
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs import files
@@ -80,6 +80,7 @@ def build_row(
         "stageBytes": None if over else 0,
         "stageTotalBytes": None if over else log.size,
         "run": attempt.run,
+        "digestKind": KIND,
     }
     return pa.Table.from_pylist([row], schema=BUILDS.arrow)
 

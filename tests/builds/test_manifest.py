@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-import mmh3
 import pytest
+import xxhash
 
 from rocketmq_reindex.jobs.publishing import parts
 from rocketmq_reindex.udfs.files import reading
@@ -72,7 +72,7 @@ def test_what_it_says_is_so(tmp_path: Path, seed: int) -> None:
     made, text = built(store, out, 0, LocalEngine(3, 2))
     said = json.loads(text)
     assert list(said) == [
-        "format", "version", "settings", "inputs", "counts", "checkpoint", "damage", "decisions", "warnings", "files",
+        "format", "version", "digest", "settings", "inputs", "counts", "checkpoint", "damage", "decisions", "warnings", "files",
     ]  # fmt: skip
     entries = {entry["path"]: entry for entry in said["files"]}
     assert [entry["path"] for entry in said["files"]] == sorted(made)
@@ -81,11 +81,10 @@ def test_what_it_says_is_so(tmp_path: Path, seed: int) -> None:
         assert entry["size"] == len(content)
         assert not any(content[entry["used"] :])
         if not path.startswith("index/"):
-            assert entry["digest"] == mmh3.mmh3_x64_128_digest(content[: entry["used"]]).hex()
+            assert entry["digest"] == xxhash.xxh3_128_digest(content[: entry["used"]]).hex()
     segments = {path.name: path.read_bytes() for path in sorted((store / "commitlog").iterdir())}
     assert said["inputs"] == [
-        {"segment": name, "size": len(data), "digests": [mmh3.mmh3_x64_128_digest(data).hex()]}
-        for name, data in segments.items()
+        {"segment": name, "size": len(data), "digests": [xxhash.xxh3_128_digest(data).hex()]} for name, data in segments.items()
     ]
     assert said["counts"]["consumequeue"] == sum(path.startswith("consumequeue/") for path in made)
     assert said["counts"]["index"] == sum(path.startswith("index/") for path in made)

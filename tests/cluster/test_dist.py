@@ -35,7 +35,7 @@ def test_the_environment_has_what_the_jobs_import_and_not_spark() -> None:
     with tarfile.open(DIST / "environment.tar.gz") as archive:
         members = {member.name: member for member in archive}
     top = {name.split("/")[1] for name in members if name.startswith("lib/")}
-    assert {"numpy", "pyarrow", "numba", "llvmlite", "mmh3", "pandas", "rich"} <= top
+    assert {"numpy", "pyarrow", "numba", "llvmlite", "mmh3", "xxhash", "pandas", "rich"} <= top
     assert not top & {"pyspark", "py4j", "pytest", "atheris", *PACKAGES}
     assert list(members) == sorted(members)
     assert {(member.mtime, member.uid, member.uname) for member in members.values()} == {(0, 0, "")}

@@ -44,7 +44,7 @@ from tests.tools.local_engine import QuietReporter, run_build
 Stores = Callable[[str], GoldenStore]
 NAME = "t`able's %41 #é"
 """A folder that SQL, URIs and shells would each read in a way of their own"""
-NEW = ("store", "host", "user", "pid", "updatedAt", "stage", "stageBytes", "stageTotalBytes", "run")
+NEW = ("store", "host", "user", "pid", "updatedAt", "stage", "stageBytes", "stageTotalBytes", "run", "digestKind")
 """Columns of builds that came later than the others"""
 RUN = "scheduled__2026-01-01T00:00:00+00:00"
 

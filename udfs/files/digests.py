@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.digest import KIND, new_digest
 from rocketmq_reindex.udfs.files.reading import Reader
 
 _READ_BYTES: Final = 16 << 20
@@ -15,11 +15,14 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class ReadDigest:
-    """The digest of what a scan reads, from offset ``low`` on: without gaps, each byte once."""
+    """The digest of what a scan reads, from offset ``low`` on: without gaps, each byte once.
 
-    def __init__(self, low: int) -> None:
+    ``kind`` is one of ``storage_format.digest.KINDS``.
+    """
+
+    def __init__(self, low: int, kind: str = KIND) -> None:
         self._at = self._far = low
-        self._hasher = new_digest()
+        self._hasher = new_digest(kind=kind)
 
     def __call__(self, at: int, data: Bytes) -> None:
         """Take in bytes (uint8) that were read at offset ``at``."""
@@ -50,14 +53,14 @@ def _feed(reader: Reader, start: int, low: int, high: int, digest: ReadDigest) -
         digest(at, data)
 
 
-def digest_of(reader: Reader, start: int, low: int, high: int) -> str:
+def digest_of(reader: Reader, start: int, low: int, high: int, kind: str = KIND) -> str:
     """The digest of the offsets [low, high) of the segment that begins at offset ``start``, in hex."""
-    digest = ReadDigest(low)
+    digest = ReadDigest(low, kind)
     _feed(reader, start, low, high, digest)
     return digest.finish(reader, start)[1]
 
 
-def file_digest(path: str, used: int | None = None) -> str:
+def file_digest(path: str, used: int | None = None, kind: str = KIND) -> str:
     """The digest of a file, or of its first ``used`` bytes, in hex."""
     with Reader(path) as reader:
-        return digest_of(reader, 0, 0, reader.size() if used is None else used)
+        return digest_of(reader, 0, 0, reader.size() if used is None else used, kind)

@@ -107,6 +107,7 @@ BUILDS: Final = Table(
         Column("stageBytes", "BIGINT", "bytes of the stage that are done, 0 where it does not tell", required=False),
         Column("stageTotalBytes", "BIGINT", "bytes of the stage in all, 0 where it does not tell", required=False),
         Column("run", "STRING", "a random word of the attempt that may write rows of this build", required=False),
+        Column("digestKind", "STRING", "of the digests in segments and files: xxh3-128; null: murmur3-128", required=False),
     ),
     {
         "state_known": "state IN ('started', 'published', 'failed', 'refused')",
@@ -126,8 +127,8 @@ SEGMENTS: Final = Table(
         Column("path", "STRING", "where it was read"),
         Column("startOffset", "BIGINT", "its first byte, as an offset of the commitlog"),
         Column("size", "BIGINT", "bytes"),
-        Column("digest", "STRING", "murmur3, 128 bits, of chunkDigests; null where not all was read", required=False),
-        Column("chunkDigests", "ARRAY<STRING>", "murmur3, 128 bits, of each 64 MiB; null where not all of it was read"),
+        Column("digest", "STRING", "of chunkDigests (builds.digestKind); null where not all was read", required=False),
+        Column("chunkDigests", "ARRAY<STRING>", "of each 64 MiB (builds.digestKind); null where not all of it was read"),
         Column("records", "BIGINT", "good records that start in it"),
         Column("units", "BIGINT", "ConsumeQueue units from it"),
         Column("items", "BIGINT", "index items from it"),
@@ -156,7 +157,7 @@ FILES: Final = Table(
         Column("kind", "STRING", ", ".join(KINDS)),
         Column("size", "BIGINT", "bytes"),
         Column("used", "BIGINT", "bytes in use"),
-        Column("digest", "STRING", "murmur3, 128 bits, of the bytes in use: as in the manifest"),
+        Column("digest", "STRING", "of the bytes in use (builds.digestKind): as in the manifest"),
     ),
     {
         "kind_known": f"kind IN ({', '.join(repr(kind) for kind in KINDS)})",

@@ -6,12 +6,11 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import mmh3
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.digest import Digest, new_digest
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.batch_queue import batch_units
 from rocketmq_reindex.storage_format.queue.placement import BatchPlacement
@@ -36,7 +35,7 @@ class _Queue:
     filled: int = 0
     """units in the open file"""
     writer: files.Writer | None = None
-    digest: mmh3.mmh3_x64_128 = field(default_factory=new_digest)
+    digest: Digest = field(default_factory=new_digest)
 
 
 @dataclass(frozen=True)

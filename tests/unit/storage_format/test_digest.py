@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import mmh3
 import numpy as np
 import pytest
+import xxhash
 
 from rocketmq_reindex.storage_format import digest
-from rocketmq_reindex.storage_format.digest import ChunkDigests, new_digest
+from rocketmq_reindex.storage_format.digest import EARLIER_KIND, ChunkDigests, new_digest
 
 SMALL = 1000
 
@@ -21,7 +22,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def expected(data: bytes, start: int, chunk: int) -> dict[int, str]:
-    return {start + at: mmh3.mmh3_x64_128_digest(data[at : at + chunk]).hex() for at in range(0, len(data), chunk)}
+    return {start + at: xxhash.xxh3_128_digest(data[at : at + chunk]).hex() for at in range(0, len(data), chunk)}
 
 
 def cut(rng: random.Random, low: int, high: int, most: int) -> Iterator[tuple[int, int]]:
@@ -89,3 +90,5 @@ def test_the_digest_of_parts_is_that_of_all() -> None:
     ]
     assert new_digest(parts).digest().hex() == new_digest([b"abcdefgh"]).digest().hex()
     assert len(new_digest().digest().hex()) == 32
+    assert new_digest(parts).digest() == xxhash.xxh3_128_digest(b"abcdefgh")
+    assert new_digest(parts, EARLIER_KIND).digest() == mmh3.mmh3_x64_128_digest(b"abcdefgh")

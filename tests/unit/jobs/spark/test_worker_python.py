@@ -20,7 +20,10 @@ BARE = f'exec {sys._base_executable} -I "$@"'  # type: ignore[attr-defined]
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        (BARE, "lacks rocketmq_reindex, numpy, pyarrow, pandas, numba, mmh3: leave PYSPARK_PYTHON out, or name a Python"),
+        (
+            BARE,
+            "lacks rocketmq_reindex, numpy, pyarrow, pandas, numba, mmh3, xxhash: leave PYSPARK_PYTHON out, or name a Python",
+        ),
         ("echo 3.9", f"is Python 3.9, and the driver's {sys.executable} is {OWN}: name Pythons of the same minor version"),
         ("echo torn >&2; exit 3", "does not run (torn): leave PYSPARK_PYTHON out, or name a Python"),
         ("echo words", "does not run (exit status 0): leave PYSPARK_PYTHON out, or name a Python"),
