@@ -16,6 +16,7 @@ from rocketmq_reindex.storage_format.index.header import IndexHeader as IndexHea
 from rocketmq_reindex.storage_format.index.header import file_size as file_size
 from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.kernels.words import swapped32
 from rocketmq_reindex.storage_format.versions import VersionRules
 
 ITEM: Final = ITEM_LAYOUT.dtype
@@ -72,12 +73,6 @@ def _seconds_since(begin: int, time: int) -> int:
     return min((time - begin) // 1000, INT32_MAX)
 
 
-@inlined
-def _swapped(value: int) -> int:
-    """The low 32 bits in big-endian order."""
-    return ((value & 0xFF) << 24) | ((value & 0xFF00) << 8) | ((value >> 8) & 0xFF00) | ((value >> 24) & 0xFF)
-
-
 @jit
 def _fill_differences(begin: int, time: npt.NDArray[np.int64], out: npt.NDArray[np.int32]) -> None:
     for i in range(len(time)):
@@ -103,8 +98,8 @@ def pack_items(
     for i in range(len(staged)):
         time = np.int64(staged[i, 2]) | (np.int64(staged[i, 3]) << 32)
         begin = first_begin_time if first_of_file and i == 0 else begin_time
-        out[i, 0] = _swapped(np.int64(staged[i, 4]))
-        out[i, 1] = _swapped(np.int64(staged[i, 1]))
-        out[i, 2] = _swapped(np.int64(staged[i, 0]))
-        out[i, 3] = _swapped(_seconds_since(begin, time))
-        out[i, 4] = _swapped(np.int64(prev[i]))
+        out[i, 0] = swapped32(np.int64(staged[i, 4]))
+        out[i, 1] = swapped32(np.int64(staged[i, 1]))
+        out[i, 2] = swapped32(np.int64(staged[i, 0]))
+        out[i, 3] = swapped32(_seconds_since(begin, time))
+        out[i, 4] = swapped32(np.int64(prev[i]))

@@ -144,6 +144,12 @@ def byte_at(data: npt.NDArray[np.uint8], at: int) -> int:
 
 
 @inlined
+def swapped32(value: int) -> int:
+    """The low 32 bits of an integer in big-endian order."""
+    return ((value & 0xFF) << 24) | ((value & 0xFF00) << 8) | ((value >> 8) & 0xFF00) | ((value >> 24) & 0xFF)
+
+
+@inlined
 def find_byte(data: npt.NDArray[np.uint8], start: int, end: int, low: int, high: int) -> int:
     """The first index from ``start`` on whose byte is ``low`` to ``high``; ``end``, which is not below ``start``, for none."""
     at = start
