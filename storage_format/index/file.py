@@ -18,17 +18,13 @@ from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import swapped32
 from rocketmq_reindex.storage_format.versions import VersionRules
+from rocketmq_reindex.storage_format.walk.items import MAKER as MAKER
+from rocketmq_reindex.storage_format.walk.items import STAGED as STAGED
 
 ITEM: Final = ITEM_LAYOUT.dtype
-STAGED: Final = np.dtype([("phy_offset", "<i8"), ("time", "<i8"), ("key_hash", "<i4")])
-"""An item as a scan stages it, before its file is known."""
 WORDS: Final = STAGED.itemsize // 4
 Words = npt.NDArray[np.uint32]
 """Items, (n, WORDS)"""
-MAKER: Final = np.dtype([("item", "<i8"), ("phy_offset", "<i8")])
-"""A row of a staged block's table: before this item a record without items was dispatched, at that physical offset.
-
-Such a record makes the next IndexFile, where the one before is full."""
 
 
 def empty_header(before: tuple[int, int] | None, rules: VersionRules) -> IndexHeader:

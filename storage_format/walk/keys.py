@@ -12,7 +12,8 @@ from rocketmq_reindex.storage_format.kernels.jit import inlined
 from rocketmq_reindex.storage_format.kernels.words import find_byte
 from rocketmq_reindex.storage_format.record import properties as p
 from rocketmq_reindex.storage_format.text.java_text import java_hash
-from rocketmq_reindex.storage_format.walk.state import ITEMS, TAG_ITEMS, ItemArrays, put_item
+from rocketmq_reindex.storage_format.walk.items import ItemArrays, put_item
+from rocketmq_reindex.storage_format.walk.state import ITEMS, TAG_ITEMS
 
 SEPARATOR: Final = ord("#")
 SPACE: Final = ord(" ")
@@ -61,5 +62,5 @@ def index_record(
         put_item(items, state, h, phy_offset, time)
         state[TAG_ITEMS] += 1
         if tag_items == MARKED_TAGS:
-            items.key_hash[state[ITEMS] - 1] += INT32_MIN
+            items.staged["key_hash"][state[ITEMS] - 1] += INT32_MIN
     return bool(state[ITEMS] > before)
