@@ -17,10 +17,10 @@ from rocketmq_reindex.storage_format.kernels.compiler import cgutils, intrinsic,
 from rocketmq_reindex.storage_format.kernels.jit import inlined
 
 CAN_LOAD: Final = not numba.config.DISABLE_JIT and sys.byteorder == "little"
-"""Whether compiled loops can use ``load_word`` and ``first_between``."""
+"""Whether compiled loops can use the functions here that are LLVM code."""
 WORD: Final = 8
 BLOCK: Final = 64
-"""the bytes that ``first_between`` looks at"""
+"""the bytes that ``bits_between`` looks at"""
 HASHED: Final = 32
 """the most characters that ``hash_bytes`` takes"""
 _BYTE, _INT32, _INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
@@ -65,8 +65,8 @@ def load_byte(_typing: Any, data: Any, at: Any) -> Any:  # noqa: ARG001
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def first_between(_typing: Any, data: Any, at: Any, low: Any, high: Any) -> Any:  # noqa: ARG001
-    """first_between(data, at, low, high): which of BLOCK bytes from ``at`` on is the first that is low to high; BLOCK for none.
+def bits_between(_typing: Any, data: Any, at: Any, low: Any, high: Any) -> Any:  # noqa: ARG001
+    """bits_between(data, at, low, high): which of BLOCK bytes from ``at`` on are low to high, a bit each, the first the lowest.
 
     ``low`` and ``high`` are constants.
     """
@@ -81,9 +81,19 @@ def first_between(_typing: Any, data: Any, at: Any, low: Any, high: Any) -> Any:
 
         # Below ``low`` the difference wraps to a large number.
         inside = builder.icmp_unsigned("<=", builder.sub(block, spread(low)), spread(builder.sub(high, low)))
-        return builder.cttz(builder.bitcast(inside, _INT64), ir.IntType(1)(0))
+        return builder.bitcast(inside, _INT64)
 
     return types.int64(data, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def lowest_bit(_typing: Any, bits: Any) -> Any:  # noqa: ARG001
+    """lowest_bit(bits): the number of the lowest bit of an int64 that is set, BLOCK for none."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.IntType(1)(0))
+
+    return types.int64(types.int64), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -155,7 +165,7 @@ def find_byte(data: npt.NDArray[np.uint8], start: int, end: int, low: int, high:
     at = start
     if CAN_LOAD:
         while at < end and at + BLOCK <= len(data):
-            step = first_between(data, at, low, high)
+            step = lowest_bit(bits_between(data, at, low, high))
             if step < BLOCK:
                 return int(min(at + step, end))
             at += BLOCK

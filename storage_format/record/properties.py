@@ -13,7 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import inlined
-from rocketmq_reindex.storage_format.kernels.words import CAN_LOAD, WORD, byte_at, find_byte, load_word
+from rocketmq_reindex.storage_format.kernels.words import (
+    BLOCK,
+    CAN_LOAD,
+    WORD,
+    bits_between,
+    byte_at,
+    find_byte,
+    load_word,
+    lowest_bit,
+)
 
 NAMES: Final = (
     b"KEYS",
@@ -68,16 +77,29 @@ def scan_properties(data: npt.NDArray[np.uint8], start: int, end: int, spans: np
     """
     for k in range(2 * len(NAMES)):
         spans[k] = -1
+    # Of the bytes from ``block`` up to ``known``, a bit each: which are separators, and which end a property.
+    block = known = start
+    both = ends = np.int64(0)
     at = start
     while at < end:
+        if CAN_LOAD:  # noqa: SIM102
+            if at >= known and at + BLOCK <= len(data):
+                block, known = at, at + BLOCK
+                both = bits_between(data, at, NAME_SEPARATOR, PROPERTY_SEPARATOR)
+                ends = bits_between(data, at, PROPERTY_SEPARATOR, PROPERTY_SEPARATOR)
         # The first 0x01 ends the name, a 0x02 the piece.
-        split = find_byte(data, at, end, NAME_SEPARATOR, PROPERTY_SEPARATOR)
-        if split == end:
+        split = at + lowest_bit(both >> (at - block)) if at < known else known
+        if split >= known:
+            split = find_byte(data, max(at, known), end, NAME_SEPARATOR, PROPERTY_SEPARATOR)
+        if split >= end:
             return
         if byte_at(data, split) == PROPERTY_SEPARATOR:
             at = split + 1
             continue
-        stop = find_byte(data, split + 1, end, PROPERTY_SEPARATOR, PROPERTY_SEPARATOR)
+        stop = split + lowest_bit(ends >> (split - block)) if split < known else known
+        if stop >= known:
+            stop = find_byte(data, max(split + 1, known), end, PROPERTY_SEPARATOR, PROPERTY_SEPARATOR)
+        stop = min(stop, end)
         if split > at and stop > split + 1:
             number = _name_number(data, at, split)
             if number >= 0:

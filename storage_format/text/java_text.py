@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import INT32_MAX, UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
-from rocketmq_reindex.storage_format.kernels.words import BLOCK, CAN_LOAD, HASHED, first_between, hash_bytes
+from rocketmq_reindex.storage_format.kernels.words import BLOCK, CAN_LOAD, HASHED, bits_between, hash_bytes, lowest_bit
 
 REPLACEMENT: Final = 0xFFFD
 _UINT32_SPAN: Final = UINT32_MAX + 1
@@ -75,7 +75,7 @@ def java_hash(data: npt.NDArray[np.uint8], start: int, end: int, seed: int) -> i
     if CAN_LOAD:
         while at < end and at + BLOCK <= len(data):
             count = min(end - at, HASHED)
-            if first_between(data, at, 0x80, 0xFF) < count:
+            if lowest_bit(bits_between(data, at, 0x80, 0xFF)) < count:
                 break
             h = (h * _POWERS[count] + hash_bytes(data, at, count)) & UINT32_MAX
             at += count
