@@ -46,8 +46,8 @@ def scan_log(
     for block in _blocks(scanner, log, stale, notes, parts):
         # Every topic of the block's records is in the table by now.
         hashes = {hash_of(name) for name in (scanner.names.texts if names is None else names)}
-        hit = np.isin(block.items.key_hash, np.array(sorted(hashes), dtype=np.int64))
-        found.update(block.items.phy_offset[hit].tolist())
+        hit = np.isin(block.items.staged["key_hash"], np.array(sorted(hashes), dtype=np.int64))
+        found.update(block.items.staged["phy_offset"][hit].tolist())
     return {phy_offset for phy_offset in found if not _is_stale(phy_offset, stale)}
 
 

@@ -16,10 +16,10 @@ from rocketmq_reindex.storage_format.checks.index import slot_lengths
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.index.reader import IndexView, open_index
+from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
 from rocketmq_reindex.udfs import files
 
 SAMPLES: Final = 20_000

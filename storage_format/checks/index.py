@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOU
 from rocketmq_reindex.storage_format.index.reader import IndexView
 from rocketmq_reindex.storage_format.integers import INT32_MAX, as_long
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]

@@ -16,18 +16,15 @@ from rocketmq_reindex.storage_format.index.header import IndexHeader as IndexHea
 from rocketmq_reindex.storage_format.index.header import file_size as file_size
 from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.kernels.words import swapped32
 from rocketmq_reindex.storage_format.versions import VersionRules
+from rocketmq_reindex.storage_format.walk.items import MAKER as MAKER
+from rocketmq_reindex.storage_format.walk.items import STAGED as STAGED
 
 ITEM: Final = ITEM_LAYOUT.dtype
-STAGED: Final = np.dtype([("phy_offset", "<i8"), ("time", "<i8"), ("key_hash", "<i4")])
-"""An item as a scan stages it, before its file is known."""
 WORDS: Final = STAGED.itemsize // 4
 Words = npt.NDArray[np.uint32]
 """Items, (n, WORDS)"""
-MAKER: Final = np.dtype([("item", "<i8"), ("phy_offset", "<i8")])
-"""A row of a staged block's table: before this item a record without items was dispatched, at that physical offset.
-
-Such a record makes the next IndexFile, where the one before is full."""
 
 
 def empty_header(before: tuple[int, int] | None, rules: VersionRules) -> IndexHeader:
@@ -72,12 +69,6 @@ def _seconds_since(begin: int, time: int) -> int:
     return min((time - begin) // 1000, INT32_MAX)
 
 
-@inlined
-def _swapped(value: int) -> int:
-    """The low 32 bits in big-endian order."""
-    return ((value & 0xFF) << 24) | ((value & 0xFF00) << 8) | ((value >> 8) & 0xFF00) | ((value >> 24) & 0xFF)
-
-
 @jit
 def _fill_differences(begin: int, time: npt.NDArray[np.int64], out: npt.NDArray[np.int32]) -> None:
     for i in range(len(time)):
@@ -103,8 +94,8 @@ def pack_items(
     for i in range(len(staged)):
         time = np.int64(staged[i, 2]) | (np.int64(staged[i, 3]) << 32)
         begin = first_begin_time if first_of_file and i == 0 else begin_time
-        out[i, 0] = _swapped(np.int64(staged[i, 4]))
-        out[i, 1] = _swapped(np.int64(staged[i, 1]))
-        out[i, 2] = _swapped(np.int64(staged[i, 0]))
-        out[i, 3] = _swapped(_seconds_since(begin, time))
-        out[i, 4] = _swapped(np.int64(prev[i]))
+        out[i, 0] = swapped32(np.int64(staged[i, 4]))
+        out[i, 1] = swapped32(np.int64(staged[i, 1]))
+        out[i, 2] = swapped32(np.int64(staged[i, 0]))
+        out[i, 3] = swapped32(_seconds_since(begin, time))
+        out[i, 4] = swapped32(np.int64(prev[i]))

@@ -64,9 +64,11 @@ def crc32_by(data: npt.NDArray[np.uint8], start: int, end: int, folding: bool) -
     if CAN_FOLD:  # noqa: SIM102
         if folding and end - at >= FOLD_MIN:
             blocks = (end - at) // STEP
-            low, high = fold(data, at, blocks, np.uint64(crc))
-            half = np.uint64(32)
-            crc = _step(np.uint32(low), np.uint32(low >> half), np.uint32(high), np.uint32(high >> half))
+            skip = -(end - at) % STEP
+            if skip and start >= STEP:
+                # Bytes before the first one are read, and passed over.
+                return int(fold(data, start - skip, skip, blocks + 1) ^ np.uint32(0xFFFFFFFF))
+            crc = fold(data, at, 0, blocks)
             at += STEP * blocks
     while at + STEP <= end:
         crc = _step(crc ^ _word(data, at), _word(data, at + 4), _word(data, at + 8), _word(data, at + 12))

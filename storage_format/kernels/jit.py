@@ -21,8 +21,8 @@ F = TypeVar("F", bound=Callable[..., object])
 FOLDER: Final = cache_folder.find()
 _COMPILER: Final = (
     numba.__version__, llvmlite.__version__, sys.implementation.cache_tag, sys.flags.optimize,
-    # The one constant that this machine decides. The processor's name may be given by NUMBA_CPU_NAME.
-    clmul.CAN_FOLD,
+    # The constants that this machine decides. The processor's name may be given by NUMBA_CPU_NAME.
+    clmul.CAN_FOLD, clmul.FOLDS_WIDE,
 )  # fmt: skip
 
 

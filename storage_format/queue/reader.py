@@ -16,8 +16,8 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.findings import Finding, UnreadableError, from_bits
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
-from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]

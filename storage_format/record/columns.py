@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.kernels.words import int16_at, int32_at, int64_at
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record import properties as p
 from rocketmq_reindex.storage_format.record.dispatch import count_keys, gives_items, gives_unit
-from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, addresses_extra, int16_at, int32_at, int64_at
+from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, addresses_extra
 
 Bytes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]

@@ -15,6 +15,7 @@ from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.crc_ranges import crc32_of_range, prefix_sums
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
+from rocketmq_reindex.storage_format.kernels.words import byte_at, int16_at, int32_at, int64_at
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_NONE
 from rocketmq_reindex.storage_format.record.properties import CRC32, NAMES, scan_properties
@@ -24,26 +25,6 @@ from rocketmq_reindex.storage_format.text.java_text import signed32
 TOTAL, QUEUE_ID, QUEUE_OFFSET, SYS_FLAG, STORE_TIME, TOPIC_START, TOPIC_END, PROPS_START, PROPS_END, VERSION = range(10)
 REC_SIZE: Final = 10
 SPANS_SIZE: Final = 2 * len(NAMES)
-
-
-@inlined
-def int16_at(data: npt.NDArray[np.uint8], at: int) -> int:
-    """The big-endian signed 16-bit integer at ``at``."""
-    value = (np.int64(data[at]) << 8) | np.int64(data[at + 1])
-    return int(value - 0x10000 if value >= 0x8000 else value)
-
-
-@inlined
-def int32_at(data: npt.NDArray[np.uint8], at: int) -> int:
-    """The big-endian signed 32-bit integer at ``at``."""
-    value = (np.int64(data[at]) << 24) | (np.int64(data[at + 1]) << 16) | (np.int64(data[at + 2]) << 8) | np.int64(data[at + 3])
-    return int(signed32(value))
-
-
-@inlined
-def int64_at(data: npt.NDArray[np.uint8], at: int) -> int:
-    """The big-endian signed 64-bit integer at ``at``."""
-    return int((np.int64(int32_at(data, at)) << 32) | (int32_at(data, at + 4) & UINT32_MAX))
 
 
 @inlined
@@ -117,7 +98,7 @@ def check_record(
     body = at + r.HEADER_SIZE + extra
     topic = body + body_size + length_size
     if length_size == 1:
-        topic_length = np.int64(data[topic - 1])
+        topic_length = byte_at(data, topic - 1)
         topic_length -= 0x100 if topic_length >= 0x80 else 0
     else:
         topic_length = int16_at(data, topic - 2)

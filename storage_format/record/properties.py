@@ -13,6 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import inlined
+from rocketmq_reindex.storage_format.kernels.words import (
+    BLOCK,
+    CAN_LOAD,
+    WORD,
+    bits_between,
+    byte_at,
+    find_byte,
+    load_word,
+    lowest_bit,
+)
 
 NAMES: Final = (
     b"KEYS",
@@ -27,17 +37,27 @@ NAMES: Final = (
 )
 KEYS, UNIQ_KEY, TAGS, DELAY, INNER_NUM, INNER_BASE, MULTI_DISPATCH, MULTI_OFFSET, CRC32 = range(len(NAMES))
 
+NAME_SEPARATOR: Final = 1
 PROPERTY_SEPARATOR: Final = 2
 
 _LONGEST: Final = max(len(name) for name in NAMES)
 _TEXT: Final = np.array([list(name.ljust(_LONGEST, b"\0")) for name in NAMES], dtype=np.uint8)
 _LENGTH: Final = np.array([len(name) for name in NAMES], dtype=np.int64)
+_WORD: Final = np.array([int.from_bytes(name[:WORD].rjust(WORD, b"\0"), "little", signed=True) for name in NAMES], np.int64)
+"""The names of up to a word as the last bytes of one"""
 
 
 @inlined
 def _name_number(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     """Which of NAMES ``data[start:end]`` is, or -1."""
     length = end - start
+    if CAN_LOAD:  # noqa: SIM102  # a condition of its own: see kernels.crc32
+        if length <= WORD and start + WORD <= len(data):
+            word = load_word(data, start) << 8 * (WORD - length)
+            for number in range(len(_LENGTH)):
+                if _WORD[number] == word and _LENGTH[number] == length:
+                    return number
+            return -1
     for number in range(len(_LENGTH)):
         if _LENGTH[number] != length:
             continue
@@ -55,26 +75,31 @@ def scan_properties(data: npt.NDArray[np.uint8], start: int, end: int, spans: np
 
     ``spans``: int64 (2 * len(NAMES),), indexes into ``data``.
     """
-    for k in range(0, len(spans), 2):
+    for k in range(2 * len(NAMES)):
         spans[k] = -1
+    # Of the bytes from ``block`` up to ``known``, a bit each: which are separators, and which end a property.
+    block = known = start
+    both = ends = np.int64(0)
     at = start
     while at < end:
-        split = at
-        while split < end and data[split] > 2:
-            split += 1
-        # The first 0x01 ends the name; a 0x00 belongs to it, a 0x02 ends the piece.
-        while split < end and data[split] == 0:
-            split += 1
-            while split < end and data[split] > 2:
-                split += 1
+        if CAN_LOAD:  # noqa: SIM102
+            if at >= known and at + BLOCK <= len(data):
+                block, known = at, at + BLOCK
+                both = bits_between(data, at, NAME_SEPARATOR, PROPERTY_SEPARATOR)
+                ends = bits_between(data, at, PROPERTY_SEPARATOR, PROPERTY_SEPARATOR)
+        # The first 0x01 ends the name, a 0x02 the piece.
+        split = at + lowest_bit(both >> (at - block)) if at < known else known
+        if split >= known:
+            split = find_byte(data, max(at, known), end, NAME_SEPARATOR, PROPERTY_SEPARATOR)
         if split >= end:
             return
-        if data[split] == PROPERTY_SEPARATOR:
+        if byte_at(data, split) == PROPERTY_SEPARATOR:
             at = split + 1
             continue
-        stop = split + 1
-        while stop < end and data[stop] != PROPERTY_SEPARATOR:
-            stop += 1
+        stop = split + lowest_bit(ends >> (split - block)) if split < known else known
+        if stop >= known:
+            stop = find_byte(data, max(split + 1, known), end, PROPERTY_SEPARATOR, PROPERTY_SEPARATOR)
+        stop = min(stop, end)
         if split > at and stop > split + 1:
             number = _name_number(data, at, split)
             if number >= 0:

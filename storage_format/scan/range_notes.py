@@ -69,15 +69,15 @@ class RangeNotes:
     def count(self, block: Block, state: w.State, window: int) -> None:
         """Count the rows of a block, which ``state`` still counts, too; ``window`` as in ``ScanSettings``."""
         out, items, before = self._summary, block.items, int(state[w.ITEMS_BEFORE])
-        if window and len(items.phy_offset):
-            self._rises(before, items.time // window)
-        if before == 0 and len(items.phy_offset):
-            has_maker = len(items.maker_item) and int(items.maker_item[0]) == 0
-            out.first_item_maker = int(items.maker_phy_offset[0] if has_maker else items.phy_offset[0])
+        if window and len(items.staged):
+            self._rises(before, items.staged["time"] // window)
+        if before == 0 and len(items.staged):
+            has_maker = len(items.makers) and int(items.makers["item"][0]) == 0
+            out.first_item_maker = int((items.makers if has_maker else items.staged)["phy_offset"][0])
         out.units += int(state[w.UNITS]) - int(state[w.AGAIN])
         out.lmq_again += int(state[w.AGAIN])
         out.batch_units += int(state[w.BATCHES])
-        out.items += len(items.phy_offset)
+        out.items += len(items.staged)
 
     def _rises(self, before: int, windows: npt.NDArray[np.int64]) -> None:
         """Note at which items the highest time window so far rises; ``before``: items of the range before these."""

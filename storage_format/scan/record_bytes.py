@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.kernels.words import int16_at, int32_at
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import TOTAL, addresses_extra, int16_at, int32_at
+from rocketmq_reindex.storage_format.record.frame import TOTAL, addresses_extra
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
 from rocketmq_reindex.storage_format.walk.window import ReadInto, Window
 

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.file_names import FIRST_BYTE_MAX
 from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import TOTAL, addresses_extra, check_record, int32_at, int64_at
+from rocketmq_reindex.storage_format.record.frame import TOTAL, addresses_extra, check_record
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.record_bytes import RecordBytes

@@ -6,6 +6,7 @@ import numpy as np
 
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.storage_format.walk import state as w
+from rocketmq_reindex.storage_format.walk.items import MAKER, STAGED, ItemArrays
 from rocketmq_reindex.storage_format.walk.window import Window
 
 
@@ -25,10 +26,7 @@ class RowBuffers:
             np.empty(batch_rows, np.int32), np.empty(batch_rows, np.int64), np.empty(batch_rows, np.int64),
             np.empty(batch_rows, np.int32),
         )  # fmt: skip
-        self.items = w.ItemArrays(
-            np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows, np.int64),
-            np.empty(rows, np.int64), np.empty(rows, np.int64),
-        )  # fmt: skip
+        self.items = ItemArrays(np.empty(rows, STAGED), np.empty(rows, MAKER))
         self.messages = w.MessageArrays(
             np.empty(message_rows, np.int64), np.empty(message_rows, np.int32), np.empty(message_rows, np.int64),
             np.empty(message_rows, np.int64), np.empty(message_rows, np.int32),
@@ -41,9 +39,7 @@ class RowBuffers:
         return Block(
             w.UnitArrays(u.queue[:units], u.offset[:units], u.phy_offset[:units], u.size[:units], u.tags_code[:units]),
             w.BatchArrays(*(column[:batches] for column in self.batches)),  # type: ignore[arg-type]  # of two dtypes
-            w.ItemArrays(
-                i.key_hash[:items], i.phy_offset[:items], i.time[:items], i.maker_item[:makers], i.maker_phy_offset[:makers]
-            ),
+            ItemArrays(i.staged[:items], i.makers[:makers]),
             w.MessageArrays(*(column[:messages] for column in self.messages)),  # type: ignore[arg-type]  # of two dtypes
             window.data,
             window.base,

@@ -12,6 +12,7 @@ from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
 from rocketmq_reindex.storage_format.versions import NEWEST
 from rocketmq_reindex.storage_format.walk import state as w
+from rocketmq_reindex.storage_format.walk.items import ItemArrays
 
 CHUNK: Final = 32 << 20
 
@@ -56,7 +57,7 @@ class Block:
 
     units: w.UnitArrays
     batches: w.BatchArrays
-    items: w.ItemArrays
+    items: ItemArrays
     messages: w.MessageArrays
     data: npt.NDArray[np.uint8]
     base: int

@@ -21,6 +21,7 @@ from rocketmq_reindex.storage_format.integers import (
 )
 from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.kernels.words import int16_at, int32_at, int64_at
 from rocketmq_reindex.storage_format.record import frame as f
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record import properties as p
@@ -96,8 +97,8 @@ def broker_record(
     room = end - at
     if room < r.FILLER_MIN:
         return r.NO_ROOM
-    total = f.int32_at(data, at)
-    magic = f.int32_at(data, at + r.AT_MAGIC)
+    total = int32_at(data, at)
+    magic = int32_at(data, at + r.AT_MAGIC)
     if not reading.old and (total > room or (total < 0 and not reading.negative_sizes)):
         return r.BAD_SIZE
     if magic == r.MAGIC_BLANK:
@@ -109,13 +110,13 @@ def broker_record(
         return TOO_LARGE
     if total < 8 or room < r.HEADER_SIZE:
         return r.BAD_SIZE
-    sys_flag = f.int32_at(data, at + r.AT_SYS_FLAG)
+    sys_flag = int32_at(data, at + r.AT_SYS_FLAG)
     extra = f.addresses_extra(sys_flag)
     length_size = 1 if magic == r.MAGIC_V1 else 2
     fixed = r.HEADER_SIZE + extra
     if room < fixed + length_size + 2 or (extra > 0 and total < 20):
         return r.BAD_SIZE
-    body_length = f.int32_at(data, at + r.AT_BODY_LENGTH + extra)
+    body_length = int32_at(data, at + r.AT_BODY_LENGTH + extra)
     body_size = max(0, body_length)
     if body_size > room - fixed - length_size - 2 or body_size > total:
         return r.BAD_LENGTHS
@@ -124,16 +125,16 @@ def broker_record(
         topic_length = np.int64(data[topic - 1])
         topic_length -= 0x100 if topic_length >= 0x80 else 0
     else:
-        topic_length = np.int64(f.int16_at(data, topic - 2))
+        topic_length = np.int64(int16_at(data, topic - 2))
     if topic_length < 0 or topic_length > total or topic + topic_length + 2 > end:
         return r.BAD_LENGTHS
     props = topic + topic_length + 2
-    props_size = max(0, f.int16_at(data, props - 2))
+    props_size = max(0, int16_at(data, props - 2))
     if props_size > total or props + props_size > end:
         return r.BAD_LENGTHS
     if (reading.crc == r.CRC_BODY or reading.crc == r.CRC_ALL) and body_size > 0:
         found = crc32(data, at + fixed, at + fixed + body_size) & LOW31
-        if found != f.int32_at(data, at + r.AT_BODY_CRC):
+        if found != int32_at(data, at + r.AT_BODY_CRC):
             return r.BAD_BODY_CRC
     p.scan_properties(data, props, props + props_size, spans)
     if spans[2 * p.DELAY] >= 0 and _is_schedule(data, topic, topic + topic_length):
@@ -148,14 +149,14 @@ def broker_record(
     if (reading.crc == CRC_PROPERTY or reading.crc == r.CRC_ALL) and not property_crc_holds(data, at, total, spans):
         return r.BAD_PROPERTY_CRC
     rec[f.TOTAL] = total
-    rec[f.QUEUE_ID] = f.int32_at(data, at + r.AT_QUEUE_ID)
-    rec[f.QUEUE_OFFSET] = f.int64_at(data, at + r.AT_QUEUE_OFFSET)
+    rec[f.QUEUE_ID] = int32_at(data, at + r.AT_QUEUE_ID)
+    rec[f.QUEUE_OFFSET] = int64_at(data, at + r.AT_QUEUE_OFFSET)
     rec[f.SYS_FLAG] = sys_flag
-    rec[f.STORE_TIME] = f.int64_at(data, at + r.AT_STORE_TIMESTAMP + (r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0))
+    rec[f.STORE_TIME] = int64_at(data, at + r.AT_STORE_TIMESTAMP + (r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0))
     rec[f.TOPIC_START], rec[f.TOPIC_END] = topic, topic + topic_length
     rec[f.PROPS_START], rec[f.PROPS_END] = props, props + props_size
     rec[f.VERSION] = length_size
-    rec[PHY_OFFSET] = f.int64_at(data, at + r.AT_PHYSICAL_OFFSET)
+    rec[PHY_OFFSET] = int64_at(data, at + r.AT_PHYSICAL_OFFSET)
     rec[BATCH_BASE], rec[BATCH_COUNT] = rec[f.QUEUE_OFFSET], 1
     if not reading.old and spans[2 * p.INNER_NUM] >= 0 and spans[2 * p.INNER_BASE] >= 0:
         number, base = parse_number(data, spans[2 * p.INNER_BASE], spans[2 * p.INNER_BASE + 1], INT64_MIN, INT64_MAX)

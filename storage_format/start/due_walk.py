@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
 
 NEXT_SEGMENT: Final = -1
 END: Final = -2

@@ -7,8 +7,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, STORE_TIME, int32_at
+from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, STORE_TIME
 from rocketmq_reindex.storage_format.start.broker_record import FIELDS, PHY_OFFSET, READ, Reading, broker_record
 from rocketmq_reindex.storage_format.start.record_loop import DAMAGED, HAS_UNIT, LIGHT, Rows, new_rows, read_rows
 from rocketmq_reindex.storage_format.walk import state as w

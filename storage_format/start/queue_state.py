@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
-from rocketmq_reindex.storage_format.record.frame import int32_at, int64_at
 from rocketmq_reindex.storage_format.start import unit_kernels as k
 from rocketmq_reindex.storage_format.start.rules import StartRules
 from rocketmq_reindex.storage_format.start.store import StoreFile

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
-from rocketmq_reindex.storage_format.record import frame as f
+from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.start.broker_record import BAD_SUM, CRC_PROPERTY, TOO_LARGE, Reading
 from rocketmq_reindex.storage_format.start.log_reader import LogReader
@@ -133,11 +133,11 @@ class SegmentChoice:
                 return False
             time, phy_offset = rec
         else:
-            magic = f.int32_at(segment.data, r.AT_MAGIC)
+            magic = int32_at(segment.data, r.AT_MAGIC)
             if magic != r.MAGIC_V1 and (magic != r.MAGIC_V2 or not rules.v2_records):
                 return False
-            v6 = f.int32_at(segment.data, r.AT_SYS_FLAG) & r.FLAG_BORN_HOST_V6
-            time = f.int64_at(segment.data, r.AT_STORE_TIMESTAMP + (r.IPV6_EXTRA if v6 else 0))
+            v6 = int32_at(segment.data, r.AT_SYS_FLAG) & r.FLAG_BORN_HOST_V6
+            time = int64_at(segment.data, r.AT_STORE_TIMESTAMP + (r.IPV6_EXTRA if v6 else 0))
             phy_offset = 0
         if time == 0:
             return False

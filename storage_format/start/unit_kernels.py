@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.kernels.words import int16_at, int32_at, int64_at
 from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
-from rocketmq_reindex.storage_format.record.frame import int16_at, int32_at, int64_at
 
 _AT_SIZE: Final = UNIT_LAYOUT.at["size"]
 _AT_BASE: Final = BATCH_LAYOUT.at["base"]

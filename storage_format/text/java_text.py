@@ -13,9 +13,11 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import INT32_MAX, UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.kernels.words import BLOCK, CAN_LOAD, HASHED, bits_between, hash_bytes, lowest_bit
 
 REPLACEMENT: Final = 0xFFFD
 _UINT32_SPAN: Final = UINT32_MAX + 1
+_POWERS: Final = np.array([31**k & UINT32_MAX for k in range(HASHED + 1)], np.int64)
 
 DIGIT_ZEROS: Final[npt.NDArray[np.int64]] = np.array(
     [c for c in range(0x10000) if unicodedata.decimal(chr(c), -1) == 0], dtype=np.int64
@@ -70,14 +72,14 @@ def java_hash(data: npt.NDArray[np.uint8], start: int, end: int, seed: int) -> i
     """``String.hashCode`` of the text ``data[start:end]``, continued from ``seed``; unsigned 32 bits as int64."""
     h = np.int64(seed)
     at = start
+    if CAN_LOAD:
+        while at < end and at + BLOCK <= len(data):
+            count = min(end - at, HASHED)
+            if lowest_bit(bits_between(data, at, 0x80, 0xFF)) < count:
+                break
+            h = (h * _POWERS[count] + hash_bytes(data, at, count)) & UINT32_MAX
+            at += count
     while at < end:
-        if at + 4 <= end:
-            b0, b1 = np.int64(data[at]), np.int64(data[at + 1])
-            b2, b3 = np.int64(data[at + 2]), np.int64(data[at + 3])
-            if (b0 | b1 | b2 | b3) < 0x80:
-                h = (h * 923521 + b0 * 29791 + b1 * 961 + b2 * 31 + b3) & UINT32_MAX
-                at += 4
-                continue
         point, at = decode_at(data, at, end)
         if point >= 0x10000:
             point -= 0x10000

@@ -9,11 +9,14 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import INT32_MIN, UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined
+from rocketmq_reindex.storage_format.kernels.words import find_byte
 from rocketmq_reindex.storage_format.record import properties as p
 from rocketmq_reindex.storage_format.text.java_text import java_hash
-from rocketmq_reindex.storage_format.walk.state import ITEMS, TAG_ITEMS, ItemArrays, put_item
+from rocketmq_reindex.storage_format.walk.items import ItemArrays, put_item
+from rocketmq_reindex.storage_format.walk.state import ITEMS, TAG_ITEMS
 
 SEPARATOR: Final = ord("#")
+SPACE: Final = ord(" ")
 TAG_TYPE: Final = ord("T")
 """``MessageConst.INDEX_TAG_TYPE``"""
 NO_TAGS, TAGS, MARKED_TAGS = range(3)
@@ -50,9 +53,7 @@ def index_record(
     if at >= 0:
         end = spans[2 * p.KEYS + 1]
         while at < end:
-            stop = at
-            while stop < end and data[stop] != 0x20:
-                stop += 1
+            stop = find_byte(data, at, end, SPACE, SPACE)
             if stop > at:
                 put_item(items, state, java_hash(data, at, stop, seed), phy_offset, time)
             at = stop + 1
@@ -61,5 +62,5 @@ def index_record(
         put_item(items, state, h, phy_offset, time)
         state[TAG_ITEMS] += 1
         if tag_items == MARKED_TAGS:
-            items.key_hash[state[ITEMS] - 1] += INT32_MIN
+            items.staged["key_hash"][state[ITEMS] - 1] += INT32_MIN
     return bool(state[ITEMS] > before)

@@ -39,6 +39,7 @@ from rocketmq_reindex.storage_format.record.frame import (
     check_record,
 )
 from rocketmq_reindex.storage_format.text.java_text import java_hash, parse_number, signed32
+from rocketmq_reindex.storage_format.walk.items import ItemArrays
 from rocketmq_reindex.storage_format.walk.keys import index_record
 from rocketmq_reindex.storage_format.walk.lmq import check_lmq, dispatch_lmq
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
@@ -67,7 +68,6 @@ from rocketmq_reindex.storage_format.walk.state import (
     UNITS,
     WAITING,
     BatchArrays,
-    ItemArrays,
     MessageArrays,
     QueueArrays,
     UnitArrays,
@@ -191,7 +191,7 @@ def walk(
             return r.UNITS_FULL, at
         if options.want_messages and state[MESSAGES] == len(messages.phy_offset):
             return r.UNITS_FULL, at
-        if state[ITEMS] + most > len(items.phy_offset) or state[MAKERS] == len(items.maker_item):
+        if state[ITEMS] + most > len(items.staged) or state[MAKERS] == len(items.makers):
             return r.ITEMS_FULL, at
         if 2 * (state[QUEUES] + most) > len(queues.slots):
             return r.QUEUES_FULL, at

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 import zlib
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined
+from rocketmq_reindex.storage_format.kernels.words import byte_at, int32_at
 from rocketmq_reindex.storage_format.names import (
     BATCH,
     DISPATCHES,
@@ -33,6 +34,9 @@ from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.storage_format.text.java_text import java_hash
 from rocketmq_reindex.storage_format.versions import RULES
 
+_SPREAD: Final = 0x2545F491
+"""An odd factor below 2**31, so that the product of 32 bits and it fits into an int64"""
+
 
 class NameArrays(NamedTuple):
     """The table as the record loop sees it: a hash table with open addressing over ``slots`` (a power of two of them, -1
@@ -53,10 +57,16 @@ class NameArrays(NamedTuple):
 
 @inlined
 def _slot_hash(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
-    h = np.int64(17)
-    for at in range(start, end):
-        h = (h * 48271 + np.int64(data[at])) & UINT32_MAX
-    return int(h ^ (h >> 15))
+    h, at = np.int64(end - start), start
+    while at + 4 <= end:
+        h = ((h ^ (int32_at(data, at) & UINT32_MAX)) * _SPREAD) & UINT32_MAX
+        h ^= h >> 16
+        at += 4
+    while at < end:
+        h = ((h ^ byte_at(data, at)) * _SPREAD) & UINT32_MAX
+        at += 1
+    h = ((h ^ (h >> 16)) * _SPREAD) & UINT32_MAX
+    return int(h ^ (h >> 20))
 
 
 @inlined
@@ -72,7 +82,9 @@ def find_name(names: NameArrays, data: npt.NDArray[np.uint8], start: int, end: i
         first = names.start[entry]
         if names.end[entry] - first == length:
             k = 0
-            while k < length and names.raw[first + k] == data[start + k]:
+            while k + 4 <= length and int32_at(names.raw, first + k) == int32_at(data, start + k):
+                k += 4
+            while k < length and byte_at(names.raw, first + k) == byte_at(data, start + k):
                 k += 1
             if k == length:
                 return int(entry)

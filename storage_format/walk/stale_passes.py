@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import (
     QUEUE_ID,
@@ -18,8 +19,6 @@ from rocketmq_reindex.storage_format.record.frame import (
     TOPIC_START,
     TOTAL,
     check_record,
-    int32_at,
-    int64_at,
 )
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY, CRC_NONE
 from rocketmq_reindex.storage_format.walk import state as w

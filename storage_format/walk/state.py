@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
-from rocketmq_reindex.storage_format.text.java_text import index_hash
 
 Bytes = npt.NDArray[np.uint8]
 State = npt.NDArray[np.int64]
@@ -93,20 +92,6 @@ class BatchArrays(NamedTuple):
     tags_code: npt.NDArray[np.int64]
     store_time: npt.NDArray[np.int64]
     messages: npt.NDArray[np.int32]
-
-
-class ItemArrays(NamedTuple):
-    """Index items in commitlog order, and the makers among them.
-
-    A maker is the first record without items dispatched after the item before: ``maker_item`` is the number in the range of the
-    item that follows it, ``maker_phy_offset`` its physical offset. It makes the next IndexFile where the one before is full.
-    """
-
-    key_hash: npt.NDArray[np.int32]
-    phy_offset: npt.NDArray[np.int64]
-    time: npt.NDArray[np.int64]
-    maker_item: npt.NDArray[np.int64]
-    maker_phy_offset: npt.NDArray[np.int64]
 
 
 class MessageArrays(NamedTuple):
@@ -230,19 +215,3 @@ def put_message(
     messages.base[n] = base
     messages.messages[n] = count
     state[MESSAGES] = n + 1
-
-
-@inlined
-def put_item(items: ItemArrays, state: npt.NDArray[np.int64], key_hash: int, phy_offset: int, time: int) -> None:
-    """Add an index item, and before it the record without items that was dispatched since the item before, if any."""
-    n = state[ITEMS]
-    if state[WAITING] >= 0 and state[WAITING] != phy_offset:
-        m = state[MAKERS]
-        items.maker_item[m] = state[ITEMS_BEFORE] + n
-        items.maker_phy_offset[m] = state[WAITING]
-        state[MAKERS] = m + 1
-    state[WAITING] = -1
-    items.key_hash[n] = index_hash(key_hash)
-    items.phy_offset[n] = phy_offset
-    items.time[n] = time
-    state[ITEMS] = n + 1

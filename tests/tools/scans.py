@@ -81,10 +81,8 @@ def scan_range(scanner: RangeScanner, spec: RangeSpec, log: MemoryLog) -> Found:
             name = names.texts[int(queues.name[queue])]
             if size:
                 found.units.append((name, int(queues.queue_id[queue]), offset, place, size, code))
-        found.items += zip(
-            block.items.key_hash.tolist(), block.items.phy_offset.tolist(), block.items.time.tolist(), strict=True
-        )
-        found.makers += zip(block.items.maker_item.tolist(), block.items.maker_phy_offset.tolist(), strict=True)
+        found.items += zip(*(block.items.staged[name].tolist() for name in ("key_hash", "phy_offset", "time")), strict=True)
+        found.makers += block.items.makers.tolist()
     found.summary = scanner.summary
     return found
 

@@ -23,6 +23,9 @@ JAVA_BYTES = st.lists(
 """Text as a record may hold it: valid UTF-8, every kind of malformed sequence, and mixtures of the two."""
 
 
-def embedded(raw: bytes, before: bytes = b"\xe2\x82", after: bytes = b"\x80\x80\x80") -> tuple[Bytes, int, int]:
-    """``raw`` between other bytes that would change what it says if they were read: (array, start, end)."""
-    return np.frombuffer(before + raw + after, np.uint8), len(before), len(before) + len(raw)
+def embedded(raw: bytes, before: bytes = b"\xe2\x82", after: bytes = b"\x80\x80\x80", room: int = 0) -> tuple[Bytes, int, int]:
+    """``raw`` between other bytes that would change what it says if they were read: (array, start, end).
+
+    ``room`` more bytes lie behind: loops that read a block at once do so only where the array has it.
+    """
+    return np.frombuffer(before + raw + after + b"\x80" * room, np.uint8), len(before), len(before) + len(raw)

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex.storage_format.index.file import MAKER, STAGED
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.storage_format.walk.state import ItemArrays, UnitArrays
+from rocketmq_reindex.storage_format.walk.state import UnitArrays
 from rocketmq_reindex.udfs import files, plans, schemas
 from rocketmq_reindex.udfs.scan.batch_rows import batch_rows
 from rocketmq_reindex.udfs.scan.block_cells import BlockCells
@@ -67,9 +66,10 @@ class ScanTask:
         segment = SegmentReader(spec.path, spec.segment_start, watch)
         with segment, files.writing(temporary, block_path, own=True) as writer:
             for block in scanner.scan(spec, segment.read, segment.view):
-                if len(block.items.phy_offset):
-                    writer.append(_staged(block.items))
-                    makers.append(_makers(block.items))
+                if len(block.items.staged):
+                    writer.append(block.items.staged)
+                    # The next block overwrites them.
+                    makers.append(block.items.makers.copy())
                 yield from self._cells(scanner, spec, block.units)
                 yield from batch_rows(scanner, spec.number, block.batches, self.keys)
             summary = scanner.summary
@@ -102,15 +102,3 @@ class ScanTask:
         scanner.summary.runs += runs.columns.shape[1]
         for number, cell in block.cut(block.bucket(runs.queue, np.zeros_like(runs.queue), buckets), runs):
             yield schemas.Row(schemas.RUNS, number, self.keys[number], spec.number, cell)
-
-
-def _staged(items: ItemArrays) -> npt.NDArray[np.void]:
-    out = np.empty(len(items.phy_offset), dtype=STAGED)
-    out["phy_offset"], out["time"], out["key_hash"] = items.phy_offset, items.time, items.key_hash
-    return out
-
-
-def _makers(items: ItemArrays) -> npt.NDArray[np.void]:
-    out = np.empty(len(items.maker_item), dtype=MAKER)
-    out["item"], out["phy_offset"] = items.maker_item, items.maker_phy_offset
-    return out

@@ -92,6 +92,8 @@ class WriteIndex:
             )
         else:
             header = ix.empty_header(inherited, RULES[self.broker_version])
+        # From here on as the file has them.
+        slots.byteswap(inplace=True)
         # Never under a name in the tree: a late attempt must not leave a file there.
         made = files.join(self.staging.made, f"{plan.number}-{uuid.uuid4().hex}")
         size = ix.file_size(self.slots, self.items)
@@ -101,8 +103,8 @@ class WriteIndex:
             for low in range(0, self.slots, _SLOT_BLOCK):
                 block = slots[low : low + _SLOT_BLOCK]
                 if block.any():
-                    writer.write_at(ix.HEADER_SIZE + low * ix.SLOT_SIZE, block.astype(">i4"))
-            hasher = new_digest([header.to_bytes(), slots.astype(">i4").view(np.uint8)])
+                    writer.write_at(ix.HEADER_SIZE + low * ix.SLOT_SIZE, block)
+            hasher = new_digest([header.to_bytes(), slots.view(np.uint8)])
             for packed in self._packed(plan, prev, header.begin_time, max(inherited[0], 0) if inherited else 0):
                 writer.write_at(at, packed)
                 hasher.update(packed.data)

@@ -59,7 +59,7 @@ class WriteQueues:
                 for key, rows in self._pieces(cell.data):
                     found.setdefault(key, []).append(rows)
             for key, parts in found.items():
-                lines.append(self._write(key, np.concatenate(parts, axis=1), counts, folders))
+                lines.append(self._write(key, parts, counts, folders))
             if len(lines) >= LINES_MAX:
                 yield self._result(lines, counts)
                 lines, folders, counts = [], set(), FilesResult("")
@@ -69,9 +69,9 @@ class WriteQueues:
     def _result(self, lines: list[Line], counts: FilesResult) -> pa.RecordBatch:
         return results.batch([dataclasses.replace(counts, part=write_part(self.staging, FOLDER, lines))])
 
-    def _write(self, key: FileKey, rows: Rows, counts: FilesResult, folders: set[str]) -> Line:
+    def _write(self, key: FileKey, parts: list[Rows], counts: FilesResult, folders: set[str]) -> Line:
         raw, queue_id, file_number = key
-        start, used, image = file_units(self.file_size // UNIT_SIZE, file_number, rows)
+        start, used, image = file_units(self.file_size // UNIT_SIZE, file_number, parts)
         relative = queue_path(FOLDER, raw.decode(), queue_id, start)
         target = files.join(self.staging.tree, relative)
         folder = files.parent(target)
@@ -82,8 +82,9 @@ class WriteQueues:
         with files.writing(self.staging.temporary, target) as writer:
             writer.append(image.view(np.uint8))
             writer.finish(self.staging.stored(self.file_size))
-        counts.add(rows.shape[1], used)
-        return entry_line(relative, self.file_size, used, new_digest([image.view(np.uint8)]).digest().hex(), rows.shape[1])
+        units = sum(rows.shape[1] for rows in parts)
+        counts.add(units, used)
+        return entry_line(relative, self.file_size, used, new_digest([image.view(np.uint8)]).digest().hex(), units)
 
     def _pieces(self, cell: bytes) -> Iterator[tuple[FileKey, Rows]]:
         units_per_file = self.file_size // UNIT_SIZE

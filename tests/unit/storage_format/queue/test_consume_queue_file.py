@@ -29,14 +29,17 @@ def test_files_of_a_queue(units_per_file: int, first: int, count: int, rng: rand
     for number in sorted({p // units_per_file for p in positions}):
         mine = [p for p in positions if p // units_per_file == number]
         rng.shuffle(mine)
-        start, used, image = file_units(units_per_file, number, rows_for(mine))
+        cut = rng.randrange(len(mine))
+        start, used, image = file_units(
+            units_per_file, number, [rows_for(mine[:cut]), rows_for(mine[cut:])] if cut else [rows_for(mine)]
+        )
         assert used == len(image.tobytes())
         found[f"consumequeue/T/4/{start:020d}"] = image.tobytes().ljust(units_per_file * UNIT_SIZE, b"\0")
     assert found == queue_files(("T", 4), units, units_per_file * UNIT_SIZE)
 
 
 def test_pre_blank() -> None:
-    _, used, image = file_units(10, 3, rows_for([33]))
+    _, used, image = file_units(10, 3, [rows_for([33])])
     assert used == 4 * UNIT_SIZE
     assert image.tobytes()[: 3 * UNIT_SIZE] == (bytes(8) + b"\x7f\xff\xff\xff" + bytes(8)) * 3
     assert PRE_BLANK_SIZE == 2**31 - 1
@@ -45,7 +48,7 @@ def test_pre_blank() -> None:
 def test_extreme_values() -> None:
     number = (2**63 - 2**40) // 20 // 300_000
     rows = np.array([[number * 300_000], [2**63 - 1], [2**31 - 1], [-(2**63)]], dtype=np.int64)
-    start, used, image = file_units(300_000, number, rows)
+    start, used, image = file_units(300_000, number, [rows])
     assert (start, used) == (number * 300_000 * 20, 20)
     assert image.tobytes() == bytes([0x7F] + [0xFF] * 7 + [0x7F] + [0xFF] * 3 + [0x80] + [0] * 7)
 
@@ -56,4 +59,4 @@ def test_extreme_values() -> None:
 )
 def test_gaps_repeats_and_strangers_are_never_written(positions: list[int]) -> None:
     with pytest.raises(UnitGapError):
-        file_units(10, 1, rows_for(positions))
+        file_units(10, 1, [rows_for(positions)])

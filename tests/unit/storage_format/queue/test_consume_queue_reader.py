@@ -73,7 +73,7 @@ def test_round_trip(seed: int) -> None:
         files = []
         for number in range(first // per_file, (first + count - 1) // per_file + 1):
             mine = rows[:, rows[0] // per_file == number]
-            start, _, image = file_units(per_file, number, mine)
+            start, _, image = file_units(per_file, number, [mine])
             files.append(read_queue_file(image.tobytes().ljust(20 * per_file, b"\0"), start, 20 * per_file))
             assert (files[-1].findings, files[-1].units) == ([], mine.shape[1])
             assert files[-1].position == number * per_file

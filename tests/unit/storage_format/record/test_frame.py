@@ -159,14 +159,3 @@ def test_the_last_bytes_of_a_file() -> None:
     for room in range(9):
         code = Checker(bytes(room)).check(0)
         assert code == (r.NO_ROOM if room < 8 else r.ZERO)
-
-
-@given(st.binary(min_size=16, max_size=16))
-@example(b"\xff" * 16)
-@example(b"\x7f" + b"\xff" * 15)
-def test_integers_are_big_endian_and_signed(raw: bytes) -> None:
-    data = np.frombuffer(raw, np.uint8)
-    for at in range(8):
-        assert frame.int16_at(data, at) == struct.unpack_from(">h", raw, at)[0]
-        assert frame.int32_at(data, at) == struct.unpack_from(">i", raw, at)[0]
-        assert frame.int64_at(data, at) == struct.unpack_from(">q", raw, at)[0]

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rocketmq_reindex.storage_format.kernels.words import BLOCK
 from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE
 from rocketmq_reindex.storage_format.record.properties import NAMES, scan_properties
 from tests.reference import java
@@ -20,8 +21,8 @@ PROPERTIES = st.one_of(
 )
 
 
-def found(raw: bytes) -> dict[bytes, str]:
-    data, start, end = embedded(raw, before=b"KEYS\x01", after=b"more\x02TAGS\x01after\x02")
+def found(raw: bytes, room: int) -> dict[bytes, str]:
+    data, start, end = embedded(raw, before=b"KEYS\x01", after=b"more\x02TAGS\x01after\x02", room=room)
     spans = np.full(SPANS_SIZE, 77, np.int64)
     scan_properties(data, start, end, spans)
     values = {}
@@ -41,9 +42,11 @@ def found(raw: bytes) -> dict[bytes, str]:
 @example(b"KEYS\x01a\x01b\x02\x02TAGS\x01t")
 @example(b"\0KEYS\x01a\x02KEYS\0\x01b\x02")
 @example(b"KEYS\x01\xf0\x9f\x02TAGS\x01t")
+@example(b"\0\0\0\0KEYS\x01a\x02KEYS\0\0\0\0\x01b\x02TAGS\x01" + b"t" * 150 + b"\x02UNIQ_KEY\x01u")
 def test_values_lie_where_the_text_says(raw: bytes) -> None:
     expected = parse_properties(java.decode_utf8(raw))
-    assert found(raw) == {name: expected[name.decode()] for name in NAMES if name.decode() in expected}
+    wanted = {name: expected[name.decode()] for name in NAMES if name.decode() in expected}
+    assert found(raw, 0) == found(raw, BLOCK) == wanted
 
 
 def test_a_value_before_is_forgotten() -> None:

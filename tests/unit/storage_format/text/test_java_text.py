@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rocketmq_reindex.storage_format.kernels.words import BLOCK, HASHED
 from rocketmq_reindex.storage_format.text.java_string import java_text, string_hash
 from rocketmq_reindex.storage_format.text.java_string import key_hash as plain_key_hash
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash, parse_number, signed32
@@ -29,9 +30,12 @@ def test_decodes_as_java(raw: bytes) -> None:
 @given(JAVA_BYTES)
 @example("Привет 😀\0".encode())
 @example(b"abcdefgh\xff")
+@example(b"\x7f" * (2 * HASHED + 1))
+@example(b"\x7f" * HASHED + b"\x80" + b"z" * HASHED)
 def test_hashes_what_java_decodes(raw: bytes) -> None:
-    data, start, end = embedded(raw)
-    assert signed32(java_hash(data, start, end, 0)) == java.hash_code(java.decode_utf8(raw))
+    for room in (0, BLOCK):
+        data, start, end = embedded(raw, room=room)
+        assert signed32(java_hash(data, start, end, 0)) == java.hash_code(java.decode_utf8(raw))
     assert string_hash(java_text(raw)) == java.hash_code(java.decode_utf8(raw))
 
 
@@ -40,7 +44,7 @@ def test_a_hash_goes_on_from_the_topics(topic: bytes, key: bytes) -> None:
     """``topic#key`` is hashed as the key, from where ``topic#`` ended: the # keeps sequences of the two apart."""
     data, start, end = embedded(topic + b"#")
     seed = java_hash(data, start, end, 0)
-    data, start, end = embedded(key)
+    data, start, end = embedded(key, room=BLOCK)
     text = java.decode_utf8(topic) + "#" + java.decode_utf8(key)
     assert index_hash(java_hash(data, start, end, seed)) == key_hash(text)
     assert plain_key_hash(java_text(topic), java_text(key)) == key_hash(text)
