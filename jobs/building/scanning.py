@@ -52,7 +52,7 @@ class Scan:
             # New ranges stand together at the log's end: each task gets some of them.
             specs = [spec for k in range(tasks) for spec in specs[k::tasks]]
         plan = plans.write_plan(self.staging, f"ranges-{self.rounds}", specs)
-        task = dataclasses.replace(self.task, plan=plan, tasks=tasks)
+        task = dataclasses.replace(self.task, plan=plan, tasks=tasks, log_bytes=all_bytes)
 
         def probe() -> tuple[int, int]:
             done = [size[name] for name in files.names(self.staging.ranges) if name in size]

@@ -39,6 +39,8 @@ class ScanTask:
     keys: tuple[int, ...]
     topics: bool = False
     """whether rows of TOPICS are wanted, for a draft of config/topics.json"""
+    log_bytes: int = 0
+    """bytes of all ranges of the plan: what no page cache holds is not kept there"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         scanner = RangeScanner(self.settings)
@@ -64,7 +66,8 @@ class ScanTask:
         the folder ``temporary``. ``watch`` gets the bytes that are read.
         """
         makers: list[npt.NDArray[np.void]] = []
-        segment = SegmentReader(spec.path, spec.segment_start, watch)
+        let_go = files.outgrows_cache(self.log_bytes)
+        segment = SegmentReader(spec.path, spec.segment_start, watch, min(spec.high, spec.data_end), let_go)
         with segment, files.writing(temporary, block_path, own=True) as writer:
             for block in scanner.scan(spec, segment.read, segment.view):
                 if len(block.items.phy_offset):
