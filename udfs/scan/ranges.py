@@ -16,6 +16,7 @@ from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeS
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.walk.state import ItemArrays, UnitArrays
 from rocketmq_reindex.udfs import files, plans, schemas
+from rocketmq_reindex.udfs.progress import Position
 from rocketmq_reindex.udfs.scan.batch_rows import batch_rows
 from rocketmq_reindex.udfs.scan.block_cells import BlockCells
 from rocketmq_reindex.udfs.scan.draft_topics import topic_rows
@@ -66,8 +67,15 @@ class ScanTask:
         the folder ``temporary``. ``watch`` gets the bytes that are read.
         """
         makers: list[npt.NDArray[np.void]] = []
+        position = Position(self.staging, f"{spec.number}", spec.high - spec.low)
+
+        def seen(at: int, data: npt.NDArray[np.uint8]) -> None:
+            position.moved(at - spec.low)
+            if watch is not None:
+                watch(at, data)
+
         let_go = files.outgrows_cache(self.log_bytes)
-        segment = SegmentReader(spec.path, spec.segment_start, watch, min(spec.high, spec.data_end), let_go)
+        segment = SegmentReader(spec.path, spec.segment_start, seen, min(spec.high, spec.data_end), let_go)
         with segment, files.writing(temporary, block_path, own=True) as writer:
             for block in scanner.scan(spec, segment.read, segment.view):
                 if len(block.items.phy_offset):
