@@ -150,7 +150,7 @@ class Build:
         summary.warnings += check_records(settings, log, summary.records, summary.bytes, work.target)
         plans = steps.plan_index(accepted)
         steps.check_room(staging, accepted, plans, order.extra_units)
-        with self.reporter.stage("write", "buckets and IndexFiles", *to_write(scan, settings, plans)) as shown:
+        with self.reporter.stage("write", "buckets and IndexFiles", *to_write(scan, settings, accepted, plans)) as shown:
             written = steps.write(scan, accepted, order, plans)
             shown.count(units=written.units, items=sum(result.items for result in written.index))
         summary.units = written.units

@@ -55,6 +55,11 @@ class StagingFolder:
         return files.join(self.root, "parts")
 
     @property
+    def progress(self) -> str:
+        """how far tasks are"""
+        return files.join(self.root, "progress")
+
+    @property
     def plans(self) -> str:
         """what the driver planned, for executors to read"""
         return files.join(self.root, "plans")
@@ -76,5 +81,5 @@ class StagingFolder:
     def make(self) -> None:
         """Make all folders."""
         below = files.parent(self.build or self.root)
-        for folder in (self.tree, self.blocks, self.made, self.ranges, self.parts, self.plans, self.temporary):
+        for folder in (self.tree, self.blocks, self.made, self.ranges, self.parts, self.progress, self.plans, self.temporary):
             files.make_folder(folder, below=below)

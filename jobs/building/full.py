@@ -20,6 +20,7 @@ from rocketmq_reindex.jobs.watching.progress import Probe
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, plan_index_files
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.progress import Positions
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 
@@ -84,12 +85,24 @@ class FullBuild:
         """All rows of the published build are in the Delta tables. ``left`` removes what said that they are missing."""
 
 
-def to_write(scan: Scan, settings: BuildSettings, plans: list[IndexFilePlan]) -> tuple[int, int, Probe]:
-    """Return how many buckets and IndexFiles are to be written, 0 for bytes, and a probe that counts those already there."""
+def to_write(
+    scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], plans: list[IndexFilePlan]
+) -> tuple[int, int, Probe]:
+    """Return how many buckets and IndexFiles are to be written, 0 for bytes, and a probe.
+
+    The share that is done is that of rows: of units by buckets, taken as equal, of items by IndexFiles and within them.
+    """
     buckets = len(set(scan.task.keys)) if "consumequeue" in settings.only else 0
-    total = buckets + (len(plans) if "index" in settings.only else 0)
+    units = sum(summary.units + summary.batch_units for summary in accepted) if buckets else 0
+    items = {f"index-{plan.number}": plan.items for plan in plans} if "index" in settings.only else {}
+    rows, positions = units + sum(items.values()), Positions(scan.staging)
 
-    def probe() -> tuple[int, int]:
-        return len(files.names(scan.staging.parts)) + len(files.names(scan.staging.made)), 0
+    def probe() -> tuple[int, float]:
+        shares = positions.shares()
+        parts, made = files.names(scan.staging.parts), files.names(scan.staging.made)
+        whole = {f"index-{name.partition('-')[0]}" for name in made}
+        done = units * min(len(parts) / buckets, 1) if buckets else 0
+        done += sum(count if name in whole else count * shares.get(name, 0) for name, count in items.items())
+        return len(parts) + len(made), done / rows if rows else 0
 
-    return total, 0, probe
+    return buckets + len(items), 0, probe

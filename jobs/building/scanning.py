@@ -15,6 +15,7 @@ from rocketmq_reindex.storage_format.scan.chain import Chain, chain_ranges
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Segment, cut_ranges
 from rocketmq_reindex.udfs import files, plans
+from rocketmq_reindex.udfs.progress import Positions
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.staging import StagingFolder
 
@@ -52,11 +53,15 @@ class Scan:
             # New ranges stand together at the log's end: each task gets some of them.
             specs = [spec for k in range(tasks) for spec in specs[k::tasks]]
         plan = plans.write_plan(self.staging, f"ranges-{self.rounds}", specs)
-        task = dataclasses.replace(self.task, plan=plan, tasks=tasks)
+        task = dataclasses.replace(self.task, plan=plan, tasks=tasks, log_bytes=all_bytes)
 
-        def probe() -> tuple[int, int]:
-            done = [size[name] for name in files.names(self.staging.ranges) if name in size]
-            return len(done), sum(done)
+        positions = Positions(self.staging)
+
+        def probe() -> tuple[int, float]:
+            shares = positions.shares()
+            done = size.keys() & set(files.names(self.staging.ranges))
+            read = sum(count if name in done else count * shares.get(name, 0) for name, count in size.items())
+            return len(done), read / all_bytes if all_bytes else 0
 
         name = "scan" if self.rounds == 1 else f"scan again ({self.rounds})"
         with self.reporter.stage(name, "ranges", len(specs), all_bytes, probe) as step:

@@ -167,6 +167,7 @@ def scan_segment(scanner: RangeScanner, segment: SegmentFile, end: int, part: Pa
     low, high = part or (segment.start, stop)
     spec = RangeSpec(0, segment.path, segment.start, end, stop, low, high, True)
     with files.Reader(segment.path) as reader:
+        reader.read_ahead(high - segment.start)
 
         def read(at: int, out: npt.NDArray[np.uint8]) -> None:
             reader.read_into(at - segment.start, out)

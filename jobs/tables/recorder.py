@@ -230,7 +230,7 @@ class Recorder(Unrecorded):
         def done() -> None:
             count[0] += 1
 
-        with self._reporter.stage("tables", "tables", total, 0, lambda: (count[0], 0)):
+        with self._reporter.stage("tables", "tables", total, 0, lambda: (count[0], count[0] / total)):
             yield done
 
 

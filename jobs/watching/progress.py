@@ -8,10 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
+from rocketmq_reindex.jobs.watching.pace import Pace
+
 INTERVAL = 0.5
 
-Probe = Callable[[], tuple[int, int]]
-"""How far a stage is: (things done, bytes done)."""
+Probe = Callable[[], tuple[int, float]]
+"""How far a stage is: (things done, share of all its work that is done)."""
 
 
 class StageSeconds:
@@ -59,6 +61,9 @@ class Stage:
         self.name, self.things, self.total, self.total_bytes, self.probe = name, things, total, total_bytes, probe
         self.counts: Counter[str] = Counter()
         """what the stage found or made"""
+        self.share = 0.0
+        """of the work that is done, as far as it is known"""
+        self.pace = Pace()
         self._reporter = reporter
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=f"progress-{name}", daemon=True)
@@ -76,11 +81,6 @@ class Stage:
     def count(self, **counts: int) -> None:
         """Add to what the stage found or made."""
         self.counts.update(counts)
-
-    def left(self, things: int, size: int) -> float | None:
-        """Seconds that are left if it goes on as it went so far."""
-        total, done = (self.total_bytes, size) if self.total_bytes else (self.total, things)
-        return self.seconds * (total - done) / done if 0 < done <= total else None
 
     def __enter__(self) -> Stage:
         self._reporter.seconds.begin()
@@ -101,14 +101,16 @@ class Stage:
 
     def _watch(self) -> None:
         assert self.probe is not None
-        things = size = 0
+        things = 0
         while not self._done.wait(INTERVAL):
             try:
-                found, found_size = self.probe()
+                found, share = self.probe()
             except OSError:
                 continue
             # What tasks leave that are tried again, or take over, may be counted as well; and it is removed.
-            things, size = min(max(things, found), self.total), min(max(size, found_size), self.total_bytes)
+            things, self.share = min(max(things, found), self.total), min(max(self.share, share), 1.0)
+            self.pace.add(self.seconds, self.share)
+            size = int(self.share * self.total_bytes)
             for shown in self._reporter.shown:
                 shown.stage_moved(self, things, size)
 

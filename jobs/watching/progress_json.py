@@ -11,7 +11,7 @@ LINE_INTERVAL = 5.0
 
 
 class JsonLines(Shown):
-    """``eta`` is null where nothing is done yet; seconds are those of the stage."""
+    """``eta`` is null where nothing can be said yet; seconds are those of the stage."""
 
     def __init__(self) -> None:
         self._last: dict[Stage, tuple[float, int, int]] = {}
@@ -37,7 +37,7 @@ class JsonLines(Shown):
         del self._last[stage]
 
     def _print(self, stage: Stage, state: str, things: int, size: int) -> None:
-        seconds, eta = stage.seconds, stage.left(things, size)
+        seconds, eta = stage.seconds, 0.0 if state == "done" else stage.pace.left
         self._last[stage] = (seconds, things, size)
         line = {
             "stage": stage.name, "state": state, "done": things, "total": stage.total, "things": stage.things, "bytes": size,

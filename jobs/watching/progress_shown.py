@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 
 from rich.console import Console
 from rich.progress import (
@@ -12,7 +13,6 @@ from rich.progress import (
     Task,
     TaskID,
     TextColumn,
-    TimeRemainingColumn,
     TransferSpeedColumn,
 )
 from rich.text import Text
@@ -54,7 +54,7 @@ class Bar(Shown):
             TextColumn("{task.fields[done]}"),
             _Bytes(binary_units=True),
             _Speed(),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             console=console,
         )
 
@@ -71,17 +71,19 @@ class Bar(Shown):
         if stage.probe is not None:
             done = f"0/{stage.total} {stage.things}"
             in_bytes = stage.total_bytes > 0
-            self._tasks[stage] = self._bar.add_task(stage.name, total=_whole(stage), done=done, in_bytes=in_bytes)
+            self._tasks[stage] = self._bar.add_task(stage.name, total=_whole(stage), done=done, in_bytes=in_bytes, left="")
 
     def stage_moved(self, stage: Stage, things: int, size: int) -> None:
-        completed = size if stage.total_bytes else things
-        self._bar.update(self._tasks[stage], completed=completed, done=f"{things}/{stage.total} {stage.things}")
+        completed, done = size if stage.total_bytes else stage.share * _whole(stage), f"{things}/{stage.total} {stage.things}"
+        left = stage.pace.left
+        rest = "" if left is None else f"{timedelta(seconds=round(left))} left"
+        self._bar.update(self._tasks[stage], completed=completed, done=done, left=rest)
 
     def stage_ended(self, stage: Stage, failed: bool) -> None:
         if stage in self._tasks:
             done = "failed" if failed else f"{stage.total}/{stage.total} {stage.things}"
             completed = None if failed else _whole(stage)
-            self._bar.update(self._tasks.pop(stage), done=done, completed=completed)
+            self._bar.update(self._tasks.pop(stage), done=done, completed=completed, left="")
 
 
 def _whole(stage: Stage) -> int:
@@ -119,6 +121,7 @@ def _plain(stage: Stage, things: int, size: int) -> str:
     text = f"{stage.name}: {things}/{stage.total} {stage.things}"
     if not stage.total_bytes:
         return text
-    left = stage.left(things, size)
+    rate, left = stage.pace.rate, stage.pace.left
+    speed = f", {rate * stage.total_bytes / 1e6:.0f} MB/s" if rate else ""
     rest = f", {left:.0f} s left" if left is not None else ""
-    return f"{text}, {size:,} bytes, {size / stage.seconds / 1e6:.0f} MB/s{rest}"
+    return f"{text}, {size:,} bytes{speed}{rest}"

@@ -3,6 +3,7 @@
 A plain path is a local or mounted file, which the calls of the operating system reach; pyarrow.fs reaches a URI.
 """
 
+from rocketmq_reindex.udfs.files.ahead import outgrows_cache
 from rocketmq_reindex.udfs.files.entries import (
     ABSENT,
     FILE,
@@ -42,8 +43,8 @@ from rocketmq_reindex.udfs.files.writer import Writer, write_bytes, writing
 
 __all__ = [
     "ABSENT", "FILE", "FOLDER", "OTHER", "Entry", "Reader", "Uri", "Writer", "absolute", "base", "below", "beside",
-    "canonical", "check_volume", "checked", "copy_in_store", "count_below", "entry_of", "free_bytes", "is_flat", "is_known",
-    "is_remote", "join", "lines", "link", "listing", "make_folder", "modified", "names", "naming", "no_rename", "option",
-    "overlap", "parent", "plain", "read_bytes", "remove_tree", "rename", "s3_options", "split", "sync", "why", "within",
-    "write_bytes", "writing",
+    "canonical", "check_volume", "checked", "copy_in_store", "count_below", "entry_of", "free_bytes", "is_flat",
+    "is_known", "is_remote", "join", "lines", "link", "listing", "make_folder", "modified", "names", "naming",
+    "no_rename", "option", "outgrows_cache", "overlap", "parent", "plain", "read_bytes", "remove_tree", "rename",
+    "s3_options", "split", "sync", "why", "within", "write_bytes", "writing",
 ]  # fmt: skip

@@ -56,6 +56,7 @@ def _feed(reader: Reader, start: int, low: int, high: int, digest: ReadDigest) -
 def digest_of(reader: Reader, start: int, low: int, high: int, kind: str = KIND) -> str:
     """The digest of the offsets [low, high) of the segment that begins at offset ``start``, in hex."""
     digest = ReadDigest(low, kind)
+    reader.read_ahead(high - start)
     _feed(reader, start, low, high, digest)
     return digest.finish(reader, start)[1]
 

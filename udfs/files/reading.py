@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs.files.ahead import Ahead
 from rocketmq_reindex.udfs.files.local import open_regular
 from rocketmq_reindex.udfs.files.parts import PART_BYTES, read_parts
 from rocketmq_reindex.udfs.files.systems import naming, resolve
@@ -35,8 +36,20 @@ class Reader:
         system, inner = resolve(path)
         self._file = None if system is None else system.fs.open_input_file(inner)
         self._handle = open_regular(inner) if system is None else -1
+        self._local = inner
         self._parts = system is not None and system.flat
         """whether several requests at once are faster"""
+        self._ahead: Ahead | None = None
+
+    def read_ahead(self, until: int, let_go: bool = False) -> None:
+        """From the next ``view`` on, load a local file up to byte ``until`` ahead of further ones, whose offsets ascend.
+
+        ``let_go``: what that loads leaves the page cache once it has been passed.
+        """
+        if self._ahead is not None:
+            self._ahead.close()
+        if self._handle >= 0:
+            self._ahead = Ahead(self._local, self._handle, until, let_go)
 
     def read_into(self, at: int, out: npt.NDArray[np.uint8]) -> None:
         """Fill ``out`` (uint8) from byte ``at`` on. Raises InputError when the file ends too early."""
@@ -71,6 +84,8 @@ class Reader:
         try:
             # A private mapping, never written to: to compiled loops a read-only array is another type.
             mapped = mmap.mmap(self._handle, at + count - low, access=mmap.ACCESS_COPY, offset=low)
+            if self._ahead is not None:
+                self._ahead.need(low, at + count)
             mapped.madvise(_MADV_POPULATE_READ)
         except (OSError, ValueError):
             return None
@@ -114,6 +129,8 @@ class Reader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._ahead is not None:
+            self._ahead.close()
         if self._file is not None:
             self._file.close()
         else:

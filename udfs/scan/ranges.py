@@ -15,6 +15,7 @@ from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeS
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.walk.state import UnitArrays
 from rocketmq_reindex.udfs import files, plans, schemas
+from rocketmq_reindex.udfs.progress import Position
 from rocketmq_reindex.udfs.scan.batch_rows import batch_rows
 from rocketmq_reindex.udfs.scan.block_cells import BlockCells
 from rocketmq_reindex.udfs.scan.draft_topics import topic_rows
@@ -38,6 +39,8 @@ class ScanTask:
     keys: tuple[int, ...]
     topics: bool = False
     """whether rows of TOPICS are wanted, for a draft of config/topics.json"""
+    log_bytes: int = 0
+    """bytes of all ranges of the plan: what no page cache holds is not kept there"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         scanner = RangeScanner(self.settings)
@@ -63,7 +66,15 @@ class ScanTask:
         the folder ``temporary``. ``watch`` gets the bytes that are read.
         """
         makers: list[npt.NDArray[np.void]] = []
-        segment = SegmentReader(spec.path, spec.segment_start, watch)
+        position = Position(self.staging, f"{spec.number}", spec.high - spec.low)
+
+        def seen(at: int, data: npt.NDArray[np.uint8]) -> None:
+            position.moved(at - spec.low)
+            if watch is not None:
+                watch(at, data)
+
+        let_go = files.outgrows_cache(self.log_bytes)
+        segment = SegmentReader(spec.path, spec.segment_start, seen, min(spec.high, spec.data_end), let_go)
         with segment, files.writing(temporary, block_path, own=True) as writer:
             for block in scanner.scan(spec, segment.read, segment.view):
                 if len(block.items.staged):

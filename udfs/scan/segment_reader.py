@@ -17,11 +17,15 @@ Watch = Callable[[int, npt.NDArray[np.uint8]], None]
 class SegmentReader:
     """The file of one segment, which begins at offset ``start`` of the commitlog; a context manager.
 
-    ``watch`` gets all bytes that are read. Raises OSError or InputError as ``files.Reader`` does.
+    ``watch`` gets all bytes that are read. Up to offset ``ahead`` of the commitlog bytes are loaded ahead of what is viewed, in
+    order; with ``let_go`` they leave the page cache again (``files.Reader.read_ahead``). Raises OSError or InputError as
+    ``files.Reader`` does.
     """
 
-    def __init__(self, path: str, start: int, watch: Watch | None = None) -> None:
+    def __init__(self, path: str, start: int, watch: Watch | None = None, ahead: int = 0, let_go: bool = False) -> None:
         self._reader, self._start, self._watch = files.Reader(path), start, watch
+        if ahead > start:
+            self._reader.read_ahead(ahead - start, let_go)
 
     def read(self, at: int, out: npt.NDArray[np.uint8]) -> None:
         """Fill ``out`` (uint8) with the bytes from offset ``at`` of the commitlog on."""

@@ -125,7 +125,7 @@ class CommitlogReader(Reader):
             return
         spec, holes = partition.spec, [partition.missing] if partition.missing else []
         batches = MessageBatches(self.schema, self.bounds.start_time, min(self.bounds.end_time - 1, INT64_MAX), self.unpack)
-        with SegmentReader(spec.path, spec.segment_start) as segment:
+        with SegmentReader(spec.path, spec.segment_start, ahead=min(spec.high, spec.data_end)) as segment:
             before = self._walk_to(spec, segment)
             if before.end >= spec.high:
                 yield from self._damage(holes)

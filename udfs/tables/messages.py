@@ -19,7 +19,7 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.text.hashes import hash_keys
-from rocketmq_reindex.udfs import plans
+from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.messages.arrow_columns import string_buffers
 from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
 from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
@@ -44,9 +44,11 @@ class MessageRows:
         scanner = RangeScanner(self.settings)
         everything = fields(body=False, damage=False)
         made = MessageBatches(pa.schema([everything.field(name) for name in _OF_RECORD]), INT64_MIN, INT64_MAX)
+        let_go = files.outgrows_cache(sum(spec.high - spec.low for spec in self.specs))
         for task in plans.numbers(batches):
             for spec in plans.share(self.specs, task, self.tasks):
-                with SegmentReader(spec.path, spec.segment_start) as segment:
+                ahead = min(spec.high, spec.data_end)
+                with SegmentReader(spec.path, spec.segment_start, ahead=ahead, let_go=let_go) as segment:
                     for block in scanner.scan(spec, segment.read, segment.view):
                         for batch in made.of_block(block):
                             yield with_keys(batch, self.build)

@@ -17,6 +17,7 @@ from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, Stretch
 from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.udfs import files, plans, results
+from rocketmq_reindex.udfs.progress import Position
 from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.staging import StagingFolder
 
@@ -81,9 +82,11 @@ class WriteIndex:
         # 80 MB for a full file: its items then meet the slots, which no cache holds, only once.
         prev = np.empty(plan.items, np.int32)
         used, count = 0, 0
+        position = Position(self.staging, f"index-{plan.number}", 2 * plan.items)
         for chunk in chunks(plan.stretches):
             used += ix.link_items(ix.words_of(chunk), count + 1, slots, prev[count:])
             count += len(chunk)
+            position.moved(count)
         if count:
             first, last = (staged_items(stretch)[0] for stretch in ends(plan.stretches))
             end = self.items if self.seal and plan.last else count + 1
@@ -97,7 +100,7 @@ class WriteIndex:
         # Never under a name in the tree: a late attempt must not leave a file there.
         made = files.join(self.staging.made, f"{plan.number}-{uuid.uuid4().hex}")
         size = ix.file_size(self.slots, self.items)
-        at = ix.HEADER_SIZE + self.slots * ix.SLOT_SIZE + ix.ITEM_SIZE
+        at = first_item = ix.HEADER_SIZE + self.slots * ix.SLOT_SIZE + ix.ITEM_SIZE
         with files.writing(self.staging.temporary, made, own=True) as writer:
             writer.append(header.to_bytes())
             for low in range(0, self.slots, _SLOT_BLOCK):
@@ -109,6 +112,7 @@ class WriteIndex:
                 writer.write_at(at, packed)
                 hasher.update(packed.data)
                 at += len(packed)
+                position.moved(count + (at - first_item) // ix.ITEM_SIZE)
             writer.finish(self.staging.stored(size))
         return IndexFileResult(
             number=plan.number,

@@ -41,7 +41,7 @@ def test_stages_and_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
     with Progress(NoSpark(), reporter, update).watching():  # type: ignore[arg-type]
-        with reporter.stage("scan", "ranges", 3, 9, lambda: (1, 5)):
+        with reporter.stage("scan", "ranges", 3, 9, lambda: (1, 5 / 9)):
             assert enough.wait(60)
         with reporter.step("decide"):
             end = time.monotonic() + 60

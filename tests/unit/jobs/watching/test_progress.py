@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.watching import progress, progress_shown
+from rocketmq_reindex.jobs.watching import pace, progress, progress_shown
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.jobs.watching.progress_shown import Bar, usual
 
@@ -45,16 +45,16 @@ def test_a_stage_that_fails_says_so(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_lines_between_say_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A probe that cannot look just now is asked again; the time left follows from the bytes done."""
+    """A probe that cannot look just now is asked again. A stage that has moved once only has no pace."""
     monkeypatch.setattr(progress, "INTERVAL", 0.01)
     monkeypatch.setattr(progress_shown, "LINE_INTERVAL", 0.03)
     asked: list[int] = []
 
-    def probe() -> tuple[int, int]:
+    def probe() -> tuple[int, float]:
         asked.append(1)
         if len(asked) % 2:
             raise FileNotFoundError("not yet")
-        return 1, 4_000_000
+        return 1, 0.25
 
     with Reporter([usual()]) as reporter, reporter.stage("scan", "ranges", 4, 16_000_000, probe):
         end = time.monotonic() + 60
@@ -63,7 +63,26 @@ def test_lines_between_say_how_far_it_is(capsys: pytest.CaptureFixture[str], mon
     lines = capsys.readouterr().err.splitlines()[1:-1]
     assert lines
     for line in lines:
-        assert re.fullmatch(r"scan: 1/4 ranges, 4,000,000 bytes, \d+ MB/s, \d+ s left", line)
+        assert re.fullmatch(r"scan: 1/4 ranges, 4,000,000 bytes", line)
+
+
+def test_lines_of_a_stage_with_a_pace(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.01)
+    monkeypatch.setattr(progress_shown, "LINE_INTERVAL", 0.03)
+    monkeypatch.setattr(pace, "_SECONDS", 0.05)
+    asked: list[int] = []
+
+    def probe() -> tuple[int, float]:
+        asked.append(1)
+        return 1, min(len(asked) / 100, 0.9)
+
+    with Reporter([usual()]) as reporter, reporter.stage("scan", "ranges", 4, 16_000_000, probe):
+        end = time.monotonic() + 60
+        while len(asked) < 40 and time.monotonic() < end:
+            time.sleep(0.01)
+    lines = capsys.readouterr().err.splitlines()[1:-1]
+    assert re.fullmatch(r"scan: 1/4 ranges, [\d,]+ bytes, \d+ MB/s, \d+ s left", lines[-1])
+    assert re.fullmatch(r"scan: 1/4 ranges, [\d,]+ bytes", lines[0])
 
 
 def shown_on_a_terminal(total_bytes: int, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -71,9 +90,9 @@ def shown_on_a_terminal(total_bytes: int, monkeypatch: pytest.MonkeyPatch) -> st
     monkeypatch.setattr(progress, "INTERVAL", 0.01)
     asked: list[int] = []
 
-    def probe() -> tuple[int, int]:
+    def probe() -> tuple[int, float]:
         asked.append(1)
-        return 2, total_bytes // 2
+        return 2, 0.5
 
     screen = io.StringIO()
     bar = Bar(Console(file=screen, force_terminal=True, width=120, legacy_windows=False))

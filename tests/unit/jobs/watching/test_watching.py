@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from rocketmq_reindex.jobs.spark.gateway import JvmErrors
 from rocketmq_reindex.jobs.verifying.mend import Mend
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.watch import Watch
-from rocketmq_reindex.jobs.watching import progress, progress_json
+from rocketmq_reindex.jobs.watching import pace, progress, progress_json
 from rocketmq_reindex.jobs.watching.options import wants_json_log
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.jobs.watching.progress_json import JsonLines
@@ -73,15 +72,16 @@ def test_stages_for_schedulers(capsys: pytest.CaptureFixture[str], monkeypatch: 
     monkeypatch.setattr(progress_json, "LINE_INTERVAL", 0.03)
     asked: Counter[str] = Counter()
 
-    def probe(name: str, *found: int) -> tuple[int, int]:
+    monkeypatch.setattr(pace, "_SECONDS", 0.02)
+
+    def probe(name: str, things: int, share: float) -> tuple[int, float]:
         asked[name] += 1
-        things, size = found
-        return things, size
+        return things, share
 
     with Reporter([JsonLines()]) as reporter:
-        with reporter.stage("scan", "ranges", 4, 16_000_000, lambda: probe("scan", 1, 4_000_000)):
+        with reporter.stage("scan", "ranges", 4, 16_000_000, lambda: probe("scan", 1, min(asked["scan"], 4) / 16)):
             # Of which each fourth one at least has a line; the last one asked may have none yet.
-            wait_until(lambda: asked["scan"] > 9)
+            wait_until(lambda: asked["scan"] > 15)
         with contextlib.suppress(OSError), reporter.stage("write", "files", 2, 0, lambda: probe("write", 1, 0)):
             wait_until(lambda: asked["write"] > 1)
             raise OSError("gone")
@@ -93,9 +93,9 @@ def test_stages_for_schedulers(capsys: pytest.CaptureFixture[str], monkeypatch: 
     scan = [line for line in lines if line["stage"] == "scan"]
     assert [line["state"] for line in scan] == ["running"] * (len(scan) - 1) + ["done"]
     assert (scan[0]["done"], scan[0]["eta"]) == (0, None)
-    assert {(line["done"], line["bytes"]) for line in scan[1:-1]} == {(1, 4_000_000)}
-    for line, later in pairwise(scan[1:]):
-        assert 3 * line["seconds"] - 0.21 <= line["eta"] <= 3 * later["seconds"] + 0.21
+    assert {line["done"] for line in scan[1:-1]} == {1}
+    assert scan[-2]["bytes"] == 4_000_000
+    assert scan[-2]["eta"] > 0, "it has moved often enough, and stands still since: the time left grows"
     assert (scan[-1]["done"], scan[-1]["bytes"], scan[-1]["eta"]) == (4, 16_000_000, 0)
     write = [line for line in lines if line["stage"] == "write"]
     assert (write[-1]["state"], write[-1]["done"]) == ("failed", 1)
@@ -106,17 +106,17 @@ def test_numbers_only_rise(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     """Whatever tasks leave that are tried again, and whatever of it is removed: never back, never above the total."""
     monkeypatch.setattr(progress, "INTERVAL", 0.001)
     monkeypatch.setattr(progress_json, "LINE_INTERVAL", 0.0)
-    found = iter([(1, 10), (3, 90), (2, 40), (9, 200), (4, 100)])
-    last = (1, 1)
+    found = iter([(1, 0.1), (3, 0.9), (2, 0.4), (9, 2.0), (4, 1.0)])
+    last = (1, 0.01)
 
-    def probe() -> tuple[int, int]:
+    def probe() -> tuple[int, float]:
         nonlocal last
-        last = next(found, (0, 0))
+        last = next(found, (0, 0.0))
         return last
 
     with Reporter([JsonLines()]) as reporter, reporter.stage("write", "files", 4, 100, probe):
         end = time.monotonic() + 60
-        while last != (0, 0) and time.monotonic() < end:
+        while last[0] and time.monotonic() < end:
             time.sleep(0.001)
     told = [(line["done"], line["bytes"]) for line in objects(capsys.readouterr().err)]
     assert told[:6] == [(0, 0), (1, 10), (3, 90), (3, 90), (4, 100), (4, 100)]
