@@ -203,7 +203,7 @@ def test_a_bare_commitlog_backup_becomes_a_store_that_boots(serving: Program, sc
     """By the command itself, with a broker's default file sizes and the topics drafted from the log."""
     puts = keyed_log(store, 600, seed)
     out = store.with_name("out")
-    words = ["build", str(store), "--out", str(out), "--write-topics", "--master", "local[2]"]
+    words = ["build", str(store), "--out", str(out), "--write-topics", "--engine", "local"]
     run = subprocess.run(
         [sys.executable, "-m", "rocketmq_reindex", *words], timeout=900, capture_output=True, cwd=ROOT, text=True
     )
