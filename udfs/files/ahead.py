@@ -56,15 +56,22 @@ class Ahead:
         with self._moved:
             self._at, self._wanted = max(self._at, low), min(high + AHEAD_BYTES, self._until)
             self._moved.notify_all()
-            if self._thread is None:
-                if _NOWAIT is None or self._wanted <= high:
-                    return
-                self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
-                self._thread.start()
+            if self._thread is None and (_NOWAIT is None or self._wanted <= high or not self._start()):
+                return
             while self._at < high and not self._closed:
                 self._moved.wait()
         self._release(self._passed[0])
         self._passed = self._passed[1], low
+
+    def _start(self) -> bool:
+        """Start the thread; whether there is one. A process may have as many as it is allowed."""
+        thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+        self._thread = thread
+        return True
 
     def close(self) -> None:
         """End the thread. The file may be closed then."""

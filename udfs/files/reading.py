@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.files.ahead import Ahead
 from rocketmq_reindex.udfs.files.local import open_regular
-from rocketmq_reindex.udfs.files.parts import PART_BYTES, read_parts
+from rocketmq_reindex.udfs.files.parts import PART_BYTES, PartsAhead, read_parts
 from rocketmq_reindex.udfs.files.systems import naming, resolve
 
 if TYPE_CHECKING:
@@ -40,20 +40,29 @@ class Reader:
         self._parts = system is not None and system.flat
         """whether several requests at once are faster"""
         self._ahead: Ahead | None = None
+        self._coming: PartsAhead | None = None
 
     def read_ahead(self, until: int, let_go: bool = False) -> None:
-        """From the next ``view`` on, load a local file up to byte ``until`` ahead of further ones, whose offsets ascend.
+        """Have bytes up to ``until`` loaded before they are asked for, in order: by ``view``, or in a bucket by ``read_into``.
 
-        ``let_go``: what that loads leaves the page cache once it has been passed.
+        ``let_go``: what that loads of a local file leaves the page cache once it has been passed.
         """
-        if self._ahead is not None:
-            self._ahead.close()
+        self._close_ahead()
         if self._handle >= 0:
             self._ahead = Ahead(self._local, self._handle, until, let_go)
+        elif self._parts:
+            self._coming = PartsAhead(self._file, until)
+
+    def _close_ahead(self) -> None:
+        for ahead in (self._ahead, self._coming):
+            if ahead is not None:
+                ahead.close()
 
     def read_into(self, at: int, out: npt.NDArray[np.uint8]) -> None:
         """Fill ``out`` (uint8) from byte ``at`` on. Raises InputError when the file ends too early."""
         self._fill(at, out.data)
+        if self._coming is not None:
+            self._coming.expect(at + len(out), len(out))
 
     def _fill(self, at: int, view: memoryview) -> None:
         while len(view):
@@ -65,6 +74,8 @@ class Reader:
 
     def _read_some(self, at: int, view: memoryview) -> int:
         if self._file is not None:
+            if self._coming is not None and (count := self._coming.read(at, view)):
+                return count
             if self._parts and len(view) > PART_BYTES:
                 return read_parts(self._file, at, view)
             self._file.seek(at)
@@ -129,8 +140,7 @@ class Reader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._ahead is not None:
-            self._ahead.close()
+        self._close_ahead()
         if self._file is not None:
             self._file.close()
         else:

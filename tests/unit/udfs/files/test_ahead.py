@@ -132,6 +132,21 @@ def test_a_file_read_by_one_view_takes_no_thread(path: str, monkeypatch: pytest.
         assert reader.view(0, SIZE) is not None
 
 
+def test_without_a_thread_it_is_read_all_the_same(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = Path(path).read_bytes()
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with files.Reader(path) as reader:
+        reader.read_ahead(SIZE)
+        for at in range(0, SIZE, VIEW):
+            view = reader.view(at, VIEW)
+            assert view is not None
+            assert view.tobytes() == raw[at : at + VIEW]
+
+
 def test_a_file_that_becomes_shorter_is_an_error_and_no_wait(path: str) -> None:
     with files.Reader(path) as reader:
         reader.read_ahead(SIZE)
