@@ -1,0 +1,156 @@
+"""Tasks run in processes of their own, one at a time each; their errors are raised here, and nothing of a pool stays."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rocketmq_reindex.jobs.command.failures import outcome
+from rocketmq_reindex.jobs.engines.lost import WorkerLostError
+from rocketmq_reindex.jobs.local.pool import Pool
+from rocketmq_reindex.storage_format.errors import InputError, RefusedError
+from tests.tools.faulty_processes import in_session, wait_until
+
+
+@dataclass(frozen=True)
+class Say:
+    """Answers with its word and the process that ran it."""
+
+    word: int
+    seconds: float = 0.0
+
+    def __call__(self) -> tuple[int, int]:
+        time.sleep(self.seconds)
+        return self.word, os.getpid()
+
+
+@dataclass(frozen=True)
+class Fail:
+    """Raises an error, or what no pickle keeps."""
+
+    error: Exception | None = None
+
+    def __call__(self) -> tuple[int, int]:
+        if self.error is not None:
+            raise self.error
+
+        class OwnError(Exception):
+            pass
+
+        raise OwnError("of a class that nobody else has")
+
+
+@dataclass(frozen=True)
+class End:
+    """Ends its process."""
+
+    status: int
+
+    def __call__(self) -> tuple[int, int]:
+        os._exit(self.status)
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    made = Pool("build", 2)
+    made.wait_until_up()
+    yield made
+    made.close()
+
+
+def test_results_in_order_from_both(pool: Pool) -> None:
+    found = pool.run([Say(number, 0.01) for number in range(40)])
+    assert [word for word, _ in found] == list(range(40))
+    assert len({process for _, process in found} - {os.getpid()}) == 2
+
+
+def test_several_threads_ask(pool: Pool) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        asked = [threads.submit(pool.run, [Say(1000 * k + n) for n in range(200)]) for k in range(4)]
+        for k, one in enumerate(asked):
+            assert [word for word, _ in one.result()] == [1000 * k + n for n in range(200)]
+
+
+def test_a_large_task_and_a_large_result(pool: Pool) -> None:
+    word = 1 << 80_000_000
+    assert pool.run([Say(word)])[0][0] == word
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (InputError("a.bin: offset 7: is no record"), 1, "a.bin: offset 7: is no record"),
+        (RefusedError("refused"), 5, "refused"),
+        (OSError(28, "No space left on device", "/disk/x"), 1, "/disk/x: No space left on device: nothing was published"),
+        (ConnectionResetError(104, "Connection reset by peer"), 1, "input or output: Connection reset by peer"),
+        (ValueError("odd"), 1, "ValueError: odd: nothing was published"),
+        (MemoryError("much"), 1, "MemoryError: out of memory: nothing was published"),
+        (None, 1, "RuntimeError: OwnError: of a class that nobody else has: nothing was published"),
+    ],
+)
+def test_errors_are_those_of_the_task(pool: Pool, error: Exception | None, status: int, line: str) -> None:
+    with pytest.raises(Exception, match=".") as found:
+        pool.run([Say(1), Fail(error), Say(2)])
+    assert outcome(found.value, None, "input or output", ": nothing was published") == (status, line)
+    # The pool goes on.
+    assert pool.run([Say(5)])[0][0] == 5
+
+
+@pytest.mark.parametrize(("status", "said"), [(0, "ended with status 0"), (7, "ended with status 7")])
+def test_a_worker_that_ends(pool: Pool, status: int, said: str) -> None:
+    with pytest.raises(WorkerLostError, match=f"^a worker process has {said}$"):
+        pool.run([End(status)])
+
+
+def _of_pools() -> list[int]:
+    """The processes of this process's pools."""
+    there = {pid: parent for pid, (parent, words) in in_session(os.getsid(0)).items() if "udfs.worker.pool" in words}
+    first = [pid for pid, parent in there.items() if parent == os.getpid()]
+    return first + [pid for pid, parent in there.items() if parent in first]
+
+
+def test_no_process_is_left() -> None:
+    pools = [Pool("build", 3), Pool("verify", 1)]
+    pools[0].wait_until_up()
+    wait_until(lambda: len(_of_pools()) == 5)
+    for pool in pools:
+        # The second has not come up yet.
+        pool.close()
+        pool.close()
+    assert _of_pools() == []
+    with pytest.raises(WorkerLostError, match="^the run has ended$"):
+        pools[0]._ask(0, Say(1))
+
+
+def test_what_goes_on_ends_as_the_pool_is_closed(pool: Pool) -> None:
+    raised = list[str]()
+
+    def ask() -> None:
+        try:
+            pool.run([Say(1, 60)])
+        except WorkerLostError as error:
+            raised.append(str(error))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    time.sleep(0.2)
+    pool.close()
+    thread.join(10)
+    assert raised == ["the run has ended"]
+
+
+def test_what_keeps_it_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the driver itself, which would say the same."""
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    made = Pool("build", 1)
+    with pytest.raises(InputError, match="NUMBA_CACHE_DIR: others may write to"):
+        made.wait_until_up()
+    made.close()
