@@ -14,7 +14,7 @@ import pytest
 
 from rocketmq_reindex.jobs.command.failures import outcome
 from rocketmq_reindex.jobs.engines.lost import WorkerLostError
-from rocketmq_reindex.jobs.local.pool import Pool
+from rocketmq_reindex.jobs.local.pool import Pool, Task
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from tests.tools.faulty_processes import in_session, wait_until
 
@@ -96,8 +96,9 @@ def test_a_large_task_and_a_large_result(pool: Pool) -> None:
     ],
 )
 def test_errors_are_those_of_the_task(pool: Pool, error: Exception | None, status: int, line: str) -> None:
-    with pytest.raises(Exception, match=".") as found:
-        pool.run([Say(1), Fail(error), Say(2)])
+    tasks: list[Task[tuple[int, int]]] = [Say(1), Fail(error), Say(2)]
+    with pytest.raises(Exception) as found:  # noqa: PT011  the line tells
+        pool.run(tasks)
     assert outcome(found.value, None, "input or output", ": nothing was published") == (status, line)
     # The pool goes on.
     assert pool.run([Say(5)])[0][0] == 5
@@ -125,7 +126,7 @@ def test_no_process_is_left() -> None:
         pool.close()
         pool.close()
     assert _of_pools() == []
-    with pytest.raises(WorkerLostError, match="^the run has ended$"):
+    with pytest.raises(WorkerLostError, match=r"^the run has ended$"):
         pools[0]._ask(0, Say(1))
 
 
