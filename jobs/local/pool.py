@@ -88,6 +88,10 @@ class Pool:
         for thread in self._threads:
             thread.start()
 
+    def remove_in_the_end(self, folder: str) -> None:
+        """Have a folder removed when all processes have ended, also where the driver is killed."""
+        send(self._control, folder)
+
     def run(self, tasks: Sequence[Task[R]]) -> list[R]:
         """Return the results of tasks, in their order. Raises the first error, and begins no more of these tasks then."""
         futures: list[Future[R]] = [Future() for _ in tasks]

@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.build import build
 from tests.golden.stores import GoldenStore
 from tests.stores.bucket_world import BucketWorld
 from tests.stores.contract import FilesContract
-from tests.stores.whole import build_through_spark
+from tests.stores.whole import build_by_command
 
 
 class TestWebHdfs(FilesContract):
@@ -22,7 +22,7 @@ class TestWebHdfs(FilesContract):
 
 
 def test_from_hdfs_to_hdfs_through_spark(golden_store: Callable[[str], GoldenStore], hdfs_place: str, tmp_path: Path) -> None:
-    build_through_spark(golden_store("transactions-delay"), hdfs_place, tmp_path)
+    build_by_command(golden_store("transactions-delay"), hdfs_place, tmp_path)
 
 
 def test_an_incremental_build(hdfs_place: str, tmp_path: Path, seed: int) -> None:

@@ -26,7 +26,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs import files
 from tests.fault.disk import tiny_store, tree
 from tests.golden.stores import GoldenStore
-from tests.stores.whole import build_through_spark, published
+from tests.stores.whole import build_by_command, published
 from tests.tools.faulty_s3 import faulty_s3
 from tests.tools.local_engine import LocalEngine, local_build, run_build, single
 from tests.tools.s3_door import through
@@ -72,7 +72,7 @@ def truth(tmp_path: Path) -> dict[str, bytes]:
 
 
 def test_from_bucket_to_bucket_through_spark(golden_store: Stores, s3_place: str, tmp_path: Path) -> None:
-    build_through_spark(golden_store("wide-keys"), s3_place, tmp_path)
+    build_by_command(golden_store("wide-keys"), s3_place, tmp_path)
 
 
 @pytest.mark.parametrize("keep", [False, True])

@@ -1,4 +1,4 @@
-"""A whole build from a store behind a URI to another, through the command line and real Spark, and back on a disk by fetch."""
+"""A whole build from a store behind a URI to another, by the command line and its engine, and back on a disk by fetch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def published(out: str) -> str:
     return pointers.build_folder(out, pointers.pointers(out)[-1].build)
 
 
-def build_through_spark(golden: GoldenStore, place: str, tmp_path: Path, *words: str) -> None:
+def build_by_command(golden: GoldenStore, place: str, tmp_path: Path, *words: str) -> None:
     """STORE and --out below ``place``: what is fetched equals a local build of the same store, byte for byte."""
     store, out = files.join(place, "store"), files.join(place, "out")
     upload(golden.path / "commitlog", files.join(store, "commitlog"), files.join(place, "aside"))

@@ -120,7 +120,7 @@ def _of_pools() -> list[int]:
 def test_no_process_is_left() -> None:
     pools = [Pool("build", 3), Pool("verify", 1)]
     pools[0].wait_until_up()
-    wait_until(lambda: len(_of_pools()) == 5)
+    wait_until(lambda: len(_of_pools()) >= 5)
     for pool in pools:
         # The second has not come up yet.
         pool.close()
