@@ -68,7 +68,9 @@ class LocalEngine:
         return [text for texts in found for text in texts]
 
     def numbers(self, function: Batches, count: int) -> list[str]:
-        return [text for texts in self._pool.run([Number(function, number) for number in range(count)]) for text in texts]
+        # One IndexFile takes as long as many files of ConsumeQueues.
+        found = self._pool.run([Number(function, number) for number in range(count)], soon=True)
+        return [text for texts in found for text in texts]
 
     def forget(self) -> None:
         _remove(self._kept)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+import rocketmq_reindex
 from rocketmq_reindex.jobs.command.failures import outcome
 from rocketmq_reindex.jobs.engines.lost import WorkerLostError
 from rocketmq_reindex.jobs.local.pool import Pool, Task
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
-from tests.tools.faulty_processes import in_session, wait_until
+from tests.tools.faulty_processes import ROOT, in_session, wait_until
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,14 @@ class Fail:
             pass
 
         raise OwnError("of a class that nobody else has")
+
+
+@dataclass(frozen=True)
+class Where:
+    """Answers with the package's file, and the working folder."""
+
+    def __call__(self) -> tuple[str, str]:
+        return str(rocketmq_reindex.__file__), os.getcwd()
 
 
 @dataclass(frozen=True)
@@ -160,3 +171,26 @@ def test_what_keeps_it_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(InputError, match="NUMBA_CACHE_DIR: others may write to"):
         made.wait_until_up()
     made.close()
+
+
+def test_the_package_of_this_process(pool: Pool) -> None:
+    assert pool.run([Where()]) == [(rocketmq_reindex.__file__, "/")]
+
+
+def test_a_package_that_a_script_has_found(tmp_path: Path) -> None:
+    """By a path of its own, which no other process knows."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("rocketmq_reindex", "tests"):
+        (copy / name).symlink_to(ROOT / name)
+    script = (
+        f"import sys; sys.path.insert(0, {str(copy)!r})\n"
+        "from tests.unit.jobs.local.test_pool import Pool, Where\n"
+        "pool = Pool('build', 1)\npool.wait_until_up()\nprint(*pool.run([Where()])[0])\npool.close()\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script] if sys.version_info >= (3, 11) else [sys.executable, "-c", script],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == f"{copy}/rocketmq_reindex/__init__.py /\n"
