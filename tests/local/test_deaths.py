@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,26 @@ def test_ctrl_c_while_the_processes_start(scene: Scene, tmp_path: Path) -> None:
         wait_until(lambda: any("worker.pool" in words for _, words in in_session(found.process.pid).values()))
         os.killpg(found.process.pid, signal.SIGINT)
         check(scene, found, 130, INTERRUPTED)
+
+
+def verifying(scene: Scene, folder: Path, faults: list[dict[str, Any]]) -> AbstractContextManager[Running]:
+    """A verify of the log and nothing else, under faults."""
+    (folder / "tmp").mkdir(parents=True)
+    words = [sys.executable, "-m", "rocketmq_reindex", "verify", str(scene.store), "--only=log", "--json"]
+    environment = {"TMPDIR": str(folder / "tmp"), "JAVA_HOME": str(folder)}
+    return running([*words, "--engine=local", "--master=local[2]"], folder / "run", faults, environment)
+
+
+@pytest.mark.parametrize(("number", "status", "error"), [(signal.SIGKILL, 1, KILLED), (signal.SIGINT, 130, INTERRUPTED)])
+def test_a_verify(number: signal.Signals, status: int, error: str, scene: Scene, tmp_path: Path) -> None:
+    with verifying(scene, tmp_path / "turn", [fault("worker", SCAN, "sleep 60")]) as found:
+        wait_until(lambda: fired(found.folder))
+        if number == signal.SIGKILL:
+            busy = [pid for pid, (parent, _) in in_session(found.process.pid).items() if parent != found.process.pid]
+            os.kill(max(pid for pid in busy if pid != found.process.pid), number)
+        else:
+            os.killpg(found.process.pid, number)
+        summary = found.summary(SOON)
+        assert (summary["exit"], summary["error"]) == (status, error.removesuffix(": nothing was published"))
+        assert in_session(found.process.pid) == {}
+    assert os.listdir(tmp_path / "turn" / "tmp") == []
