@@ -9,7 +9,6 @@ from rocketmq_reindex.jobs.api.ahead import engines_ahead, local_ahead
 from rocketmq_reindex.jobs.api.ended import Ended
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
-from rocketmq_reindex.jobs.command.kernels import NOTE, kept
 from rocketmq_reindex.jobs.watch import Watch
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ def run_build(
         settings = settings_of()
         with interrupts:
             watch.start(settings, (*settings.inputs, settings.out))
+            from rocketmq_reindex.jobs.command.kernels import NOTE, kept
+
             with kept() as compiled_once, local_ahead("build", settings, spark, not settings.dry_run) as local:
                 # numba alone takes half a second, and the processes of a local engine start meanwhile.
                 from rocketmq_reindex.jobs.building.inputs import look_at

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rocketmq_reindex.jobs.api.ahead import engines_ahead, local_ahead
 from rocketmq_reindex.jobs.api.ended import Ended
 from rocketmq_reindex.jobs.command.failures import Interrupts, outcome
-from rocketmq_reindex.jobs.command.kernels import NOTE, kept
 from rocketmq_reindex.jobs.publishing.whole_file import write_whole
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.watch import Watch
@@ -31,6 +30,8 @@ def run_verify(
             watch.start(settings, settings.stores)
             # A wrong path is refused before anything is started.
             logs = settings.logs()
+            from rocketmq_reindex.jobs.command.kernels import NOTE, kept
+
             with (
                 kept() as compiled_once,
                 local_ahead("verify", settings, spark) as local,

@@ -32,6 +32,8 @@ RECORDS_PER_SECOND_AND_CORE = 900e3
 START_SECONDS = 12.0
 """Rough figures of one laptop core with a warm page cache; the estimate says so."""
 BLOCK = 4096
+KEPT_UNIT = 16
+"""Bytes that a unit takes at most in the rows of the local engine, unless its queue has few; the rows lie beside the result."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +119,8 @@ def check_free(
         share = found.share(size)
         items, units, batches = (int(share * v) for v in (found.items, found.units, found.batch_units))
         staged, index_files, queues = items * ix.STAGED.itemsize, -(-items // (settings.index_items - 1)), found.queues
+        if settings.engine == "local":
+            staged += (units + batches) * KEPT_UNIT
     else:
         items, units, batches = (sum(getattr(s, name) for s in accepted) for name in ("items", "units", "batch_units"))
         staged, index_files, queues = 0, len(plans or []), max((s.queues for s in accepted), default=0)

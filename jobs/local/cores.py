@@ -39,8 +39,8 @@ def _quota(groups: Path, own: Path, there: int) -> int:
     """Return the processors that control groups (version 2) leave this process, rounded up; ``there`` without a limit."""
     least = there
     with contextlib.suppress(OSError, ValueError):
-        name = next(line[3:] for line in own.read_text().splitlines() if line.startswith("0::"))
-        folder = groups / name.lstrip("/")
+        names = [line[3:] for line in own.read_text().splitlines() if line.startswith("0::")]
+        folder = groups / "".join(names).lstrip("/")
         for group in (folder, *folder.parents):
             with contextlib.suppress(OSError, ValueError):
                 quota, period = (group / "cpu.max").read_text().split()

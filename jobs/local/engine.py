@@ -32,8 +32,9 @@ class LocalEngine:
 
     def buckets(self, wanted: int, staging: StagingFolder) -> tuple[int, ...]:
         if files.no_rename(staging.root):
-            # Rows of a run are read again and again: they stay on this machine.
+            # A store of objects is no place for rows, which are read in pieces: they stay on this machine.
             self._folder = tempfile.mkdtemp(prefix="rmq-reindex-rows-")
+            self._pool.remove_in_the_end(self._folder)
         else:
             self._folder = staging.rows
             files.make_folder(self._folder, below=staging.root)
@@ -67,7 +68,9 @@ class LocalEngine:
         return [text for texts in found for text in texts]
 
     def numbers(self, function: Batches, count: int) -> list[str]:
-        return [text for texts in self._pool.run([Number(function, number) for number in range(count)]) for text in texts]
+        # One IndexFile takes as long as many files of ConsumeQueues.
+        found = self._pool.run([Number(function, number) for number in range(count)], soon=True)
+        return [text for texts in found for text in texts]
 
     def forget(self) -> None:
         _remove(self._kept)

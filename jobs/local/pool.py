@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import queue
 import signal
@@ -12,8 +13,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+import rocketmq_reindex
 from rocketmq_reindex.jobs.engines.elsewhere import elsewhere
 from rocketmq_reindex.jobs.engines.lost import WorkerLostError
 from rocketmq_reindex.storage_format.errors import InputError
@@ -27,6 +30,8 @@ Task = Callable[[], R]
 _PATIENCE: Final = 10.0
 """Seconds in which a process that has nothing to do ends, or says why another has ended."""
 _HEARD: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+_PACKAGES: Final = ("site-packages", "dist-packages")
+"""Folders in which Python looks by itself, behind its own modules."""
 _ONE_THREAD: Final = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Each worker is one thread: a library that starts others would do so before the fork."""
 
@@ -41,13 +46,34 @@ def _blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _environment() -> dict[str, str]:
+    """The environment of the processes: they work in another folder, and run the very package that this process runs."""
+    found = os.environ | elsewhere(os.environ) | _ONE_THREAD | {"PYTHONSAFEPATH": "1"}
+    root = os.path.dirname(os.path.dirname(os.path.abspath(rocketmq_reindex.__file__)))
+    if os.path.basename(root) not in _PACKAGES:
+        # A script may have found it by a path of its own.
+        found["PYTHONPATH"] = os.pathsep.join(filter(None, [found.get("PYTHONPATH"), root]))
+    return found
+
+
+@dataclass(frozen=True, order=True)
+class _Asked:
+    """A task that waits for a worker; without one a thread ends."""
+
+    rank: int
+    number: int
+    future: Future[Any] = field(default_factory=Future, compare=False)
+    task: Task[Any] | None = field(default=None, compare=False)
+
+
 class Pool:
     """Processes that run tasks, one at a time each. Any thread may ask for tasks; ``close`` ends all processes."""
 
     def __init__(self, command: str, cores: int) -> None:
         """Start the processes. ``command`` says whose tasks come: build or verify."""
         self.cores = cores
-        self._tasks: queue.SimpleQueue[tuple[Future[Any], Task[Any]] | None] = queue.SimpleQueue()
+        self._tasks: queue.PriorityQueue[_Asked] = queue.PriorityQueue()
+        self._numbers = itertools.count()
         self._threads: list[threading.Thread] = []
         self._closed = self._gone = False
         self._lock = threading.Lock()
@@ -57,11 +83,10 @@ class Pool:
         self._links = [link for link, _ in pairs]
         handles = [end.fileno() for end in (theirs, *(end for _, end in pairs))]
         words = [sys.executable, "-m", "rocketmq_reindex.udfs.worker.pool", command, *map(str, handles)]
-        environment = os.environ | elsewhere(os.environ) | _ONE_THREAD | {"PYTHONSAFEPATH": "1"}
         try:
             with _blocked():
                 self._process = subprocess.Popen(
-                    words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=FOLDER, env=environment, pass_fds=handles
+                    words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=FOLDER, env=_environment(), pass_fds=handles
                 )
         except BaseException:
             for end in (self._control, *self._links):
@@ -88,11 +113,18 @@ class Pool:
         for thread in self._threads:
             thread.start()
 
-    def run(self, tasks: Sequence[Task[R]]) -> list[R]:
-        """Return the results of tasks, in their order. Raises the first error, and begins no more of these tasks then."""
+    def remove_in_the_end(self, folder: str) -> None:
+        """Have a folder removed when all processes have ended, also where the driver is killed."""
+        send(self._control, folder)
+
+    def run(self, tasks: Sequence[Task[R]], soon: bool = False) -> list[R]:
+        """Return the results of tasks, in their order. Raises the first error, and begins no more of these tasks then.
+
+        ``soon``: they begin before all others that wait, as long tasks should beside short ones.
+        """
         futures: list[Future[R]] = [Future() for _ in tasks]
-        for pair in zip(futures, tasks, strict=True):
-            self._tasks.put(pair)
+        for future, task in zip(futures, tasks, strict=True):
+            self._tasks.put(_Asked(0 if soon else 1, next(self._numbers), future, task))
         try:
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             for future in done:
@@ -109,8 +141,8 @@ class Pool:
 
     def _serve(self, number: int) -> None:
         """Give one worker its tasks, in a thread of its own: an idle worker takes the next one."""
-        while (pair := self._tasks.get()) is not None:
-            future, task = pair
+        while (asked := self._tasks.get()).task is not None:
+            future, task = asked.future, asked.task
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(self._ask(number, task))
@@ -162,7 +194,7 @@ class Pool:
             self._process.kill()
         self._control.close()
         for _ in self._threads:
-            self._tasks.put(None)
+            self._tasks.put(_Asked(2, next(self._numbers)))
         try:
             self._process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:

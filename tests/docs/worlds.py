@@ -95,5 +95,6 @@ WORLDS: Final = {
     "how-to/report": World(whole),
     "how-to/verify": World(shifted),
     "how-to/watch": World(watched),
+    "how-to/without-java": World(whole),
 }
 """Pages whose blocks are run from top to bottom."""

@@ -111,10 +111,13 @@ def test_commands_without_spark(trap: Trap, opened: Opened, golden_store: Stores
         ["query", store, "--topic", "TopicA", "--key", "none"],
         ["inspect", segment],
         ["build", store, "--out", tmp_path / "out", "--dry-run"],
+        ["build", store, "--out", tmp_path / "built", "--engine", "local", *golden_store("trimmed-head").size_words()],
+        ["verify", tmp_path / "built", "--commitlog", store / "commitlog", "--engine", "local"],
         ["fetch", store, "--to", tmp_path / "to"],
         ["report", store, "--out", tmp_path / "page.html"],
     )
     for words in commands:
         done = run(trap, COMMAND, *words)
         assert "Traceback" not in done.stderr, words
+        assert done.returncode == 0 or "local" not in words, done.stderr
         assert (trap.marked(), opened.paths()) == ([], set()), words

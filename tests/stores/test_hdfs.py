@@ -22,7 +22,7 @@ class TestWebHdfs(FilesContract):
 
 
 def test_from_hdfs_to_hdfs_through_spark(golden_store: Callable[[str], GoldenStore], hdfs_place: str, tmp_path: Path) -> None:
-    build_by_command(golden_store("transactions-delay"), hdfs_place, tmp_path, "spark")
+    build_by_command(golden_store("transactions-delay"), hdfs_place, tmp_path)
 
 
 def test_an_incremental_build(hdfs_place: str, tmp_path: Path, seed: int) -> None:

@@ -71,8 +71,8 @@ def truth(tmp_path: Path) -> dict[str, bytes]:
     return found
 
 
-def test_from_bucket_to_bucket_by_the_command(golden_store: Stores, s3_place: str, tmp_path: Path) -> None:
-    build_by_command(golden_store("wide-keys"), s3_place, tmp_path, "local")
+def test_from_bucket_to_bucket_through_spark(golden_store: Stores, s3_place: str, tmp_path: Path) -> None:
+    build_by_command(golden_store("wide-keys"), s3_place, tmp_path)
 
 
 @pytest.mark.parametrize("keep", [False, True])

@@ -1,4 +1,4 @@
-"""A whole build from a store behind a URI to another, through the command line, and back on a disk by fetch."""
+"""A whole build from a store behind a URI to another, by the command line and its engine, and back on a disk by fetch."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def published(out: str) -> str:
     return pointers.build_folder(out, pointers.pointers(out)[-1].build)
 
 
-def build_by_command(golden: GoldenStore, place: str, tmp_path: Path, engine: str) -> None:
+def build_by_command(golden: GoldenStore, place: str, tmp_path: Path, *words: str) -> None:
     """STORE and --out below ``place``: what is fetched equals a local build of the same store, byte for byte."""
     store, out = files.join(place, "store"), files.join(place, "out")
     upload(golden.path / "commitlog", files.join(store, "commitlog"), files.join(place, "aside"))
-    words = ("--master", "local[2]", "--engine", engine)
+    words = ("--master", "local[2]", *words)
     run = subprocess.run(
         [sys.executable, "-m", "rocketmq_reindex", "build", store, "--out", out, *golden.size_words(), *words, "--json"],
         capture_output=True, text=True, timeout=900, check=False, cwd=Path(__file__).parents[2],

@@ -64,9 +64,11 @@ class Trap:
             self._module(self.here / name / "__init__.py", name)
         for name in (
             "rocketmq_reindex/udfs/worker/daemon",
+            "rocketmq_reindex/udfs/worker/pool",
             "rocketmq_reindex/jobs/cli",
             "rocketmq_reindex/__main__",
             "udfs/worker/daemon",
+            "udfs/worker/pool",
             "jobs/cli",
             "pyspark/daemon",
         ):

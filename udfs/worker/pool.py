@@ -8,12 +8,14 @@ on. They end with the driver, whatever ends it: its end of the first socket clos
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib
 import importlib.abc
 import os
 import pickle
+import shutil
 import signal
 import socket
 import sys
@@ -111,8 +113,11 @@ def _fork(numbers: list[int], control: socket.socket) -> dict[int, int]:
     return workers
 
 
-def _watch(control: socket.socket, workers: dict[int, int]) -> None:
-    """Tell the driver of each worker that ends; returns when the driver is gone."""
+def _watch(control: socket.socket, workers: dict[int, int], folders: list[str]) -> None:
+    """Tell the driver of each worker that ends; returns when the driver is gone.
+
+    ``folders`` gets those that the driver names, to be removed in the end.
+    """
 
     def ended(*_: object) -> None:
         while workers:
@@ -128,8 +133,9 @@ def _watch(control: socket.socket, workers: dict[int, int]) -> None:
     # One may have ended before.
     ended()
     send(control, READY)
-    while control.recv(1):
-        continue
+    with contextlib.suppress(EOFError):
+        while True:
+            folders.append(receive(control))
 
 
 def main() -> None:
@@ -143,14 +149,17 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001  the driver says it
         send(control, _sendable(error))
         os._exit(1)
+    folders = list[str]()
     try:
-        _watch(control, workers)
+        _watch(control, workers, folders)
     finally:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for process in workers:
             os.kill(process, signal.SIGKILL)
         for process in workers:
             os.waitpid(process, 0)
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
         # Saves what the interpreter needs to free what it has imported.
         os._exit(0)
 

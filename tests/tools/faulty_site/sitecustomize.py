@@ -18,7 +18,10 @@ import sys
 import time
 from typing import Any
 
-_WORKER = any(word.startswith("pyspark.") or word == "rocketmq_reindex.udfs.worker.daemon" for word in sys.orig_argv)
+_WORKER = any(
+    word.startswith("pyspark.") or word in ("rocketmq_reindex.udfs.worker.daemon", "rocketmq_reindex.udfs.worker.pool")
+    for word in sys.orig_argv
+)
 _PARENT = os.getppid()
 """The daemon of the workers imports this, and they are forked from it: it was started by the JVM, or ahead by the driver."""
 

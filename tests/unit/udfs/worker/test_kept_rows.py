@@ -1,0 +1,91 @@
+"""Rows in files come back as they were: by kind and key, without ranges, sorted by bucket and sort key, in small batches."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.udfs.worker import kept_rows
+from rocketmq_reindex.udfs.worker.kept_rows import RowsWriter, read_rows
+
+
+def some_rows(rng: random.Random, count: int) -> list[schemas.Row]:
+    """Rows of all kinds, also with empty cells."""
+    return [
+        schemas.Row(
+            rng.randrange(4),
+            rng.randrange(1 << 31),
+            rng.randrange(3),
+            rng.randrange(-1, 5),
+            rng.randbytes(rng.choice((0, 1, 20, 3000))),
+            rng.randrange(-(1 << 62), 1 << 62),
+        )
+        for _ in range(count)
+    ]
+
+
+def write(path: Path, rows: list[schemas.Row]) -> list[bytes]:
+    with RowsWriter(str(path)) as writer:
+        return [data for batch in schemas.batches(rows) for data in writer.take(batch)]
+
+
+def read(paths: list[Path], kind: int, left_out: list[int], key: int | None = None) -> Iterator[schemas.Row]:
+    for batch in read_rows([str(path) for path in paths], kind, left_out, key):
+        batch.validate(full=True)
+        assert batch.num_rows <= kept_rows.BATCH_ROWS
+        yield from schemas.rows_of(batch)
+
+
+def order(row: schemas.Row) -> tuple[int, int]:
+    return row.bucket, row.sort_key
+
+
+@pytest.mark.parametrize("held", [1, 5000, 1 << 24])
+def test_rows_come_back(held: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(kept_rows, "HELD_BYTES", held)
+    monkeypatch.setattr(kept_rows, "BATCH_BYTES", rng.choice((1, 7000, 1 << 22)))
+    monkeypatch.setattr(kept_rows, "BATCH_ROWS", rng.choice((1, 7, 4096)))
+    rows, paths = list[schemas.Row](), list[Path]()
+    for number in range(3):
+        mine = some_rows(rng, rng.randrange(1, 200))
+        paths.append(tmp_path / f"{number}")
+        told = write(paths[-1], mine)
+        assert told == [row.data for row in mine if row.kind == schemas.SUMMARY]
+        rows += mine
+    for kind in range(1, 4):
+        for left_out in ([], [-1, 2], list(range(-1, 5))):
+            wanted = [row for row in rows if row.kind == kind and row.range_number not in left_out]
+            assert sorted(read(paths, kind, left_out)) == sorted(wanted)
+            for key in range(4):
+                found = list(read(paths, kind, left_out, key))
+                assert sorted(found) == sorted(row for row in wanted if row.key == key)
+                assert [order(row) for row in found] == sorted(order(row) for row in found)
+
+
+def test_rows_of_one_place_stay_in_their_order(tmp_path: Path) -> None:
+    rows = [schemas.Row(schemas.UNITS, 3, 0, 1, b"%d" % number) for number in range(100)]
+    write(tmp_path / "rows", rows)
+    assert list(read([tmp_path / "rows"], schemas.UNITS, [], 0)) == rows
+
+
+def test_no_file_without_rows(tmp_path: Path) -> None:
+    with RowsWriter(str(tmp_path / "rows")) as writer:
+        (batch,) = schemas.batches([schemas.summary(1, b"{}")])
+        assert writer.take(batch) == [b"{}"]
+    assert not writer.wrote
+    assert list(tmp_path.iterdir()) == []
+    assert list(read_rows([], schemas.UNITS, [], 0)) == []
+
+
+def test_a_file_that_was_cut_is_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    write(path, [schemas.Row(schemas.UNITS, 3, 0, 1, b"x" * 100)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:50] + whole[-40:])
+    with pytest.raises(OSError, match="ends within its rows"):
+        list(read_rows([str(path)], schemas.UNITS, [], 0))
