@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import rocketmq_reindex.storage_format.kernels
-from rocketmq_reindex.jobs.spark import kernels
+from rocketmq_reindex.jobs.command import kernels
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.kernels import cache_folder
 from tests.golden.stores import GoldenStore
@@ -159,7 +159,7 @@ from rocketmq_reindex.storage_format.kernels import cache_folder
 cache_folder.__file__ = "/proc/nowhere/cache_folder.py"
 os.environ["XDG_CACHE_HOME"] = "relative"
 from rocketmq_reindex.jobs.command.failures import Interrupts
-from rocketmq_reindex.jobs.spark import kernels
+from rocketmq_reindex.jobs.command import kernels
 child = [sys.executable, "-c", {HASH!r}]
 with contextlib.suppress(KeyboardInterrupt), Interrupts(), kernels.kept() as anew:
     both = [subprocess.Popen(child, stdout=subprocess.PIPE, text=True) for _ in range(3)]
