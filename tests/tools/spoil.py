@@ -154,7 +154,8 @@ def shorten_last(store: Path, record: int = -1, seed: int = 0) -> Spoilt:
     if place.path != path:
         raise ValueError("that record is not in the last segment")
     whole = path.stat().st_size
-    kept = place.at + random.Random(seed).randrange(1, place.size)
+    # At least the first byte of its magic code: the bytes before it may all be zeros, which are no record's.
+    kept = place.at + random.Random(seed).randrange(5, place.size)
     with path.open("r+b") as file:
         file.truncate(kept)
     return Spoilt(path.name, int(path.name) + kept, whole - kept)
