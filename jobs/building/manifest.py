@@ -61,7 +61,7 @@ def write(
     certain, whatever the ranges.
     """
     head = {
-        "format": 1,
+        "format": 2,
         "version": __version__,
         "digest": KIND,
         "settings": settings.for_manifest(),

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST, MANIFEST_MAX, SIZES, TOPICS
-from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KIND, KINDS, new_digest
+from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KINDS, new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.integers import INT32_MAX
@@ -38,7 +38,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class FoundBuild:
-    """A build: ``name`` is its manifest's digest, ``parts`` are those of its settings, ``sizes`` those of a store."""
+    """A build: ``name`` is its manifest's digest, ``parts`` are those of its settings, ``sizes`` those of a store.
+
+    ``kind`` is that of its digests, and of its name (``storage_format.digest``).
+    """
 
     folder: str
     name: str
@@ -47,7 +50,6 @@ class FoundBuild:
     segments: tuple[str, ...]
     sizes: Mapping[str, int]
     kind: str
-    """of its digests (``storage_format.digest``)"""
 
 
 def find_build(place: str) -> FoundBuild:
@@ -63,14 +65,15 @@ def find_build(place: str) -> FoundBuild:
 def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
     path = files.join(folder, MANIFEST)
     data = files.read_bytes(path, MANIFEST_MAX)
-    found = new_digest([data], _known(pointer.kind, path) if pointer else KIND).digest().hex()
-    if pointer and found != (digest := pointer.digest):
-        raise InputError(f"{escape(path)}: has digest {found} instead of {digest}: fetch again, or build again")
+    if pointer and (found := _digest(data, pointer.kind, path)) != pointer.digest:
+        raise InputError(f"{escape(path)}: has digest {found} instead of {pointer.digest}: fetch again, or build again")
     try:
         manifest = json.loads(data)
-        if manifest["format"] != 1:
+        if manifest["format"] not in (1, 2):
             raise InputError(f"{escape(path)}: is of format {escape(str(manifest['format']))}: take a newer rmq-reindex")
-        kind = _known(manifest.get("digest", EARLIER_KIND), path)
+        kind = str(manifest.get("digest", EARLIER_KIND))
+        # By its own kind: so a fetch knows a build again that one of before xxh3 laid out.
+        name = _digest(data, kind, path)
         sizes = {name: _number(manifest["settings"][name], INT32_MAX) for name in SIZES}
         wanted = tuple(_wanted(entry, sizes["hash_slots"]) for entry in manifest["files"])
         parts = [part for part in manifest["settings"]["only"] if part in ("consumequeue", "index", "checkpoint")]
@@ -87,13 +90,14 @@ def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
         parts.append(TOPICS)
     if "checkpoint" in parts and not any(file.path == "checkpoint" for file in wanted):
         raise InputError(f"{escape(path)}: lacks the checkpoint that it says to have: build again")
-    return FoundBuild(folder, found, tuple(parts), wanted, segments, sizes, kind)
+    return FoundBuild(folder, name, tuple(parts), wanted, segments, sizes, kind)
 
 
-def _known(kind: object, path: str) -> str:
+def _digest(manifest: bytes, kind: str, path: str) -> str:
+    """The digest of a manifest. Raises InputError for a kind that is not known."""
     if kind not in KINDS:
-        raise InputError(f"{escape(path)}: has digests of kind {escape(str(kind))[:40]}: take a newer rmq-reindex")
-    return str(kind)
+        raise InputError(f"{escape(path)}: has digests of kind {escape(kind)[:40]}: take a newer rmq-reindex")
+    return new_digest([manifest], kind).digest().hex()
 
 
 def _number(value: Any, largest: int) -> int:

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.store.ownership import give
-from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.digest import KINDS, new_digest
+from rocketmq_reindex.storage_format.digest_kinds import EARLIER_KIND, KIND
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
@@ -27,10 +28,14 @@ _COPY: Final = ("inode", "changed", "fetch")
 
 @dataclass(frozen=True)
 class Laid:
-    """A part as a fetch laid it out: the build by its manifest's digest, and a digest of its files' names, sizes and times."""
+    """A part as a fetch laid it out: the build by its manifest's digest, and a digest of its files' names, sizes and times.
+
+    ``kind`` is that of the latter (``storage_format.digest_kinds``).
+    """
 
     build: str
     files: str
+    kind: str = KIND
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ class Record:
             found = json.loads(files.read_bytes(path, RECORD_MAX))
             if found["format"] != _FORMAT:
                 raise ValueError("of another format")
-            laid = {str(part): Laid(str(one["build"]), str(one["files"])) for part, one in found["laid"].items()}
+            laid = {str(part): _laid(one) for part, one in found["laid"].items()}
             copies = {str(name): Copy(*(int(one[key]) for key in _COPY)) for name, one in found["copies"].items()}
             if any(not 0 < copy.fetch < _FETCHES_MAX for copy in copies.values()):
                 raise ValueError("of no fetch")
@@ -81,7 +86,9 @@ class Record:
         """Write the record; ``temporary`` is a folder on the same file system. Raises OSError."""
         fields: dict[str, Any] = {
             "format": _FORMAT,
-            "laid": {part: asdict(one) for part, one in sorted(self.laid.items())},
+            "laid": {
+                part: {"build": one.build, "files": one.files, "digest": one.kind} for part, one in sorted(self.laid.items())
+            },
             "copies": {name: asdict(one) for name, one in sorted(self.copies.items())},
         }
         path = os.path.join(store, RECORD)
@@ -101,14 +108,26 @@ class Record:
     def is_laid(self, store: str, parts: list[str], build: str) -> bool:
         """Whether ``store`` has ``parts`` as a fetch of ``build`` laid them out: no name, size or time differs."""
         places = {part: os.path.join(store, part) for part in parts}
-        return all(
-            os.path.lexists(place) and self.laid.get(part) == Laid(build, files_of(place)) for part, place in places.items()
-        )
+        return all(os.path.lexists(place) and _is_as_laid(self.laid.get(part), build, place) for part, place in places.items())
 
 
-def files_of(place: str) -> str:
-    """A digest of what lies at ``place``: the name, kind, size and time of each file below it, in a certain order."""
-    hasher, waiting = new_digest(), [""]
+def _laid(found: Any) -> Laid:
+    """Raises KeyError, TypeError, AttributeError for what is none. A record without a kind is older than xxh3."""
+    return Laid(str(found["build"]), str(found["files"]), str(found.get("digest", EARLIER_KIND)))
+
+
+def _is_as_laid(laid: Laid | None, build: str, place: str) -> bool:
+    if laid is None or laid.build != build or laid.kind not in KINDS:
+        return False
+    return files_of(place, laid.kind) == laid.files
+
+
+def files_of(place: str, kind: str = KIND) -> str:
+    """A digest of what lies at ``place``: the name, kind, size and time of each file below it, in a certain order.
+
+    ``kind`` is one of ``storage_format.digest.KINDS``.
+    """
+    hasher, waiting = new_digest(kind=kind), [""]
     while waiting:
         path = waiting.pop()
         found = os.lstat(place + path)

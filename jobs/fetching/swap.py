@@ -19,6 +19,7 @@ from rocketmq_reindex.jobs.fetching import previous
 from rocketmq_reindex.jobs.fetching.record import Copy, Laid, Record, files_of
 from rocketmq_reindex.jobs.publishing.layout import TOPICS
 from rocketmq_reindex.jobs.store.ownership import give
+from rocketmq_reindex.storage_format.digest_kinds import EARLIER_KIND, KIND
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
@@ -77,6 +78,7 @@ class Swap:
             "build": build,
             "parts": ordered,
             "files": {part: files_of(os.path.join(self.new, part)) for part in ordered},
+            "digest": KIND,
             "away": [self._away(part) for part in ordered if os.path.lexists(os.path.join(self.store, part))],
         }
         self._write(journal)
@@ -145,7 +147,7 @@ class Swap:
             moved[away["part"]] = away["name"]
             if copy := Copy.of(path, number):
                 record.copies[away["name"]] = copy
-        record.laid |= {part: Laid(journal["build"], laid) for part, laid in journal["files"].items()}
+        record.laid |= {part: Laid(journal["build"], laid, journal["digest"]) for part, laid in journal["files"].items()}
         record.write(self.store, self.temporary)
         return moved
 
@@ -169,12 +171,12 @@ def _checked(found: dict[str, Any]) -> dict[str, Any]:
 
     Raises ValueError, KeyError, TypeError, AttributeError for what is none.
     """
-    away, laid = found.get("away", []), found.get("files", {})
-    texts, numbers = [found["build"], *laid.values()], [one[key] for one in away for key in ("inode", "modified")]
+    away, laid, kind = found.get("away", []), found.get("files", {}), found.get("digest", EARLIER_KIND)
+    texts, numbers = [found["build"], kind, *laid.values()], [one[key] for one in away for key in ("inode", "modified")]
     copies = all(one["part"] in PARTS and previous.is_name(one["part"], one["name"]) for one in away)
     if not copies or not {*found["parts"], *laid} <= set(PARTS) or _types(texts) != {str} or _types(numbers) - {int}:
         raise ValueError("is no journal")
-    return {"build": found["build"], "parts": list(found["parts"]), "files": laid, "away": away}
+    return {"build": found["build"], "parts": list(found["parts"]), "files": laid, "digest": kind, "away": away}
 
 
 def _types(values: list[Any]) -> set[type]:

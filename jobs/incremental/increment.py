@@ -31,6 +31,7 @@ from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.storage_format.digest import EARLIER_KIND
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.plan import EarlierFiles, IndexFilePlan
 from rocketmq_reindex.storage_format.names import escape
@@ -68,6 +69,8 @@ class Increment(FullBuild):
 
     def nothing_new(self, summary: Summary) -> bool:
         self.store.make()
+        if self.store.has_earlier_kind():
+            self.reporter.line(f"incremental: what --tables knows has digests of {EARLIER_KIND}: the log is read again")
         self.before.find()
         self.memory.bytes_before = self.before.bytes_known(self.log)
         last = self.before.last

@@ -33,6 +33,7 @@ from rocketmq_reindex.jobs.verifying.work import work_folder
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, LOG, QUEUES, Tally
 from rocketmq_reindex.storage_format.checks.fitting import Sign, fit
+from rocketmq_reindex.storage_format.digest import EARLIER_KIND
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import redacted
 from rocketmq_reindex.storage_format.plurals import counted
@@ -116,6 +117,8 @@ class Verify:
 
     def _verify(self, engine: Engine, staging: StagingFolder, log: Commitlog) -> None:
         settings = self.settings
+        if self.memory and self.memory.store.has_earlier_kind():
+            self.reporter.line(f"verify: what --tables knows has digests of {EARLIER_KIND}: the log is read again")
         chosen = sampled(log.segments, settings.sample)
         unread = tuple((s.start, s.segment_end) for s in log.segments if s not in chosen)
         self._note_plan(log, chosen)

@@ -15,26 +15,55 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.publishing import builds, pointers
+from rocketmq_reindex.jobs.publishing.layout import SIZES as STORE_SIZES
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KIND
 from tests.golden.stores import read_files
-from tests.tools.local_engine import local_build
+from tests.incremental.verify_world import known
+from tests.tools.local_engine import LinesReporter, LocalEngine, run_build, single
+from tests.tools.local_verify import run_verify
 
 SIZES: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60, "write_topics": True, "on_damage": "salvage"}
+READ_AGAIN = "{}: what --tables knows has digests of murmur3-128: the log is read again"
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """``store``, the build ``out`` of it, and its ``tables``, as version 0.1.0 left them before it took xxh3."""
+    """What version 0.1.0 left before it took xxh3.
+
+    ``store``, the build ``out`` of it, and ``tables`` with what its build and its verify know; ``fetched``, a store into which
+    a fetch brought that build; ``broker``, one in which a fetch of it was killed before its first rename.
+    """
     with tarfile.open(Path(__file__).with_name("murmur3.tar.xz")) as archive:
         archive.extractall(tmp_path, filter="data")
-    (left,) = (tmp_path / "tables" / "_scans").iterdir()
     settings = BuildSettings(str(tmp_path / "store"), str(tmp_path / "out"), tables=str(tmp_path / "tables"))
-    left.rename(store_of(settings, settings.out).root)
+    # The names stand for the path of DIR.
+    for left in list((tmp_path / "tables" / "_scans").iterdir()):
+        kind = "-verify" if left.name.endswith("-verify") else ""
+        left.rename(store_of(settings, settings.out, kind).root)
     return tmp_path
 
 
-def build(place: Path, **more: Any) -> Summary:
-    return local_build(place / "store", place / "out", **SIZES, **more)
+def names(place: Path, kind: str) -> set[str]:
+    """The files that builds ("") or verifies ("-verify") keep below ``tables``."""
+    (kept,) = (one for one in (place / "tables" / "_scans").iterdir() if one.name.endswith("-verify") == bool(kind))
+    return {path.name for path in kept.rglob("*") if path.is_file()}
+
+
+def build(place: Path, reporter: Reporter | None = None, **more: Any) -> Summary:
+    settings = BuildSettings(str(place / "store"), str(place / "out"), **SIZES, **more)
+    return run_build(settings.check(), single(LocalEngine()), reporter)
+
+
+def verify(place: Path, reporter: Reporter | None = None) -> VerifySummary:
+    sizes = {name: SIZES[name] for name in STORE_SIZES if name in SIZES}
+    settings = VerifySettings(
+        str(place / "out"), commitlogs=(str(place / "store" / "commitlog"),), tables=str(place / "tables"), incremental=True,
+        named=frozenset(sizes), **sizes,
+    )  # fmt: skip
+    return run_verify(settings, reporter=reporter)
 
 
 def manifest(out: Path) -> dict[str, Any]:
@@ -54,27 +83,64 @@ def test_a_build_is_fetched_and_checked(place: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_kind_of_the_future_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = json.dumps(manifest(place / "out") | {"digest": "sum\n64"})
+    text = json.dumps(manifest(place / "out") | {"format": 2, "digest": "sum\n64"})
     (place / "out" / "reindex.json").write_text(text)
     assert fetch([str(place / "out"), "--to", str(place / "store")]) == 1
     assert "reindex.json: has digests of kind sum\\n64: take a newer rmq-reindex" in capsys.readouterr().err
 
 
+def test_a_fetch_knows_what_it_laid_out(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And what it had begun to swap, before it was killed, it finishes."""
+    words = {"fetched": "already there: consumequeue, index, checkpoint", "broker": "finished an earlier fetch of this build"}
+    for name, said in words.items():
+        assert fetch([str(place / "out"), "--to", str(place / name)]) == 0
+        assert said in capsys.readouterr().out
+        assert fetch([str(place / "out"), "--to", str(place / name)]) == 0
+        assert words["fetched"] in capsys.readouterr().out
+        assert read_files(place / name / "index") == read_files(place / "out" / "index")
+        (place / name / "checkpoint").write_bytes(b"another")
+        assert fetch([str(place / "out"), "--to", str(place / name)]) == 0
+        assert "swapped consumequeue, index, checkpoint" in capsys.readouterr().out
+
+
 def test_what_was_scanned_is_scanned_again(place: Path) -> None:
     before = read_files(place / "out")
     tables = {"incremental": True, "tables": str(place / "tables")}
-    old = {path.name for path in (place / "tables").rglob("*") if path.is_file()}
-    summary = build(place, **tables)
+    old = names(place, "")
+    summary = build(place, first := LinesReporter(), **tables)
     assert (summary.exit, summary.error) == (0, None)
+    assert first.lines.count(READ_AGAIN.format("incremental")) == 1
     assert summary.incremental is not None
     assert (summary.incremental["ranges_known"], summary.incremental["nothing_new"]) == (0, False)
     assert summary.incremental["bytes_read"] >= summary.bytes
     assert read_files(place / "out") == before
     assert manifest(place / "out")["digest"] == KIND
-    assert not old & {path.name for path in (place / "tables").rglob("*") if path.is_file()}, "nobody needs them any more"
-    again = build(place, **tables)
+    assert not old & names(place, ""), "nobody needs them any more"
+    again = build(place, second := LinesReporter(), **tables)
     assert again.incremental is not None
     assert again.incremental["nothing_new"]
+    assert READ_AGAIN.format("incremental") not in second.lines
+
+
+def test_what_was_verified_is_read_again(place: Path) -> None:
+    old = names(place, "-verify")
+    found = verify(place, first := LinesReporter())
+    assert (found.exit, found.findings, known(found)) == (0, [], (0, 2))
+    assert first.lines.count(READ_AGAIN.format("verify")) == 1
+    # The note on which ranges the verify of before used goes after a week.
+    assert len(old & names(place, "-verify")) == 1
+    again = verify(place, second := LinesReporter())
+    assert known(again) == (2, 2)
+    assert READ_AGAIN.format("verify") not in second.lines
+
+
+def test_a_recheck_writes_all_files_again(place: Path) -> None:
+    before = read_files(place / "out")
+    index = min((place / "out" / "index").iterdir())
+    index.write_bytes(bytes(index.stat().st_size))
+    summary = build(place, incremental=True, recheck=True, tables=str(place / "tables"))
+    assert (summary.exit, summary.error) == (0, None)
+    assert read_files(place / "out") == before
 
 
 def test_the_draft_of_topics_is_known(place: Path) -> None:

@@ -380,7 +380,7 @@ def spoil(**fields: Any) -> Callable[[dict[str, Any]], None]:
 HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "no file at all": lambda manifest: manifest.pop("files"),
     "no settings": lambda manifest: manifest.pop("settings"),
-    "another format": lambda manifest: manifest.update(format=2),
+    "another format": lambda manifest: manifest.update(format=3),
     "a path out of it": spoil(path="consumequeue/../../x/0/00000000000000000000"),
     "dots": spoil(path="consumequeue/../0/00000000000000000000"),
     "an absolute path": spoil(path="/etc/passwd"),

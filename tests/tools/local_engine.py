@@ -86,6 +86,18 @@ class QuietReporter(Reporter):
         super().__init__([])
 
 
+class LinesReporter(QuietReporter):
+    """Keeps the lines of a run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        """Keep a line."""
+        self.lines.append(text)
+
+
 def local_build(store: Path | str, out: Path, engine: Engine | None = None, **settings: Any) -> Summary:
     """A whole build in this process; the summary holds the exit status and the error, as the command line would say."""
     return run_build(BuildSettings(store=str(store), out=str(out), **settings).check(), single(engine or LocalEngine()))

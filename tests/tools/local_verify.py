@@ -10,6 +10,7 @@ from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.verifying.run import Verify
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import ReindexError
 from tests.tools.local_engine import LocalEngine, QuietReporter, single
 
@@ -21,7 +22,12 @@ def local_verify(store: Path | str, engine: Engine | None = None, **settings: An
     own = {name: settings.pop(name) for name in OWN if name in settings}
     named = frozenset((*SIZES, "broker_version")) & settings.keys()
     wanted = VerifySettings(str(store), named=named, **settings, **own)
-    job = Verify(wanted.check(), QuietReporter(), single(engine or LocalEngine()))
+    return run_verify(wanted, engine)
+
+
+def run_verify(settings: VerifySettings, engine: Engine | None = None, reporter: Reporter | None = None) -> VerifySummary:
+    """A verify by these settings."""
+    job = Verify(settings.check(), reporter or QuietReporter(), single(engine or LocalEngine()))
     try:
         job.run()
     except ReindexError as error:

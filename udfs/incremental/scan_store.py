@@ -7,6 +7,7 @@
     builds/DIGEST...            what a build was made of, by the digest of its manifest (``jobs.incremental.last_build``)
 
 KEY stands for all that decides a result except the bytes: segment, range, settings. A digest in the entry stands for those.
+All digests in a sealed file are of the kind that its first line names (``sealed``).
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import uuid
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KIND, new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
@@ -27,6 +29,8 @@ from rocketmq_reindex.udfs.files.digests import file_digest
 
 FORMAT: Final = 3
 """Goes up when entries have other fields, or when the same version of the project finds something else in the same bytes."""
+_SEAL_MAX: Final = 100
+"""Bytes that are enough for the first line of a sealed file."""
 
 
 class KeptFile(NamedTuple):
@@ -135,6 +139,21 @@ class ScanStore:
         for folder in folders:
             files.make_folder(folder)
 
+    def has_earlier_kind(self) -> bool:
+        """Whether ranges have digests of a kind that no run takes any longer: then none of what they keep is of use.
+
+        One of them is looked at: a store has several kinds only behind a run that was killed.
+        """
+        try:
+            names = files.names(self.entries)
+            if not names:
+                return False
+            with files.Reader(files.join(self.entries, min(names))) as reader:
+                return _kind_of(reader.read(0, min(_SEAL_MAX, reader.size()))) == EARLIER_KIND
+        except (OSError, InputError):
+            # Another run removes it.
+            return False
+
     def find(self, key: str) -> ScanEntry | None:
         """The entry of a key; None unless all of its files are there with their sizes."""
         path = files.join(self.entries, key)
@@ -177,16 +196,31 @@ class ScanStore:
 
 
 def sealed(data: bytes) -> list[bytes]:
-    """``data`` behind a line with its digest, as the store keeps it."""
-    return [new_digest([data]).digest().hex().encode(), b"\n", data]
+    """``data`` behind a line with the kind of its digests, and its own digest, as the store keeps it."""
+    return [_seal(data), b"\n", data]
 
 
 def unsealed(kept: bytes) -> bytes:
-    """The inverse of ``sealed``. Raises ValueError when a byte has changed."""
-    digest, _, data = kept.partition(b"\n")
-    if new_digest([data]).digest().hex().encode() != digest:
+    """The inverse of ``sealed``. Raises ValueError when a byte has changed, or digests are of another kind."""
+    seal, _, data = kept.partition(b"\n")
+    if _seal(data) != seal:
         raise ValueError("not as it was written")
     return data
+
+
+def _seal(data: bytes) -> bytes:
+    return f"{KIND} {new_digest([data]).digest().hex()}".encode()
+
+
+def _kind_of(kept: bytes) -> str:
+    """Returns the kind of the digests in a sealed file, from its first bytes; "" for what is none.
+
+    A file that names none is of before xxh3.
+    """
+    kind, _, digest = kept.partition(b"\n")[0].rpartition(b" ")
+    if not re.fullmatch(rb"[0-9a-f]{32}", digest):
+        return ""
+    return kind.decode("utf-8", "replace") or EARLIER_KIND
 
 
 def key_of(fingerprint: str, spec: RangeSpec) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.fetching.record import RECORD, Copy, Laid, Record, files_of
+from rocketmq_reindex.storage_format.digest_kinds import EARLIER_KIND
 
 
 @pytest.fixture
@@ -86,6 +87,26 @@ def test_what_is_laid_out(part: Path) -> None:
     assert record.is_laid(store, ["part"], "build")
     assert not record.is_laid(store, ["part"], "other")
     assert not record.is_laid(store, ["part", "more"], "build")
+    record.write(store, store)
+    assert Record.read(store) == record
+
+
+def test_what_an_earlier_version_laid_out(part: Path) -> None:
+    """Its record names no kind of digest."""
+    store = str(part.parent)
+    laid = {"part": {"build": "build", "files": files_of(str(part), EARLIER_KIND)}}
+    (part.parent / RECORD).write_text(json.dumps({"format": 1, "laid": laid, "copies": {}}))
+    record = Record.read(store)
+    assert record.is_laid(store, ["part"], "build")
+    record.write(store, store)
+    assert Record.read(store) == record
+    os.truncate(part / "a/0/x", 4)
+    assert not record.is_laid(store, ["part"], "build")
+
+
+def test_a_kind_of_the_future_is_not_known(part: Path) -> None:
+    record = Record(laid={"part": Laid("build", files_of(str(part)), "sum-64")})
+    assert not record.is_laid(str(part.parent), ["part"], "build")
 
 
 @pytest.mark.parametrize(

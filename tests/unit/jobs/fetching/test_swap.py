@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.fetching.swap import FOLDER, JOURNAL, Swap
+from rocketmq_reindex.storage_format.digest_kinds import EARLIER_KIND, KIND
 from rocketmq_reindex.storage_format.errors import InputError
 
 AWAY: dict[str, Any] = {"part": "index", "name": "index.previous.2", "inode": 5, "modified": 7}
-SOUND: dict[str, Any] = {"build": "b", "parts": ["index"], "files": {"index": "d"}, "away": [AWAY]}
+SOUND: dict[str, Any] = {"build": "b", "parts": ["index"], "files": {"index": "d"}, "digest": KIND, "away": [AWAY]}
 
 
 def pending(store: Path, text: str) -> dict[str, Any] | None:
@@ -28,7 +29,7 @@ def test_a_journal(tmp_path: Path) -> None:
 
 def test_one_of_an_older_version(tmp_path: Path) -> None:
     found = {"build": "b", "parts": ["index"]}
-    assert pending(tmp_path, json.dumps(found)) == found | {"files": {}, "away": []}
+    assert pending(tmp_path, json.dumps(found)) == found | {"files": {}, "digest": EARLIER_KIND, "away": []}
 
 
 AWAYS: list[dict[str, Any]] = [
@@ -49,6 +50,7 @@ FIELDS: list[dict[str, Any]] = [
     {"files": []},
     {"files": {"index": 5}},
     {"files": {"../x": "d"}},
+    {"digest": 5},
     {"away": 5},
     {"away": [5]},
     {"away": {"x": 5}},
