@@ -18,9 +18,8 @@ from rocketmq_reindex.storage_format.digest_kinds import KIND as KIND
 
 CHUNK: Final = 64 << 20
 """Bytes of a segment under one digest, counted from the segment's start."""
-
-
 KINDS: Final[dict[str, Callable[[], Digest]]] = {KIND: xxhash.xxh3_128, EARLIER_KIND: mmh3.mmh3_x64_128}
+"""What makes a digest, by its kind."""
 
 
 class Digest(Protocol):

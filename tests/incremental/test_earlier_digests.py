@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -156,12 +157,11 @@ def test_the_draft_of_topics_is_known(place: Path) -> None:
     assert build(place, overwrite=True).exit == 0
 
 
-def test_a_published_build_counts(place: Path, tmp_path: Path) -> None:
+def test_a_published_build_counts(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As behind a URI: the pointer to a build has a digest of its manifest."""
     name, content = "0" * 32, (place / "out" / "reindex.json").read_bytes()
     target = tmp_path / "bucket"
-    (target / "builds" / name).mkdir(parents=True)
-    (target / "builds" / name / "reindex.json").write_bytes(content)
+    shutil.copytree(place / "out", target / "builds" / name)
     (target / "published").mkdir()
     fields = {"build": name, "manifest": mmh3.mmh3_x64_128_digest(content).hex()}
     (target / "published" / pointers.Pointer(1, name).name).write_text(json.dumps(fields))
@@ -169,5 +169,13 @@ def test_a_published_build_counts(place: Path, tmp_path: Path) -> None:
     standing = builds.standing(str(target))
     assert standing is not None
     assert standing.digest == fields["manifest"]
+    assert fetch([str(target), "--to", str(place / "fetched")]) == 0
+    assert "already there" in capsys.readouterr().out
+    (place / "other").mkdir()
+    assert fetch([str(target), "--to", str(place / "other")]) == 0
+    assert read_files(place / "other" / "index") == read_files(place / "out" / "index")
     (target / "builds" / name / "reindex.json").write_bytes(content + b"\n")
     assert builds.standing(str(target)) is None
+    capsys.readouterr()
+    assert fetch([str(target), "--to", str(place / "other")]) == 1
+    assert f"instead of {fields['manifest']}: fetch again, or build again" in capsys.readouterr().err

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KIND, new_digest
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs.incremental.scan_store import Head, KeptFile, ScanEntry, ScanStore, sealed
+from rocketmq_reindex.udfs.incremental.scan_store import Head, KeptFile, ScanEntry, ScanStore, sealed, unsealed
 
 KEPT = KeptFile("k-1.runs", 4, "d")
 
@@ -46,6 +47,25 @@ def test_an_entry_that_no_run_wrote_is_not_known(change: dict[str, Any], store: 
     assert store.find("k") == entry()
     put(store, json.dumps(fields | change).encode())
     assert store.find("k") is None
+
+
+def test_what_is_kept_names_the_kind_of_its_digests(store: ScanStore) -> None:
+    assert not store.has_earlier_kind()
+    store.put(entry())
+    kept = Path(store.entries, "k").read_bytes()
+    assert kept.startswith(f"{KIND} ".encode())
+    assert unsealed(kept) == entry().to_json().encode()
+    assert not store.has_earlier_kind()
+    data = entry().to_json().encode()
+    for seal, is_earlier in (
+        (new_digest([data], EARLIER_KIND).digest().hex(), True),
+        (f"sum-64 {new_digest([data]).digest().hex()}", False),
+        ("x" * 32, False),
+        ("", False),
+    ):
+        Path(store.entries, "k").write_bytes(f"{seal}\n".encode() + data)
+        assert store.find("k") is None
+        assert store.has_earlier_kind() == is_earlier
 
 
 @pytest.mark.parametrize("name", ["", "entries", "data", "builds", "temporary"])
