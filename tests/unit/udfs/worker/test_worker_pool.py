@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def test_it_ends_with_the_driver(tmp_path_factory: pytest.TempPathFactory) -> No
     with started("") as (process, control, link):
         assert receive(control) == READY
         send(control, str(folder))
-        send(link, print)
-        assert receive(link)[:2] == (True, None)
+        send(link, os.getppid)
+        assert receive(link)[:2] == (True, process.pid)
     assert process.returncode == 0
     assert not folder.exists()
