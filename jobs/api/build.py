@@ -103,7 +103,7 @@ def build(
         allow_empty: A log without records may replace a build that has some.
         snapshot: The log no longer changes: do not look whether a broker runs on the store.
         range_size: Number of bytes of a segment that one task takes at most. Default: by the plan.
-        master: Spark master where no session is there yet. Default: ``local[*]``.
+        master: Spark master where no session is there yet; of engine ``local``, how many processes. Default: ``local[*]``.
         engine: What runs the tasks: ``spark``, or ``local``, processes of this machine, which need no Java. Default: ``spark``.
         dry_run: Write nothing. The ``text`` of the result says what would be read and written.
         keep_zeros: Behind a URI store files with the zeros at their end.

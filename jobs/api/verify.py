@@ -78,7 +78,7 @@ def verify(
         max_fill: Number of missing queue offsets that a build may fill. Default: 100000.
         snapshot: The log no longer changes: do not look whether a broker runs on the store.
         range_size: Number of bytes of a segment that one task takes at most. Default: by the plan.
-        master: Spark master where no session is there yet. Default: ``local[*]``.
+        master: Spark master where no session is there yet; of engine ``local``, how many processes. Default: ``local[*]``.
         engine: What runs the tasks: ``spark``, or ``local``, processes of this machine, which need no Java. Default: ``spark``.
         progress: Show progress and warnings on stderr: True or ``lines``, or ``json``.
         log_format: ``json`` writes messages to stderr as JSON objects.

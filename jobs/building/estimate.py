@@ -29,7 +29,7 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 SAMPLE_BYTES = 4 << 20
 BYTES_PER_SECOND_AND_CORE = 400e6
 RECORDS_PER_SECOND_AND_CORE = 900e3
-START_SECONDS = 12.0
+START_SECONDS = {"spark": 12.0, "local": 1.0}
 """Rough figures of one laptop core with a warm page cache; the estimate says so."""
 BLOCK = 4096
 KEPT_UNIT = 16
@@ -93,7 +93,10 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
     records, units, items = (int(share * v) for v in (found.records, found.units + found.batch_units, found.items))
     queue_files = max(found.queues, -(-units // (settings.cq_file_size // UNIT_SIZE))) if units else 0
     index_files = -(-items // (settings.index_items - 1)) if items else int(bool(records))
-    seconds = START_SECONDS + max(log.size / BYTES_PER_SECOND_AND_CORE, records / RECORDS_PER_SECOND_AND_CORE) / cores
+    seconds = (
+        START_SECONDS[settings.engine]
+        + max(log.size / BYTES_PER_SECOND_AND_CORE, records / RECORDS_PER_SECOND_AND_CORE) / cores
+    )
     yield f"would read  {counted(len(log.segments), 'segment')} ({first} to {last}), {counted(log.size, 'byte')}"
     yield f"            in {counted(len(ranges), 'range')} of at most {counted(size, 'byte')}"
     yield f"expected    about {counted(records, 'record')} (from a sample of {counted(found.bytes, 'byte')})"

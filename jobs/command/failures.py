@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -104,7 +105,7 @@ def outcome(error: BaseException, interrupts: Interrupts | None, place: str, mor
         return 1, f"{error}{more}"
     if isinstance(error, ImportError):
         return 1, f"{lacking(error)}{more}"
-    if isinstance(error, ConnectionError) and not error.filename:
+    if isinstance(error, ConnectionError) and not error.filename and "py4j" in sys.modules:
         # A file's error, on a mounted share for one, has its name.
         return 1, f"{JVM_GONE}{more}"
     if isinstance(error, OSError):

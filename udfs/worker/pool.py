@@ -22,6 +22,8 @@ import sys
 import traceback
 from typing import Any, Final, NoReturn
 
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.udfs.worker.folder import FOLDER
 from rocketmq_reindex.udfs.worker.link import receive, send
 
@@ -145,7 +147,13 @@ def main() -> None:
     control, numbers = socket.socket(fileno=int(first)), [int(number) for number in rest]
     try:
         _imports(command)
-        workers = _fork(numbers, control)
+        try:
+            workers = _fork(numbers, control)
+        except OSError as error:
+            few = "ask for fewer by --master local[N]"
+            raise InputError(
+                f"{counted(len(numbers), 'process', 'processes')} cannot be started: {error.strerror}: {few}"
+            ) from None
     except Exception as error:  # noqa: BLE001  the driver says it
         send(control, _sendable(error))
         os._exit(1)
