@@ -1,6 +1,7 @@
 """Make the archive of Spark's and Delta's classes that local sessions start with (``jobs.spark.java.class_archive``).
 
-It is made once for each JVM. It holds what one small build loads. The JVM writes it when it ends, after the session is stopped.
+It is made once for each JVM. It holds what two small builds load, one with tables. The JVM writes it when it ends, after the
+session is stopped.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ MASTER = "local[2]"
 
 
 def load_classes(folder: Path) -> None:
-    """Have a JVM load what a build with tables loads, and end."""
+    """Have a JVM load what a build and one with tables load, and end."""
     from pyspark import SparkContext
 
     from rocketmq_reindex.jobs.cli import main as rmq_reindex
 
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-        places = ["--out", str(folder / "out"), "--tables", str(folder / "tables")]
-        rmq_reindex(["build", str(unpack(folder)), *places, "--master", MASTER])
-        # The JVM outlives its session, and serves the next one.
+        store = str(unpack(folder))
+        # The JVM outlives its session, and serves the next one. One without tables has settings of its own.
+        for name, more in (("out", []), ("with-tables", ["--tables", str(folder / "tables")])):
+            rmq_reindex(["build", store, "--out", str(folder / name), *more, "--master", MASTER])
     process = SparkContext._gateway.proc  # type: ignore[union-attr]
     process.stdin.close()
     process.wait()

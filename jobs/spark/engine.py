@@ -100,8 +100,9 @@ class SparkEngines:
         else:
             spark, own = session.get_session(self._master, self._delta, self._hadoop_user)
         engine = SparkEngine(spark, own)
+        settings = session.RUN_SETTINGS | (session.FEW_ROWS if own and not self._delta else {})
         try:
-            with session.run_settings(spark):
+            with session.run_settings(spark, settings):
                 try:
                     with full_disk.named(spark), worker_python.named(spark):
                         yield engine

@@ -21,7 +21,16 @@ from rocketmq_reindex.jobs.spark.java import choose_java, class_archive, delta_j
 
 # The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
 # the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
-_LOCAL_JAVA = "-XX:TieredStopAtLevel=1"
+# Nor do G1's threads and regions, in a heap of 1 GiB in which cells of 1 MiB are large objects that are soon garbage.
+_LOCAL_JAVA = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+# Packed cells hardly shrink, and what Spark keeps or shuffles stays on this host's disks, or in its page cache: to compress it
+# and to compute checksums of it took half of what the JVM does for a unit.
+_LOCAL = {
+    "spark.rdd.compress": "false",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    "spark.shuffle.checksum.enabled": "false",
+}
 _DAEMON = "spark.python.daemon.module"
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -33,10 +42,18 @@ _SUBMITTED = {
     # For executors elsewhere, from Python 3.11 on: they do not import from their working folder.
     "spark.executorEnv.PYTHONSAFEPATH": "1",
 }
-_RUN_SETTINGS = {
+RUN_SETTINGS = {
     # A row may be a cell of 1 MiB: batches are counted in rows first.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
 }
+FEW_ROWS = {
+    # Each plan of an engine runs once, over few large rows: to make and compile code for it takes longer than to run without,
+    # and nothing is learned from its first stage. Delta's own queries need both.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""for a session of our own in which nothing runs but the engine"""
 
 
 def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
@@ -45,7 +62,7 @@ def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
     # Hadoop takes this property where the environment has no such variable.
     java = [f"-DHADOOP_USER_NAME={hadoop_user}"] if hadoop_user else []
     if master.startswith("local"):
-        java.append(_LOCAL_JAVA)
+        java += _LOCAL_JAVA
         if jars := delta_jars():
             # On the class path for every session, since the archive holds their classes and asks for the same class path.
             found["spark.driver.extraClassPath"] = os.pathsep.join(jars)
@@ -58,7 +75,7 @@ def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
             # Another Python may not have this package where its daemon starts.
             found[_DAEMON] = "rocketmq_reindex.udfs.worker.daemon"
         # Nobody else calls. A cluster's executors must reach the driver, or the run would wait for them for ever.
-        found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} | _LOCAL
     if (folder := settings_folder()) is not None:
         for line in (folder / "spark-defaults.conf").read_text().splitlines():
             name, _, value = line.strip().partition(" ")
@@ -210,7 +227,7 @@ def get_session(master: str, delta: bool = False, hadoop_user: str = "") -> tupl
 
 
 @contextlib.contextmanager
-def run_settings(spark: SparkSession, settings: Mapping[str, str] = _RUN_SETTINGS) -> Iterator[None]:
+def run_settings(spark: SparkSession, settings: Mapping[str, str] = RUN_SETTINGS) -> Iterator[None]:
     """Set these settings of the session, by default those that a run needs, and restore the old ones afterwards."""
     before = {name: spark.conf.get(name, None) for name in settings}
     try:
@@ -241,5 +258,9 @@ def is_here() -> bool:
 
 def stop(spark: Any) -> None:
     """Stop a session, whatever state it is in."""
+    with contextlib.suppress(Exception):
+        # Its thread looks once a second whether it is to end (AccumulatorServer): nothing has to wait for that.
+        server, spark.sparkContext._accumulatorServer = spark.sparkContext._accumulatorServer, None
+        threading.Thread(target=server.shutdown, name="stop-accumulators", daemon=True).start()
     with contextlib.suppress(Exception):
         spark.stop()

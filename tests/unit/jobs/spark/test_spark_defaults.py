@@ -43,8 +43,9 @@ def test_a_session_of_our_own_has_all_of_them_and_contradicts_none() -> None:
             "spark.python.daemon.module",
             "spark.driver.bindAddress",
             "spark.driver.host",
+            *session._LOCAL,
         }
-    assert {name: given[name] for name in session._RUN_SETTINGS} == session._RUN_SETTINGS
+    assert {name: given[name] for name in session.RUN_SETTINGS} == session.RUN_SETTINGS
 
 
 def test_the_bundle_has_the_same() -> None:
