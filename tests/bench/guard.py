@@ -31,7 +31,7 @@ from typing import Any
 from tests.bench.kernel import Kernel
 from tests.bench.process_time import tree_seconds
 from tests.bench.synthetic import KINDS, synthetic_log
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 
 BASELINE = Path(__file__).with_name("baseline.json")
 LOG_BYTES = 64 << 20
@@ -83,7 +83,7 @@ def place() -> Iterator[Path]:
 def build_locally(store: Path, out: Path, engine: Any = None, **settings: Any) -> Costs:
     """Processor seconds of one build in this process: by the function that a stage runs, and of the whole."""
     shutil.rmtree(out, ignore_errors=True)
-    timed = TimedEngine(engine or LocalEngine())
+    timed = TimedEngine(engine or InlineEngine())
     begin = time.process_time()
     summary = local_build(store, out, timed, **settings)
     whole = time.process_time() - begin

@@ -13,7 +13,7 @@ import pytest
 from tests.bench.guard import GROWTH, SETS, build_locally, guard, one_set, slower
 from tests.bench.kernel import Kernel
 from tests.bench.synthetic import KINDS, synthetic_log
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ def test_no_stage_is_slower_than_the_baseline() -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-class TwiceTheScan(LocalEngine):
+class TwiceTheScan(InlineEngine):
     """Throws away what a first scan found."""
 
     def scan(self, function: Any, tasks: int) -> list[bytes]:
@@ -37,7 +37,7 @@ class TwiceTheScan(LocalEngine):
 def test_a_scan_of_twice_the_work_is_seen(tmp_path: Path) -> None:
     synthetic_log(tmp_path / "store", "small", 16 << 20, 7)
 
-    def builds(engine: Callable[[], LocalEngine]) -> dict[str, Callable[[], dict[str, float]]]:
+    def builds(engine: Callable[[], InlineEngine]) -> dict[str, Callable[[], dict[str, float]]]:
         def build() -> dict[str, float]:
             costs = build_locally(tmp_path / "store", tmp_path / "out", engine(), hash_slots=1000, index_items=1_000_000)
             return {"ScanTask": costs["ScanTask"]}
@@ -45,8 +45,8 @@ def test_a_scan_of_twice_the_work_is_seen(tmp_path: Path) -> None:
         return {"small": build}
 
     kernel = Kernel()
-    one_set(builds(LocalEngine), kernel, 1)
-    baseline = one_set(builds(LocalEngine), kernel)
+    one_set(builds(InlineEngine), kernel, 1)
+    baseline = one_set(builds(InlineEngine), kernel)
     lines: list[str] = []
     assert guard(builds(TwiceTheScan), kernel, baseline, lines.append) == ["small: ScanTask"]
     assert sum(line.startswith("measured again") for line in lines) == SETS - 1

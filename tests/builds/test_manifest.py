@@ -16,14 +16,14 @@ from rocketmq_reindex.udfs.order import decide
 from rocketmq_reindex.udfs.write import queues as write_queues
 from tests.golden.stores import read_files
 from tests.tools import spoil
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, Message, random_log
 
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 
 
-def built(store: Path, out: Path, range_size: int, engine: LocalEngine, **more: Any) -> tuple[dict[str, bytes], bytes]:
+def built(store: Path, out: Path, range_size: int, engine: InlineEngine, **more: Any) -> tuple[dict[str, bytes], bytes]:
     summary = local_build(store, out, engine, range_size=range_size, overwrite=True, **(SMALL | more))
     assert summary.exit in (0, 3), summary.error
     return read_files(out), (out / "reindex.json").read_bytes()
@@ -46,8 +46,8 @@ def test_the_same_bytes_however_it_is_cut(tmp_path: Path, seed: int, more: dict[
     offsets = spoil.record_offsets(store)
     spoil.flip_body(store, next(k for k, (_, size) in enumerate(offsets) if k > 50 and size > 400), seed)
     spoil.garbage(store, rng.randrange(70, 110), seed)
-    whole = built(store, tmp_path / "out", 0, LocalEngine(), **more)
-    for range_size, engine in ((700, LocalEngine(1, 1)), (rng.randrange(2000, 40_000), LocalEngine(50, 5))):
+    whole = built(store, tmp_path / "out", 0, InlineEngine(), **more)
+    for range_size, engine in ((700, InlineEngine(1, 1)), (rng.randrange(2000, 40_000), InlineEngine(50, 5))):
         cut = built(store, tmp_path / "out", range_size, engine, **more)
         assert cut[0] == whole[0], f"range size {range_size}"
         assert cut[1] == whole[1], f"range size {range_size}"
@@ -60,7 +60,7 @@ def test_many_odd_topics_are_told_alike(tmp_path: Path) -> None:
     with LogWriter(tmp_path / "store" / "commitlog", 1 << 14) as writer:
         for topic in topics:
             writer.append(Message(topic=topic, body=bytes(200)))
-    manifests = {built(tmp_path / "store", tmp_path / "out", size, LocalEngine())[1] for size in (0, 900, 5000)}
+    manifests = {built(tmp_path / "store", tmp_path / "out", size, InlineEngine())[1] for size in (0, 900, 5000)}
     (manifest,) = manifests
     warnings = json.loads(manifest)["warnings"]
     assert [w.partition(":")[0] for w in warnings] == [f"topic {name}" for name in sorted(topics)[:20]]
@@ -69,7 +69,7 @@ def test_many_odd_topics_are_told_alike(tmp_path: Path) -> None:
 def test_what_it_says_is_so(tmp_path: Path, seed: int) -> None:
     store, out = tmp_path / "store", tmp_path / "out"
     random_log(store / "commitlog", seed, segment_size=1 << 15)
-    made, text = built(store, out, 0, LocalEngine(3, 2))
+    made, text = built(store, out, 0, InlineEngine(3, 2))
     said = json.loads(text)
     assert list(said) == [
         "format", "version", "digest", "settings", "inputs", "counts", "checkpoint", "damage", "decisions", "warnings", "files",
@@ -93,12 +93,12 @@ def test_what_it_says_is_so(tmp_path: Path, seed: int) -> None:
 def test_many_parts_are_merged_by_groups(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     store = tmp_path / "store"
     random_log(store / "commitlog", seed, records=500, features=FEATURES, topics=8, queues=5)
-    expected = built(store, tmp_path / "out", 0, LocalEngine(), on_damage="salvage", lmq=True)
+    expected = built(store, tmp_path / "out", 0, InlineEngine(), on_damage="salvage", lmq=True)
     monkeypatch.setattr(write_queues, "LINES_MAX", 2)
     monkeypatch.setattr(decide, "QUEUES_MAX", 2)
     monkeypatch.setattr(parts, "FAN_IN", 3)
     monkeypatch.setattr(reading, "_LINES_BYTES", 50)
-    assert built(store, tmp_path / "out", 0, LocalEngine(9, 4), on_damage="salvage", lmq=True) == expected
+    assert built(store, tmp_path / "out", 0, InlineEngine(9, 4), on_damage="salvage", lmq=True) == expected
 
 
 def test_it_tells_nothing_of_time_and_place(tmp_path: Path) -> None:
@@ -106,14 +106,14 @@ def test_it_tells_nothing_of_time_and_place(tmp_path: Path) -> None:
     for place in ("one", "elsewhere"):
         with LogWriter(tmp_path / place / "store" / "commitlog", 1 << 14) as writer:
             writer.append(Message(properties={"KEYS": "k"}))
-        texts.append(built(tmp_path / place / "store", tmp_path / place / "out", 0, LocalEngine())[1])
+        texts.append(built(tmp_path / place / "store", tmp_path / place / "out", 0, InlineEngine())[1])
     assert texts[0] == texts[1]
     assert b"elsewhere" not in texts[1]
 
 
 def test_an_empty_log(tmp_path: Path) -> None:
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
-    made, text = built(tmp_path / "store", tmp_path / "out", 0, LocalEngine())
+    made, text = built(tmp_path / "store", tmp_path / "out", 0, InlineEngine())
     assert made == {"checkpoint": bytes(4096)}
     said = json.loads(text)
     assert (said["inputs"], [entry["path"] for entry in said["files"]]) == ([], ["checkpoint"])

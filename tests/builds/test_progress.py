@@ -20,7 +20,7 @@ from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
 from rocketmq_reindex.udfs.write import index as write_index
 from tests.tools.encode import Message
-from tests.tools.local_engine import LocalEngine, run_build, single
+from tests.tools.local_engine import InlineEngine, run_build, single
 from tests.tools.log_writer import LogWriter
 
 CHUNK = 16384
@@ -78,7 +78,7 @@ def test_it_moves_within_a_range_and_its_time_left_comes_true(tmp_path: Path) ->
         for number in range(3600):
             writer.append(Message(queue_id=number % 8, body=bytes(400), properties={"KEYS": f"key-{number}"}))
     with Reporter([kept]) as reporter:
-        summary = run_build(BuildSettings(str(store), str(out)).check(), single(LocalEngine()), reporter)
+        summary = run_build(BuildSettings(str(store), str(out)).check(), single(InlineEngine()), reporter)
     assert summary.exit == 0, summary.error
     assert [path.name for path in tmp_path.iterdir() if path not in (store, out)] == [], "nothing is left beside DIR"
     for name in ("scan", "write"):

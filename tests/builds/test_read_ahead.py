@@ -14,7 +14,7 @@ from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files import ahead
 from rocketmq_reindex.udfs.files.ahead import Ahead
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.make_log import random_log
 
 KIB = 1 << 10
@@ -50,7 +50,7 @@ def test_the_same_bytes(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPat
     for segment in (store / "commitlog").iterdir():
         with segment.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    assert local_build(store, other, LocalEngine(), range_size=300 * KIB).exit == 0
+    assert local_build(store, other, InlineEngine(), range_size=300 * KIB).exit == 0
     assert tree(other) == tree(plain)
     assert len(loaded) > 10
     assert not [thread for thread in threading.enumerate() if thread.name == "read-ahead"]

@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.verifying.against import Against
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.tools.compare import SMALL
-from tests.tools.local_engine import LocalEngine, QuietReporter, local_build, single
+from tests.tools.local_engine import InlineEngine, QuietReporter, local_build, single
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
@@ -99,7 +99,7 @@ def test_verify_refuses(store: Path, tmp_path: Path) -> None:
     shutil.copytree(store, other)
     two = VerifySettings(str(other), against=str(store), **SIZES).check()
     with pytest.raises(InputError, match=r"verify compares ConsumeQueue files alone$"):
-        Against(two, QuietReporter(), single(LocalEngine())).run()
+        Against(two, QuietReporter(), single(InlineEngine())).run()
 
 
 def test_files_beside_them_are_compared(store: Path) -> None:

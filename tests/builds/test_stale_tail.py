@@ -19,7 +19,7 @@ from tests.golden.stores import read_files
 from tests.tools import spoil
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message, body_start, encode
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.read_rows import read_rows
@@ -33,7 +33,7 @@ FUTURE = EPOCH + 10**12
 
 def built(store: Path, out: Path, **settings: Any) -> tuple[Summary, dict[str, bytes]]:
     """The summary, and what was built but for the manifest."""
-    summary = local_build(store, out, LocalEngine(2, 2), **FILES, **settings)
+    summary = local_build(store, out, InlineEngine(2, 2), **FILES, **settings)
     found = read_files(out) if out.exists() else {}
     return summary, {path: data for path, data in found.items() if path.startswith(PART)}
 

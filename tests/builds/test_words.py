@@ -15,7 +15,7 @@ from rocketmq_reindex.storage_format.queue.order import Decision
 from rocketmq_reindex.udfs.order import results
 from rocketmq_reindex.udfs.order.results import LISTED_MAX, cap_decisions
 from tests.tools.compare import SMALL, differences
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
@@ -55,8 +55,8 @@ def test_sums_are_exact(order: str, store: Path, tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(results, "LISTED_MAX", 10**9)
         patch.setattr(cap_decisions, "__defaults__", (10**9,))
-        full = local_build(store, tmp_path / "full", LocalEngine(3, 2), **settings)
-    capped = local_build(store, tmp_path / "capped", LocalEngine(3, 2), **settings)
+        full = local_build(store, tmp_path / "full", InlineEngine(3, 2), **settings)
+    capped = local_build(store, tmp_path / "capped", InlineEngine(3, 2), **settings)
     assert len(full.decisions) > len(capped.decisions)
     assert sums(full.decisions) == sums(capped.decisions)
     wild = [entry for entry in capped.decisions if entry["topic"] == "Wild"]
@@ -75,4 +75,4 @@ def test_sums_are_exact(order: str, store: Path, tmp_path: Path, monkeypatch: py
     assert (least[0].damage, least[0].decisions, least[0].warnings) == (least[1].damage, least[1].decisions, least[1].warnings)
     if order == "broker":
         # In logical order the damage told is capped, the reference's is not.
-        assert differences(store, tmp_path / "out", LocalEngine(3, 2), 1000, **settings) == []
+        assert differences(store, tmp_path / "out", InlineEngine(3, 2), 1000, **settings) == []

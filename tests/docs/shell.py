@@ -18,7 +18,7 @@ from typing import Final
 from unittest.mock import patch
 
 from rocketmq_reindex.jobs.cli import main
-from tests.tools.local_engine import LocalEngine, single
+from tests.tools.local_engine import InlineEngine, single
 
 STAND_IN: Final = """#!{python} -SE
 import json, os, socket, sys
@@ -44,7 +44,7 @@ def no_spark() -> Iterator[None]:
         yield False
 
     with (
-        patch("rocketmq_reindex.jobs.spark.engine.SparkEngines", lambda *_, **__: single(LocalEngine())),
+        patch("rocketmq_reindex.jobs.spark.engine.SparkEngines", lambda *_, **__: single(InlineEngine())),
         patch("rocketmq_reindex.jobs.spark.session.starting", lambda *_: contextlib.nullcontext()),
         patch("rocketmq_reindex.jobs.spark.daemon.daemon_ahead", contextlib.nullcontext),
         patch("rocketmq_reindex.jobs.command.kernels.kept", compiled),

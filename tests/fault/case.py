@@ -17,7 +17,7 @@ from tests.golden.guard import guarded
 from tests.reference.build import reference_build
 from tests.reference.log import LogError
 from tests.tools.compare import DOUBTED, SMALL, compare, project_settings
-from tests.tools.local_engine import LocalEngine, run_build, single
+from tests.tools.local_engine import InlineEngine, run_build, single
 
 Segments = dict[str, bytes]
 POLICIES = ("fail", "stop", "salvage")
@@ -80,7 +80,7 @@ def write_segments(segments: Segments, store: Path) -> None:
 def build(case: Case, store: Path, out: Path, engines: Engines | None = None) -> Summary:
     """The project's build of a store that is already there."""
     words = BuildSettings(store=str(store), out=str(out), range_size=case.range_size, **project_settings(case.settings))
-    engine: Engine = LocalEngine(2, 2)
+    engine: Engine = InlineEngine(2, 2)
     return run_build(words.check(), engines or single(engine))
 
 

@@ -18,12 +18,12 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.fault.disk import tiny_store, tree
 from tests.tools.faulty_runs import command
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 
 SMALL = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 
 
-class Remembering(LocalEngine):
+class Remembering(InlineEngine):
     """Keeps every task of a run, to run it once more."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from rocketmq_reindex.storage_format.topics import batch_topics
 from tests.golden.stores import GoldenStore, index_in_order, read_files
 from tests.tools.batch_log import BATCH_TOPICS, MADE, SIZES, batch, batch_files, batch_queue, random_batch_log
 from tests.tools.encode import Message
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.log_writer import LogWriter
 
 Stores = Callable[[str], GoldenStore]
@@ -33,7 +33,7 @@ def test_equals_the_brokers_rebuild(name: str, golden_store: Stores, tmp_path: P
     settings = {**SIZES, "batch_topics": topics, "queue_order": "broker", "checkpoint": "broker", "overwrite": True}
     settings["broker_version"] = "5.3"
     for size, buckets, partitions in ((0, 1, 1), (700, 7, 3), (20_000, 4, 2)):
-        summary = local_build(store, out, LocalEngine(buckets, partitions), range_size=size, **settings)
+        summary = local_build(store, out, InlineEngine(buckets, partitions), range_size=size, **settings)
         assert (summary.exit, summary.error) == (0, None)
         ours, theirs = read_files(out), read_files(store / "rebuilt")
         assert batch_files(out) == batch_files(store / "rebuilt")
@@ -211,7 +211,7 @@ def test_every_order_of_a_random_log_however_it_is_cut(seed: int, tmp_path: Path
     random_batch_log(store / "commitlog", seed)
     for order in ("logical", "broker"):
         manifests = set()
-        for size, engine in ((0, LocalEngine(1, 1)), (800, LocalEngine(5, 3)), (5000, LocalEngine(3, 2))):
+        for size, engine in ((0, InlineEngine(1, 1)), (800, InlineEngine(5, 3)), (5000, InlineEngine(3, 2))):
             summary = local_build(store, out, engine, range_size=size, queue_order=order, **settings)
             assert summary.exit in (0, 3)
             manifests.add((out / "reindex.json").read_bytes())

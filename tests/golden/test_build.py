@@ -15,7 +15,7 @@ from tests.golden.stores import NAMES, GoldenStore, index_in_order, read_files
 from tests.reference.build import reference_build
 from tests.tools.compare import SMALL, compare, differences, project_settings
 from tests.tools.encode import Message, body_start, encode
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, evil_body, random_log
 
@@ -40,7 +40,7 @@ def assert_is_rebuilt(out: Path, store: GoldenStore) -> None:
 def test_equals_the_brokers_rebuild(name: str, golden_store: Stores, tmp_path: Path) -> None:
     store = golden_store(name)
     manifests = set()
-    for size, engine in ((0, LocalEngine(1, 1)), (CUTS[name], LocalEngine(7, 3))):
+    for size, engine in ((0, InlineEngine(1, 1)), (CUTS[name], InlineEngine(7, 3))):
         out = tmp_path / f"{size}"
         summary = local_build(store.path, out, engine, range_size=size, crc="all", **store.broker_settings())
         assert (summary.exit, summary.error, summary.damage, summary.decisions) == (0, None, [], [])
@@ -106,7 +106,7 @@ def test_light_queues_of_random_logs(version: str, seed: int, tmp_path: Path) ->
     for number in range(6):
         store = tmp_path / f"{number}"
         random_log(store / "commitlog", seed + number, records=200, features=features)
-        engine = LocalEngine(5, 2)
+        engine = InlineEngine(5, 2)
         found = differences(
             store, tmp_path / "out", engine, 7000, broker_version=version, lmq=True, queue_order="broker", **SMALL
         )
@@ -141,7 +141,7 @@ def test_ranges_may_be_cut_at_any_byte(seed: int, tmp_path: Path) -> None:
     assert truth.summary.exit == 0
     manifests = set()
     for size in (*range(200, 1200, 37), 5000, 9000):
-        summary = local_build(store, out, LocalEngine(3, 2), range_size=size, overwrite=True, **project_settings(settings))
+        summary = local_build(store, out, InlineEngine(3, 2), range_size=size, overwrite=True, **project_settings(settings))
         assert compare(summary, out, truth) == [], f"range size {size}"
         manifests.add((out / "reindex.json").read_bytes())
     assert len(manifests) == 1

@@ -16,7 +16,7 @@ from tests.golden.stores import GoldenStore, read_files
 from tests.reference.build import reference_build
 from tests.tools import spoil
 from tests.tools.compare import DOUBTED, SMALL, compare, project_settings
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.log_writer import LogWriter, Put
 from tests.tools.make_log import FEATURES, Message, random_log
 
@@ -45,7 +45,7 @@ def build_and_compare(store: Path, out: Path, size: int = 0, **settings: Any) ->
     """One build, equal to the reference's, that leaves its input alone. ``settings`` by the reference's names."""
     shutil.rmtree(out, ignore_errors=True)
     with guarded(store, out):
-        summary = local_build(store, out, LocalEngine(3, 2), range_size=size, **project_settings(settings))
+        summary = local_build(store, out, InlineEngine(3, 2), range_size=size, **project_settings(settings))
     # The reference gives old records behind damage the offsets of newer ones. tests/builds/test_stale_tail.py tests them.
     if not any(DOUBTED in warning for warning in summary.warnings):
         assert compare(summary, out, reference_build(store, **settings)) == [], (settings, size)

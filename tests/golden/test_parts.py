@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from tests.golden.stores import NAMES, GoldenStore, index_in_order, read_files
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools.compare import SMALL, differences
-from tests.tools.local_engine import LocalEngine, local_build, run_build, single
+from tests.tools.local_engine import InlineEngine, local_build, run_build, single
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, Message, random_log
 from tests.tools.spoil import record_offsets
@@ -195,7 +195,7 @@ def test_sizes_and_roots_from_a_broker_conf(golden_store: Stores, tmp_path: Path
     out = tmp_path / "out"
     words = ["--out", str(out), "--broker-conf", str(conf), "--broker-version", store.broker_version]
     words += ["--queue-order", "broker", "--checkpoint", "broker"]
-    summary = run_build(parse_settings(words), single(LocalEngine()))
+    summary = run_build(parse_settings(words), single(InlineEngine()))
     assert summary.exit == 0
     assert_is_rebuilt(out, store)
     given = parse_settings([*words, "--index-items", "99", str(tmp_path)])

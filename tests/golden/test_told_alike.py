@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, Message, random_log
 
@@ -51,7 +51,7 @@ def test_warnings_damage_and_decisions(policy: str, order: str, tmp_path: Path) 
     told = []
     for size in SIZES:
         summary = local_build(
-            tmp_path / "store", tmp_path / "out", LocalEngine(3, 2), overwrite=True, range_size=size, on_damage=policy,
+            tmp_path / "store", tmp_path / "out", InlineEngine(3, 2), overwrite=True, range_size=size, on_damage=policy,
             queue_order=order, lmq=True, batch_topics=("Batch",), hash_slots=50, index_items=60, cq_file_size=400,
         )  # fmt: skip
         told.append((summary.exit, summary.warnings, summary.damage, summary.decisions, summary.error))
@@ -82,7 +82,7 @@ def test_random_logs(seed: int, tmp_path: Path) -> None:
             told = set()
             for size in (0, 700, rng.randrange(90, 9000)):
                 summary = local_build(
-                    store, tmp_path / "out", LocalEngine(2, 2), overwrite=True, range_size=size, on_damage=policy, lmq=True,
+                    store, tmp_path / "out", InlineEngine(2, 2), overwrite=True, range_size=size, on_damage=policy, lmq=True,
                     hash_slots=50, index_items=60, cq_file_size=400,
                 )  # fmt: skip
                 told.add(json.dumps([summary.exit, summary.warnings, summary.damage, summary.decisions, summary.error]))

@@ -17,7 +17,7 @@ from tests.golden.stores import NAMES, GoldenStore
 from tests.tools.batch_log import MADE
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, PREPARED, ROLLBACK, Message
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.log_writer import LogWriter
 
 Stores = Callable[[str], GoldenStore]
@@ -45,7 +45,7 @@ def test_a_stores_own_topics_come_back(name: str, golden_store: Stores, tmp_path
     store, drafts = golden_store(name), set()
     for size, buckets, partitions in ((0, 1, 1), (100_000, 7, 3)):
         summary = local_build(
-            store.path, tmp_path / "out", LocalEngine(buckets, partitions), range_size=size, write_topics=True, overwrite=True,
+            store.path, tmp_path / "out", InlineEngine(buckets, partitions), range_size=size, write_topics=True, overwrite=True,
             **store.broker_settings(),
         )  # fmt: skip
         assert (summary.exit, summary.error) == (0, None)

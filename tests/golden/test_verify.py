@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.building.options import read_batch_topics
 from rocketmq_reindex.storage_format.checks.differences import KINDS
 from tests.golden.guard import guarded
 from tests.golden.stores import NAMES, GoldenStore
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import kinds, local_verify
 
 Stores = Callable[[str], GoldenStore]
@@ -32,7 +32,7 @@ def test_what_a_broker_wrote_is_clean(name: str, tree: str, golden_store: Stores
     store = golden_store(name)
     told = []
     with guarded(store.path, tmp_path / "out"):
-        for engine, size in ((LocalEngine(), 0), (LocalEngine(5, 3), 40_001)):
+        for engine, size in ((InlineEngine(), 0), (InlineEngine(5, 3), 40_001)):
             summary = local_verify(
                 store.path / tree,
                 engine,
@@ -102,7 +102,7 @@ def test_a_part_alone(golden_store: Stores, tmp_path: Path) -> None:
 
 def test_a_sample_reads_some_segments_always_the_same(golden_store: Stores, tmp_path: Path) -> None:
     store = golden_store("basic-5.3").path
-    summaries = [local_verify(store, LocalEngine(k, 1), sample=0.4) for k in (1, 3)]
+    summaries = [local_verify(store, InlineEngine(k, 1), sample=0.4) for k in (1, 3)]
     for summary in summaries:
         assert (summary.exit, summary.findings) == (0, [])
         assert (summary.segments, summary.segments_read, summary.bytes) == (5, 3, 3 << 20)

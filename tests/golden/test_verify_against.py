@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
-from tests.tools.local_engine import LocalEngine, QuietReporter, single
+from tests.tools.local_engine import InlineEngine, QuietReporter, single
 from tests.tools.local_verify import kinds
 
 Stores = Callable[[str], GoldenStore]
@@ -25,7 +25,7 @@ Stores = Callable[[str], GoldenStore]
 
 def against(a: Path, b: Path) -> VerifySummary:
     settings = VerifySettings(str(a), against=str(b)).check()
-    job = Against(settings, QuietReporter(), single(LocalEngine()))
+    job = Against(settings, QuietReporter(), single(InlineEngine()))
     job.run()
     return job.summary
 

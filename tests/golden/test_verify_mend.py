@@ -17,7 +17,7 @@ from tests.golden.stores import GoldenStore
 from tests.tools import spoil
 from tests.tools.batch_log import SIZES as BATCH_SIZES
 from tests.tools.compare import SMALL
-from tests.tools.local_engine import LocalEngine, local_build, run_build, single
+from tests.tools.local_engine import InlineEngine, local_build, run_build, single
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
@@ -65,7 +65,7 @@ def mended(summary: VerifySummary, store: Path) -> VerifySummary:
     _, _, *words = shlex.split(summary.mend)
     out = store.with_name(f"{store.name}-mended")
     words[words.index("DIR")] = str(out)
-    assert run_build(parse_settings(words), single(LocalEngine())).exit == 0
+    assert run_build(parse_settings(words), single(InlineEngine())).exit == 0
     for part in PARTS:
         if (out / part).exists():
             old = store / part

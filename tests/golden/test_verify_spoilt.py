@@ -17,7 +17,7 @@ from tests.golden.stores import GoldenStore
 from tests.tools import spoil, spoil_derived
 from tests.tools.batch_log import SIZES as BATCH_SIZES
 from tests.tools.compare import SMALL
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
@@ -51,7 +51,7 @@ def test_found_by_name(name: str, sound: list[Path], seed: int, tmp_path: Path) 
             kind = spoilt(store, tmp_path / "store", name, seed)
         except NotHere:
             continue
-        summary, found = checked(tmp_path / "store", name, kind, LocalEngine(3, 2))
+        summary, found = checked(tmp_path / "store", name, kind, InlineEngine(3, 2))
         assert (summary.exit, summary.error) == (4, None)
         assert found, kinds(summary)
         finding = next(entry for entry in summary.findings if entry["kind"] == found[0])

@@ -14,7 +14,7 @@ from tests.golden.stores import NAMES, GoldenStore
 from tests.golden.test_verify_mend import built, mended, written
 from tests.reference.index_file import IndexFile
 from tests.tools.compare import SMALL
-from tests.tools.local_engine import LocalEngine
+from tests.tools.local_engine import InlineEngine
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.make_log import Message
 
@@ -107,8 +107,8 @@ def test_brokers_stores_fit_their_version(name: str, tree: str, golden_store: Ca
 
 
 @pytest.mark.parametrize("first", [1, 2, 30, 59])
-@pytest.mark.parametrize("engine", [LocalEngine(), LocalEngine(5, 3)])
-def test_an_upgraded_store_is_clean(first: int, engine: LocalEngine, log: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", [InlineEngine(), InlineEngine(5, 3)])
+def test_an_upgraded_store_is_clean(first: int, engine: InlineEngine, log: Path, tmp_path: Path) -> None:
     """Keys alone from the older broker, tag items, too, from the newer one."""
     store = store_with(log, tmp_path / "store", range(first, COUNT))
     summary = local_verify(store, engine, range_size=1000)
@@ -164,7 +164,7 @@ def test_an_index_that_ends_early(log: Path, tmp_path: Path) -> None:
 def test_missing_tag_items(log: Path, tmp_path: Path) -> None:
     """Among others each one is a difference, and where the keys are gone, too."""
     store = store_with(log, tmp_path / "store", {*range(COUNT)} - {20, 21, 40})
-    summary = local_verify(store, LocalEngine(5, 3), range_size=1000)
+    summary = local_verify(store, InlineEngine(5, 3), range_size=1000)
     assert kinds(summary) == {"index-tag-missing": 3}
     assert (summary.tag_items, summary.tag_items_there) == (COUNT, COUNT - 3)
     assert [(lost["keys"], lost["first"]) for lost in summary.lost_tags] == [

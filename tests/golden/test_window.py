@@ -14,7 +14,7 @@ from tests.reference.log import read_segments, walk
 from tests.reference.records import Record
 from tests.reference.settings import Settings
 from tests.tools.compare import SMALL
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message, random_log
 
@@ -78,7 +78,7 @@ def test_window_files(policy: str, checkpoint: str, seed: int, tmp_path: Path) -
     if checkpoint == "safe":
         service.files[-1].seal()
     expected = service.contents("5.3")
-    for size, engine in ((0, LocalEngine(1, 1)), (2000, LocalEngine(7, 3)), (9000, LocalEngine())):
+    for size, engine in ((0, InlineEngine(1, 1)), (2000, InlineEngine(7, 3)), (9000, InlineEngine())):
         settings = SMALL | {"index_policy": policy, "checkpoint": checkpoint, "range_size": size, "overwrite": True}
         summary = local_build(store, out, engine, **settings)
         ours = {path: content for path, content in read_files(out).items() if path.startswith("index/")}

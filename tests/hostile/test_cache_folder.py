@@ -188,7 +188,7 @@ def test_it_is_said(
 ) -> None:
     """In the summary, not in the manifest, which is the same on every machine."""
     from rocketmq_reindex.jobs.build import build
-    from tests.tools.local_engine import LocalEngine, single
+    from tests.tools.local_engine import InlineEngine, single
 
     asked = []
 
@@ -198,7 +198,7 @@ def test_it_is_said(
 
     monkeypatch.setattr(kernels, "kept", none)
     monkeypatch.setattr("rocketmq_reindex.jobs.incremental.early.needs_engine", lambda *_: False)
-    monkeypatch.setattr("rocketmq_reindex.jobs.spark.engine.SparkEngines", lambda *_, **__: single(LocalEngine()))
+    monkeypatch.setattr("rocketmq_reindex.jobs.spark.engine.SparkEngines", lambda *_, **__: single(InlineEngine()))
     store = golden_store("trimmed-head")
     sizes = [f"--{name.replace('_', '-')}={size}" for name, size in store.sizes().items()]
     words = [str(store.path), "--out", str(tmp_path / "out"), *sizes]

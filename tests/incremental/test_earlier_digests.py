@@ -23,7 +23,7 @@ from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KIND
 from tests.golden.stores import read_files
 from tests.incremental.verify_world import known
-from tests.tools.local_engine import LinesReporter, LocalEngine, run_build, single
+from tests.tools.local_engine import InlineEngine, LinesReporter, run_build, single
 from tests.tools.local_verify import run_verify
 
 SIZES: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60, "write_topics": True, "on_damage": "salvage"}
@@ -55,7 +55,7 @@ def names(place: Path, kind: str) -> set[str]:
 
 def build(place: Path, reporter: Reporter | None = None, **more: Any) -> Summary:
     settings = BuildSettings(str(place / "store"), str(place / "out"), **SIZES, **more)
-    return run_build(settings.check(), single(LocalEngine()), reporter)
+    return run_build(settings.check(), single(InlineEngine()), reporter)
 
 
 def verify(place: Path, reporter: Reporter | None = None) -> VerifySummary:

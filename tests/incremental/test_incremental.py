@@ -27,7 +27,7 @@ from tests.tools.batch_log import BATCH_TOPICS, SIZES, random_batch_log
 from tests.tools.encode import body_start
 from tests.tools.faulty_children import Children
 from tests.tools.faulty_runs import command
-from tests.tools.local_engine import LocalEngine, local_build, run_build
+from tests.tools.local_engine import InlineEngine, local_build, run_build
 
 
 def kept(out: Path) -> dict[str, tuple[int, int]]:
@@ -426,7 +426,7 @@ def test_batch_queues(tmp_path: Path, seed: int, order: str) -> None:
     }
     for step in range(3):
         for out, how in (("out", {"incremental": True, "tables": str(tmp_path / "tables")}), ("full", {"overwrite": True})):
-            summary = local_build(store, tmp_path / out, LocalEngine(3, 2), **more, **how)
+            summary = local_build(store, tmp_path / out, InlineEngine(3, 2), **more, **how)
             assert summary.exit in (0, 3), summary.error
         found, truth = tree(tmp_path / "out"), tree(tmp_path / "full")
         assert found is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.golden.stores import read_files
 from tests.tools.compare import SMALL
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
@@ -24,14 +24,14 @@ def test_a_queue_that_begins_again(tmp_path: Path) -> None:
         hourly = local_build(
             tmp_path / "store",
             tmp_path / "out",
-            LocalEngine(3, 2),
+            InlineEngine(3, 2),
             incremental=True,
             overwrite=True,
             tables=str(tmp_path / "tables"),
             range_size=700,
             **SMALL,
         )
-        full = local_build(tmp_path / "store", tmp_path / "full", LocalEngine(3, 2), overwrite=True, **SMALL)
+        full = local_build(tmp_path / "store", tmp_path / "full", InlineEngine(3, 2), overwrite=True, **SMALL)
         for summary in (hourly, full):
             assert (summary.exit, summary.error, summary.damage) == (0, None, [])
             assert [(d["kind"], d["offset"], d["count"]) for d in summary.decisions] == expected

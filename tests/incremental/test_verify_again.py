@@ -16,7 +16,7 @@ from tests.incremental.verify_world import Growing, again, known, told
 from tests.tools.batch_log import SIZES as BATCH_SIZES
 from tests.tools.compare import SMALL
 from tests.tools.encode import Message
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.spoil_derived import KINDS
@@ -44,7 +44,7 @@ def test_the_same_differences_as_a_full_verify(number: int, seed: int, tmp_path:
             spoilt(sound, store, name, rng.randrange(2**31))
         except NotHere:
             continue
-        engine = LocalEngine(rng.randrange(1, 9), rng.randrange(1, 4))
+        engine = InlineEngine(rng.randrange(1, 9), rng.randrange(1, 4))
         full, found = local_verify(store, **sizes), again(store, tables, engine, **sizes)
         assert told(found) == told(full), name
         tried += 1
@@ -58,12 +58,12 @@ def test_batch_queues(tmp_path: Path) -> None:
         shutil.copytree(source / part, store / part)
     shutil.copytree(source / "rebuilt", store, dirs_exist_ok=True)
     sizes: dict[str, Any] = dict(BATCH_SIZES)
-    again(store, tmp_path / "tables", LocalEngine(7, 3), **sizes)
+    again(store, tmp_path / "tables", InlineEngine(7, 3), **sizes)
     path = store / "batchconsumequeue" / "BatchA" / "1" / f"{0:020d}"
     data = bytearray(path.read_bytes())
     data[46 * 3 + 7] ^= 1
     path.write_bytes(data)
-    found = again(store, tmp_path / "tables", LocalEngine(4, 2), **sizes)
+    found = again(store, tmp_path / "tables", InlineEngine(4, 2), **sizes)
     assert known(found)[0] == known(found)[1] > 0
     assert kinds(found) == {"queue-unit-no-record": 1}
     assert told(found) == told(local_verify(store, **sizes))

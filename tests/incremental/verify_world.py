@@ -10,7 +10,7 @@ from typing import Any
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from tests.tools.compare import SMALL
 from tests.tools.encode import Message
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import local_verify
 from tests.tools.log_writer import LogWriter
 
@@ -23,7 +23,7 @@ def told(summary: VerifySummary) -> dict[str, Any]:
     return found | {"notes": sorted(summary.notes)}
 
 
-def again(store: Path, tables: Path, engine: LocalEngine | None = None, **settings: Any) -> VerifySummary:
+def again(store: Path, tables: Path, engine: InlineEngine | None = None, **settings: Any) -> VerifySummary:
     return local_verify(store, engine, incremental=True, tables=str(tables), **settings)
 
 

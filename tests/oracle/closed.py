@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.oracle.scenarios import Scenario
-from tests.tools.local_engine import LocalEngine
+from tests.tools.local_engine import InlineEngine
 from tests.tools.local_verify import local_verify
 
 TOLD = ("segment_size", "delay_levels", "lmq")
@@ -23,7 +23,7 @@ def judge_closed(scenario: Scenario, _: Path) -> list[str]:
     version = str(scenario.options()["broker_version"])
     found = []
     for named in ({}, {"broker_version": version}):
-        verified = local_verify(scenario.path, LocalEngine(2, 2), **told, **named)
+        verified = local_verify(scenario.path, InlineEngine(2, 2), **told, **named)
         bad = [f"{finding['kind']} {finding['count']}" for finding in verified.findings if finding["kind"] != RACED]
         if verified.error:
             bad = [verified.error]

@@ -11,7 +11,7 @@ from tests.oracle.judge import different
 from tests.oracle.scenarios import Scenario
 from tests.reference.log import read_segments, walk
 from tests.reference.settings import Settings
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 
 CUTS = 3
 
@@ -30,7 +30,7 @@ def judge_cuts(scenario: Scenario, folder: Path) -> list[str]:
     for end in [*ends, None]:
         lay_down(scenario.path, folder / "store", end)
         summary = local_build(
-            folder / "store", folder / "out", LocalEngine(2, 2), range_size=ranges, incremental=True,
+            folder / "store", folder / "out", InlineEngine(2, 2), range_size=ranges, incremental=True,
             tables=str(folder / "tables"), **options,
         )  # fmt: skip
         if summary.exit:

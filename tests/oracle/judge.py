@@ -10,7 +10,7 @@ from tests.golden.stores import read_files
 from tests.oracle.first_difference import Files, first_difference
 from tests.oracle.scenarios import Scenario
 from tests.reference.build import reference_build
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 
 
 def judge(scenario: Scenario, out: Path) -> list[str]:
@@ -26,7 +26,7 @@ def ours(scenario: Scenario, out: Path) -> list[str]:
     """A build in this process, cut up and dealt out by the scenario's seed."""
     rng = random.Random(scenario.settings["seed"])
     range_size = rng.choice((0, 0, rng.randrange(700, 5_000), rng.randrange(5_000, 200_000)))
-    engine = LocalEngine(rng.randrange(1, 6), rng.randrange(1, 4))
+    engine = InlineEngine(rng.randrange(1, 6), rng.randrange(1, 4))
     shutil.rmtree(out, ignore_errors=True)
     summary = local_build(scenario.path, out, engine, range_size=range_size, **scenario.options())
     if summary.exit:

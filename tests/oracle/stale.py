@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.golden.stores import read_files
 from tests.oracle.judge import different
 from tests.oracle.scenarios import Scenario
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import local_verify
 
 POLICIES = ("fail", "stop", "salvage")
@@ -25,7 +25,7 @@ def judge_stale(scenario: Scenario, out: Path) -> list[str]:
     for policy in POLICIES:
         shutil.rmtree(out, ignore_errors=True)
         ranges = rng.choice((0, rng.randrange(700, 5_000), rng.randrange(5_000, 200_000)))
-        summary = local_build(scenario.path, out, LocalEngine(2, 2), range_size=ranges, on_damage=policy, **scenario.options())
+        summary = local_build(scenario.path, out, InlineEngine(2, 2), range_size=ranges, on_damage=policy, **scenario.options())
         words = different(scenario, read_files(out)) if summary.exit in (0, 3) else []
         if summary.exit:
             words.append(f"exit {summary.exit}: {summary.error or summary.damage}")
@@ -33,8 +33,8 @@ def judge_stale(scenario: Scenario, out: Path) -> list[str]:
     sizes = {name: value for name, value in scenario.options().items() if name in SIZES}
     shutil.rmtree(out, ignore_errors=True)
     # Its checkpoint knows the log's last record also where that has no unit.
-    local_build(scenario.path, out, LocalEngine(2, 2), **scenario.options() | {"checkpoint": "safe"})
-    verified = local_verify(out, LocalEngine(2, 2), commitlogs=(str(scenario.path / "commitlog"),), **sizes)
+    local_build(scenario.path, out, InlineEngine(2, 2), **scenario.options() | {"checkpoint": "safe"})
+    verified = local_verify(out, InlineEngine(2, 2), commitlogs=(str(scenario.path / "commitlog"),), **sizes)
     # As a broker's own: an empty last file of a queue with repeats.
     bad = [finding["kind"] for finding in verified.findings if finding["kind"] != "queue-file-empty"]
     return found + ([f"{scenario.name}: verify: {verified.error or bad}"] if verified.error or bad else [])

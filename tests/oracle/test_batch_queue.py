@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.topics import batch_topics
 from tests.golden.stores import index_in_order, read_files
 from tests.oracle.scenarios import FOLDER, java_home
 from tests.tools.batch_log import BATCH_TOPICS, MADE, SIZES, batch, batch_files, random_batch_log, topics_json
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.log_writer import LogWriter
 
 
@@ -37,7 +37,7 @@ def same(store: Path, topics: Path, rebuilt: Path, out: Path) -> None:
     settings = SIZES | {"batch_topics": batch_topics(topics.read_text()), "queue_order": "broker", "checkpoint": "broker"}
     settings |= {"broker_version": "5.3"}
     for size in (0, 2000):
-        summary = local_build(store, out, LocalEngine(3, 2), range_size=size, overwrite=True, **settings)
+        summary = local_build(store, out, InlineEngine(3, 2), range_size=size, overwrite=True, **settings)
         assert (summary.exit, summary.error) == (0, None)
         ours, theirs = read_files(out), read_files(rebuilt)
         assert batch_files(out) == batch_files(rebuilt)

@@ -11,7 +11,7 @@ import pytest
 from tests.golden.stores import index_in_order, read_files
 from tests.oracle.scenarios import FOLDER, java_home
 from tests.tools.compare import SMALL, differences
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
@@ -67,7 +67,7 @@ def test_as_the_real_store_builds_them(version: str, tmp_path: Path) -> None:
     for order in ("logical", "broker", "fail"):
         for size in (0, 300, 5000):
             summary = local_build(
-                store, out, LocalEngine(3, 2), overwrite=True, range_size=size, queue_order=order, **settings
+                store, out, InlineEngine(3, 2), overwrite=True, range_size=size, queue_order=order, **settings
             )  # fmt: skip
             assert (summary.exit, summary.error, summary.damage, summary.decisions) == (0, None, [], [])
             ours = read_files(out)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, ROLLBACK, Message
-from tests.tools.local_engine import LocalEngine
+from tests.tools.local_engine import InlineEngine
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.spoil_queues import Queue
@@ -79,7 +79,7 @@ def test_topics_made_anew_whose_offsets_jump(version: str, tmp_path: Path) -> No
         shutil.rmtree(store / "consumequeue" / topic)
     segment.write_bytes(whole)
     dispatch(version, store)
-    for engine, size in ((LocalEngine(), 0), (LocalEngine(5, 3), 1500)):
+    for engine, size in ((InlineEngine(), 0), (InlineEngine(5, 3), 1500)):
         summary = local_verify(store, engine, broker_version=version[:3], range_size=size, **SMALL)
         assert (summary.error, kinds(summary)) == (None, {})
         orders = {entry["topic"]: entry["order"] for entry in summary.queue_list}

@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.spark.shuffle import bucket_keys
 from rocketmq_reindex.storage_format.queue.grouping import bucket_of
 from tests.bench.template_log import message_of, write_log
 from tests.tools.compare import SMALL
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.log_writer import LogWriter
 
 FILE_UNITS = 300_000
@@ -59,6 +59,6 @@ def test_the_fast_writer_writes_what_the_plain_one_does(tmp_path: Path, seed: in
             writer.append(message_of(number, queue, 4, 50))
     fast, plain = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("fast", "plain"))
     assert fast == plain
-    engine = LocalEngine(bucket_count=16, partitions=8)
+    engine = InlineEngine(bucket_count=16, partitions=8)
     summary = local_build("", tmp_path / "out", engine, commitlogs=(str(tmp_path / "fast"),), **SMALL)
     assert (summary.exit, summary.records, summary.units, summary.items) == (0, 1_000, 1_000, 3_000)

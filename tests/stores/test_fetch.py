@@ -25,7 +25,7 @@ from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
 from rocketmq_reindex.udfs.files import systems
 from tests.fault.disk import state, tiny_store, tree
 from tests.tools.faulty_files import Fault, faulty
-from tests.tools.local_engine import LocalEngine, local_build, run_build, single
+from tests.tools.local_engine import InlineEngine, local_build, run_build, single
 
 ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
@@ -468,7 +468,7 @@ def test_a_build_behind_a_uri_and_one_below_it(scene: Scene, tmp_path: Path, mon
     out = (tmp_path / "builds-of").as_uri()
     for overwrite in (False, True):
         settings = BuildSettings(store=str(scene.store), out=out, write_topics=True, overwrite=overwrite, **SMALL)
-        assert run_build(settings.check(), single(LocalEngine())).exit == 0
+        assert run_build(settings.check(), single(InlineEngine())).exit == 0
     first = pointers.build_folder(out, pointers.pointers(out)[0].build)
     for number, place in enumerate((out, first)):
         target = tmp_path / f"target-{number}"
@@ -479,7 +479,7 @@ def test_a_build_behind_a_uri_and_one_below_it(scene: Scene, tmp_path: Path, mon
     monkeypatch.setattr(systems, "_MOUNTED", (f"{tmp_path}/mount/",))
     (tmp_path / "mount").mkdir()
     mounted = BuildSettings(store=str(scene.store), out=f"{tmp_path}/mount/out", write_topics=True, **SMALL)
-    assert run_build(mounted.check(), single(LocalEngine())).exit == 0
+    assert run_build(mounted.check(), single(InlineEngine())).exit == 0
     assert sorted(os.listdir(tmp_path / "mount" / "out")) == ["builds", "published", "work"]
     (tmp_path / "target-2").mkdir()
     assert fetch([mounted.out, "--to", str(tmp_path / "target-2")]) == 0

@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.store.lock import holder
 from tests.fault.disk import state, tiny_store
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import local_verify
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,7 +94,7 @@ def test_a_running_broker(
 def test_one_that_starts_meanwhile(store: Path, tmp_path: Path) -> None:
     """It is looked for again before anything is published."""
 
-    class Starts(LocalEngine):
+    class Starts(InlineEngine):
         def forget(self) -> None:
             super().forget()
 

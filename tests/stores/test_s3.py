@@ -28,7 +28,7 @@ from tests.fault.disk import tiny_store, tree
 from tests.golden.stores import GoldenStore
 from tests.stores.whole import build_by_command, published
 from tests.tools.faulty_s3 import faulty_s3
-from tests.tools.local_engine import LocalEngine, local_build, run_build, single
+from tests.tools.local_engine import InlineEngine, local_build, run_build, single
 from tests.tools.s3_door import through
 from tests.tools.upload import upload
 
@@ -51,7 +51,7 @@ def out(s3_place: str) -> str:
 
 def built(store: str, out: str, **more: object) -> Summary:
     settings = BuildSettings(store=store, out=out, **SMALL, **more)  # type: ignore[arg-type]
-    return run_build(settings.check(), single(LocalEngine()))
+    return run_build(settings.check(), single(InlineEngine()))
 
 
 def fetched(out: str, folder: Path) -> dict[str, bytes] | None:

@@ -29,7 +29,7 @@ from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.fault.disk import tree
 from tests.stores.bucket_world import BucketWorld
 from tests.tools.faulty_children import Children, children
-from tests.tools.local_engine import LocalEngine, local_build, run_build, single
+from tests.tools.local_engine import InlineEngine, local_build, run_build, single
 from tests.tools.s3_door import s3_door
 
 SIZES: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
@@ -57,8 +57,8 @@ def settings(world: BucketWorld, door: str = "", **more: Any) -> BuildSettings:
     return BuildSettings(store=store, out=out, tables=tables, incremental=True, **SIZES, **more).check()
 
 
-def build(world: BucketWorld, engine: LocalEngine | None = None, *, door: str = "", **more: Any) -> Summary:
-    summary = run_build(settings(world, door, **more), single(engine or LocalEngine()))
+def build(world: BucketWorld, engine: InlineEngine | None = None, *, door: str = "", **more: Any) -> Summary:
+    summary = run_build(settings(world, door, **more), single(engine or InlineEngine()))
     assert (summary.exit, summary.error) == (0, None)
     return summary
 
@@ -135,7 +135,7 @@ def test_a_killed_run_is_gone_on_with(world: BucketWorld, warm: Children, monkey
     assert set(last_build.names(store_of_scans)) == {name for name in needed if not name.endswith((".owed", ".manifest"))}
 
 
-class Stopping(LocalEngine):
+class Stopping(InlineEngine):
     """Scans, and does something else before it writes."""
 
     def __init__(self, instead: Callable[[], object]) -> None:

@@ -16,7 +16,7 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files import systems
 from tests.fault.disk import tiny_store
 from tests.stores.whole import published
-from tests.tools.local_engine import LocalEngine, local_build, run_build, single
+from tests.tools.local_engine import InlineEngine, local_build, run_build, single
 from tests.tools.local_verify import kinds, local_verify
 
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Path:
 
 def built(store: Path, out: str, **more: Any) -> str:
     """The folder of the build, in which an attempt that came to nothing has left an IndexFile."""
-    assert run_build(BuildSettings(store=str(store), out=out, **SMALL, **more).check(), single(LocalEngine())).exit == 0
+    assert run_build(BuildSettings(store=str(store), out=out, **SMALL, **more).check(), single(InlineEngine())).exit == 0
     folder = published(out)
     # As the run's tasks have it: a folder that is there.
     aside = files.join(out, "work")

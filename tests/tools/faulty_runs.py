@@ -14,14 +14,14 @@ from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.engines.engine import Engines
 from rocketmq_reindex.jobs.spark import engine, session
 from tests.tools.faulty_files import Fault, faulty
-from tests.tools.local_engine import LocalEngine, single
+from tests.tools.local_engine import InlineEngine, single
 
 SIZES = ("--cq-file-size", "400", "--hash-slots", "50", "--index-items", "60")
 
 
 def _no_spark(_master: str, **_more: object) -> Engines:
     """In the place of ``SparkEngines``; Delta tables are nothing for an engine without Spark."""
-    return single(LocalEngine())
+    return single(InlineEngine())
 
 
 def command(store: Path | str, out: Path | str, *words: str) -> tuple[dict[str, Any], str]:

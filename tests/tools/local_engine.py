@@ -20,7 +20,7 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
 
 
-class LocalEngine:
+class InlineEngine:
     """Mirrors SparkEngine: ``partitions`` tasks reduce ``bucket_count`` buckets."""
 
     def __init__(self, bucket_count: int = 2, partitions: int = 2, cores: int = 2) -> None:
@@ -100,7 +100,7 @@ class LinesReporter(QuietReporter):
 
 def local_build(store: Path | str, out: Path, engine: Engine | None = None, **settings: Any) -> Summary:
     """A whole build in this process; the summary holds the exit status and the error, as the command line would say."""
-    return run_build(BuildSettings(store=str(store), out=str(out), **settings).check(), single(engine or LocalEngine()))
+    return run_build(BuildSettings(store=str(store), out=str(out), **settings).check(), single(engine or InlineEngine()))
 
 
 def single(engine: Engine) -> Engines:

@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import ReindexError
-from tests.tools.local_engine import LocalEngine, QuietReporter, single
+from tests.tools.local_engine import InlineEngine, QuietReporter, single
 
 OWN = ("only", "sample", "work", "against", "tables", "incremental", "recheck")
 
@@ -27,7 +27,7 @@ def local_verify(store: Path | str, engine: Engine | None = None, **settings: An
 
 def run_verify(settings: VerifySettings, engine: Engine | None = None, reporter: Reporter | None = None) -> VerifySummary:
     """A verify by these settings."""
-    job = Verify(settings.check(), reporter or QuietReporter(), single(engine or LocalEngine()))
+    job = Verify(settings.check(), reporter or QuietReporter(), single(engine or InlineEngine()))
     try:
         job.run()
     except ReindexError as error:

@@ -15,7 +15,7 @@ from typing import Any
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
-from tests.tools.local_engine import LocalEngine, local_build
+from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import ORDERLY, random_log
@@ -74,7 +74,7 @@ def spoilt(store: Path, into: Path, name: str, seed: int) -> str:
     return kind
 
 
-def checked(store: Path, name: str, kind: str, engine: LocalEngine, **settings: Any) -> tuple[VerifySummary, list[str]]:
+def checked(store: Path, name: str, kind: str, engine: InlineEngine, **settings: Any) -> tuple[VerifySummary, list[str]]:
     """A verify of a store spoilt in that way, and which of the kinds that say so it found."""
     summary = local_verify(store, engine, **SMALL, **settings, **_BY.get(name, {}))
     return summary, sorted(kinds(summary).keys() & {kind, _OF_TAGS.get(kind, kind)})
@@ -85,7 +85,7 @@ def try_one(folder: Path, seed: int) -> tuple[str, str]:
     rng = random.Random(seed)
     store = make_store(folder / "store", rng.randrange(2**31), rng.choice(CHECKPOINTS))
     engine: dict[str, Any] = {"range_size": rng.choice((0, 1 << 13, 3001))}
-    clean = local_verify(store, LocalEngine(3, 2), **engine, **SMALL)
+    clean = local_verify(store, InlineEngine(3, 2), **engine, **SMALL)
     names = sorted(KINDS)
     rng.shuffle(names)
     for name in names:
@@ -93,7 +93,7 @@ def try_one(folder: Path, seed: int) -> tuple[str, str]:
             kind = spoilt(store, folder / "spoilt", name, rng.randrange(2**31))
         except NotHere:
             continue
-        summary, found = checked(folder / "spoilt", name, kind, LocalEngine(3, 2), **engine)
+        summary, found = checked(folder / "spoilt", name, kind, InlineEngine(3, 2), **engine)
         if (clean.exit, kinds(clean)) != (0, {}):
             return name, f"the sound store is not clean: {clean.error} {clean.findings}"
         if summary.exit != 4 or not found:

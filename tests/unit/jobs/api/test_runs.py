@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.spark import engine, session
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
-from tests.tools.local_engine import LocalEngine, single
+from tests.tools.local_engine import InlineEngine, single
 
 Stores = Callable[[str], GoldenStore]
 TIMES = ("seconds", "started", "beside")
@@ -29,7 +29,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs work in this process: what the API adds to them is the same with Spark."""
     import contextlib
 
-    monkeypatch.setattr(engine, "SparkEngines", lambda *_, **__: single(LocalEngine()))
+    monkeypatch.setattr(engine, "SparkEngines", lambda *_, **__: single(InlineEngine()))
     monkeypatch.setattr(session, "starting", lambda *_, **__: contextlib.nullcontext())
 
 
@@ -173,7 +173,7 @@ def test_an_interrupt_cleans_up_and_passes_on(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(LocalEngine, "reduce", interrupted)
+    monkeypatch.setattr(InlineEngine, "reduce", interrupted)
     with pytest.raises(KeyboardInterrupt):
         rr.build(store.path, out=tmp_path / "out", **sizes(store))
     assert list(tmp_path.iterdir()) == []
@@ -188,7 +188,7 @@ def test_an_interrupt_that_py4j_turned_into_its_own_error(
     def of_spark(*_: object) -> None:
         raise Py4JError("An error occurred while calling o7.sc")
 
-    monkeypatch.setattr(LocalEngine, "reduce", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(InlineEngine, "reduce", lambda *_: signal.raise_signal(signal.SIGINT))
     before = signal.signal(signal.SIGINT, of_spark)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -202,13 +202,13 @@ def test_an_interrupt_that_py4j_turned_into_its_own_error(
 def test_a_handler_that_raises_nothing_lets_the_run_go_on(
     store: GoldenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reduce, seen = LocalEngine.reduce, list[int]()
+    reduce, seen = InlineEngine.reduce, list[int]()
 
     def signalled(*arguments: Any) -> list[str]:
         signal.raise_signal(signal.SIGINT)
         return reduce(*arguments)
 
-    monkeypatch.setattr(LocalEngine, "reduce", signalled)
+    monkeypatch.setattr(InlineEngine, "reduce", signalled)
     before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
     try:
         assert rr.build(store.path, out=tmp_path / "out", **sizes(store)).exit_status == 0

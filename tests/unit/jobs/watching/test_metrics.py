@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from tests.tools import spoil
 from tests.tools.compare import SMALL, project_settings
-from tests.tools.local_engine import LocalEngine, single
+from tests.tools.local_engine import InlineEngine, single
 from tests.tools.make_log import FEATURES, random_log
 
 
@@ -70,7 +70,7 @@ def watched(command: str, settings: Any, kind: Callable[..., Any]) -> Any:
     watch = Watch(command)
     watch.start(settings, ())
     with watch.reporter() as reporter:
-        job = kind(settings, reporter, single(LocalEngine()))
+        job = kind(settings, reporter, single(InlineEngine()))
         job.run()
     watch.stop_clock(job.summary)
     watch.end(job.summary)

@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching import clock
 from tests.golden.stores import GoldenStore
-from tests.tools.local_engine import LocalEngine
+from tests.tools.local_engine import InlineEngine
 
 Stores = Callable[[str], GoldenStore]
 IMPORTS = 1000.0
@@ -25,7 +25,7 @@ IMPORTS = 1000.0
 
 @contextlib.contextmanager
 def slow_to_stop() -> Iterator[Engine]:
-    yield LocalEngine()
+    yield InlineEngine()
     time.sleep(0.2)
 
 

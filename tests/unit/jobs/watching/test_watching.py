@@ -35,7 +35,7 @@ from rocketmq_reindex.storage_format.errors import UsageError
 from tests.tools import spoil
 from tests.tools.compare import SMALL, project_settings
 from tests.tools.faulty_processes import wait_until
-from tests.tools.local_engine import LocalEngine, single
+from tests.tools.local_engine import InlineEngine, single
 from tests.tools.make_log import FEATURES, random_log
 
 HOSTILE = 'or"ders\\\n# HELP x\x1b[31m'
@@ -61,7 +61,7 @@ def watched(settings: BuildSettings, *words: str) -> Summary:
     watch = Watch("build", json_log=wants_json_log(words))
     watch.start(settings, (*settings.inputs, settings.out))
     with watch.reporter() as reporter:
-        job = Build(settings, reporter, single(LocalEngine()))
+        job = Build(settings, reporter, single(InlineEngine()))
         job.run()
     watch.end(job.summary, lines=True, published=job.published)
     return job.summary
