@@ -17,7 +17,7 @@ from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
-from tests.tools.faulty_processes import SITE, stat, wait_until
+from tests.tools.faulty_processes import SITE, hearing_hangups, stat, wait_until
 
 Stores = Callable[[str], GoldenStore]
 KEYS: dict[str, Any] = {
@@ -42,12 +42,9 @@ def start(*words: str | Path, fault: dict[str, Any] | None = None) -> subprocess
     """``fault`` as in faulty_site: what a test waits for must not be over before the test has seen it."""
     more = {"REINDEX_FAULTS": json.dumps([fault]), "PYTHONPATH": str(SITE)} if fault else {}
     env, pipe = os.environ | more, subprocess.PIPE
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    try:
-        # A session of its own, as in a terminal of its own; SIGHUP, too, where the tests were started by nohup.
+    # A session of its own, as in a terminal of its own.
+    with hearing_hangups():
         return subprocess.Popen(command(*words), stdout=pipe, stderr=pipe, text=True, env=env, start_new_session=True)
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any], list[str]]:

@@ -85,6 +85,16 @@ def end_session(session: int) -> None:
 
 
 @contextlib.contextmanager
+def hearing_hangups() -> Iterator[None]:
+    """What is started here hears SIGHUP, too, where the tests were started by nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@contextlib.contextmanager
 def running(
     words: list[str], folder: Path, faults: list[dict[str, Any]] | None = None, environment: dict[str, str] | None = None
 ) -> Iterator[Running]:
@@ -94,7 +104,7 @@ def running(
         fault.setdefault("marker", str(folder / f"fault-{number}"))
     more = os.environ | {"REINDEX_FAULTS": json.dumps(faults or [])} | (environment or {})
     more["PYTHONPATH"] = os.pathsep.join([str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
+    with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err, hearing_hangups():
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=more, cwd=ROOT, start_new_session=True
         )
