@@ -114,6 +114,9 @@ def _at_the_end() -> None:
     # An interpreter that ends looks for garbage in all it has imported: half a second. And nothing is left to interrupt.
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Where ctrl-C came in the middle of generated code, as a dataclass has, Python would end by SIGINT all the same, and not
+    # with the command's exit status. It forgets that when it runs a text once more.
+    eval("0")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

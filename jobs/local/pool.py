@@ -77,6 +77,8 @@ class Pool:
         self._threads: list[threading.Thread] = []
         self._closed = self._gone = False
         self._lock = threading.Lock()
+        self._order = threading.Lock()
+        """No task comes behind the end: nobody would take it."""
         self._reason = ""
         self._control, theirs = socket.socketpair()
         pairs = [socket.socketpair() for _ in range(cores)]
@@ -89,6 +91,10 @@ class Pool:
                     words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=FOLDER, env=_environment(), pass_fds=handles
                 )
         except BaseException:
+            # An interrupt that came meanwhile is raised as the process is there.
+            if (started := getattr(self, "_process", None)) is not None:
+                started.kill()
+                started.wait()
             for end in (self._control, *self._links):
                 end.close()
             raise
@@ -123,8 +129,11 @@ class Pool:
         ``soon``: they begin before all others that wait, as long tasks should beside short ones.
         """
         futures: list[Future[R]] = [Future() for _ in tasks]
-        for future, task in zip(futures, tasks, strict=True):
-            self._tasks.put(_Asked(0 if soon else 1, next(self._numbers), future, task))
+        with self._order:
+            if self._closed:
+                raise WorkerLostError("the run has ended")
+            for future, task in zip(futures, tasks, strict=True):
+                self._tasks.put(_Asked(0 if soon else 1, next(self._numbers), future, task))
         try:
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             for future in done:
@@ -188,13 +197,14 @@ class Pool:
         if self._gone:
             return
         # An interrupt may come in between: whoever calls next begins anew.
-        self._closed = True
+        with self._order:
+            self._closed = True
+            for _ in self._threads:
+                self._tasks.put(_Asked(2, next(self._numbers)))
         if not self._threads:
             # It imports, and would not look.
             self._process.kill()
         self._control.close()
-        for _ in self._threads:
-            self._tasks.put(_Asked(2, next(self._numbers)))
         try:
             self._process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:

@@ -11,10 +11,9 @@ from __future__ import annotations
 import platform
 from typing import Any, Final
 
-import llvmlite.binding
 from llvmlite import ir
 
-from rocketmq_reindex.storage_format.kernels.compiler import cgutils, intrinsic, numba, types
+from rocketmq_reindex.storage_format.kernels.compiler import cgutils, get_host_cpu_features, intrinsic, numba, types
 
 STEP: Final = 16
 FOLD_MIN: Final = 2 * STEP
@@ -25,11 +24,15 @@ _MANY: Final = 2 * _LANES
 
 
 def _has(*features: str) -> bool:
-    """Whether compiled loops can use instructions: the processor has them, and numba compiles."""
+    """Whether compiled loops can use instructions: numba compiles, and for a processor that has them.
+
+    That need not be this one: NUMBA_CPU_FEATURES, NUMBA_CPU_NAME and NUMBA_ENABLE_AVX say less.
+    """
     if numba.config.DISABLE_JIT or platform.machine() not in ("x86_64", "AMD64"):
         return False
-    host = llvmlite.binding.get_host_cpu_features()
-    return all(host.get(feature, False) for feature in features)
+    given = numba.config.CPU_FEATURES
+    known = (get_host_cpu_features() if given is None else given).split(",")
+    return all(f"+{feature}" in known for feature in features)
 
 
 CAN_FOLD: Final = _has("pclmul")

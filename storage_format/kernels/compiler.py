@@ -40,8 +40,19 @@ with _without_settings_of_working_folder():
     from numba import types
     from numba.core import cgutils
     from numba.core.caching import FunctionCache
+    from numba.core.codegen import get_host_cpu_features
     from numba.core.compiler import CompileResult
     from numba.core.serialize import dumps
     from numba.extending import intrinsic
 
-__all__ = ["CompileResult", "FunctionCache", "cgutils", "dumps", "intrinsic", "llvmlite", "numba", "types"]
+__all__ = [
+    "CompileResult",
+    "FunctionCache",
+    "cgutils",
+    "dumps",
+    "get_host_cpu_features",
+    "intrinsic",
+    "llvmlite",
+    "numba",
+    "types",
+]

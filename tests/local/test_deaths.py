@@ -127,8 +127,9 @@ def verifying(scene: Scene, folder: Path, faults: list[dict[str, Any]]) -> Abstr
 
 @pytest.mark.parametrize(("number", "status", "error"), [(signal.SIGKILL, 1, KILLED), (signal.SIGINT, 130, INTERRUPTED)])
 def test_a_verify(number: signal.Signals, status: int, error: str, scene: Scene, tmp_path: Path) -> None:
-    with verifying(scene, tmp_path / "turn", [fault("worker", SCAN, "sleep 60")]) as found:
-        wait_until(lambda: fired(found.folder))
+    with verifying(scene, tmp_path / "turn", [fault("worker", SCAN, "sleep 60", 2)]) as found:
+        # Both are at work: the death of one that has nothing to do ends nothing.
+        wait_until(lambda: fired(found.folder) == 2)
         if number == signal.SIGKILL:
             busy = [pid for pid, (parent, _) in in_session(found.process.pid).items() if parent != found.process.pid]
             os.kill(max(pid for pid in busy if pid != found.process.pid), number)

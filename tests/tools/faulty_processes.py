@@ -48,7 +48,7 @@ class Running:
         """
         status = self.ended(patience)
         found: dict[str, Any] = json.loads(self.out.splitlines()[-1])
-        assert found["exit"] == status
+        assert found["exit"] == status, (found, status, self.err)
         lines = [line for line in (self.out + self.err).splitlines() if line.startswith("error: ")]
         assert lines == ([f"error: {found['error']}"] if found["error"] else [])
         return found
