@@ -6,6 +6,7 @@ recorded of the run is up to ``Unrecorded``, which ``jobs.tables`` overrides.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Hashable
 from dataclasses import dataclass
 
@@ -172,7 +173,9 @@ class Build:
         """Remove what the files were made of. Publishing would wait until all of it is on the disk, too."""
         work.engine.forget()
         if not work.staging.build:
-            files.remove_tree(work.staging.blocks)
+            # What stays goes with the staging folder.
+            with contextlib.suppress(OSError):
+                files.remove_tree(work.staging.blocks)
 
     def _count(self, accepted: list[RangeSummary], log: Commitlog) -> None:
         settings, summary = self.settings, self.summary

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.jobs.building.planning import range_size
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.local.cores import cores_of
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index import file as ix
@@ -81,7 +82,9 @@ def sample(scan: ScanSettings, log: Commitlog) -> Sample:
 def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -> Iterator[str]:
     """Yield the lines of the plan that a dry run prints."""
     cores = os.cpu_count() or 1
-    if settings.master.startswith("local[") and settings.master[6:-1].isdigit():
+    if settings.engine == "local":
+        cores = cores_of(settings.master)
+    elif settings.master.startswith("local[") and settings.master[6:-1].isdigit():
         cores = int(settings.master[6:-1])
     segment_bytes = max((s.segment_end - s.start for s in log.segments), default=1)
     size = range_size(settings, log.size, segment_bytes, cores)

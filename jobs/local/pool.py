@@ -204,6 +204,9 @@ class Pool:
         if not self._threads:
             # It imports, and would not look.
             self._process.kill()
+        # A process that somebody forked may hold it, too.
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
         self._control.close()
         try:
             self._process.wait(_PATIENCE)

@@ -50,8 +50,8 @@ def pointers(out: str) -> list[Pointer]:
         if matched and entry.kind == files.FILE:
             with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError, InputError, FileNotFoundError):
                 fields = json.loads(files.read_bytes(entry.path, _POINTER_MAX))
-                kind = str(fields.get("digest", EARLIER_KIND))
-                found.append(Pointer(int(matched[1]), matched[2], str(fields["manifest"]), kind))
+                digest = str(fields["manifest"])
+                found.append(Pointer(int(matched[1]), matched[2], digest, str(fields.get("digest", EARLIER_KIND))))
     return sorted(found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -22,7 +23,8 @@ from rocketmq_reindex.jobs.spark.java import choose_java, class_archive, delta_j
 # The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
 # the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
 # Nor do G1's threads and regions, in a heap of 1 GiB in which cells of 1 MiB are large objects that are soon garbage.
-_LOCAL_JAVA = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+_LOCAL_JAVA, _COLLECTOR = ["-XX:TieredStopAtLevel=1"], "-XX:+UseSerialGC"
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 # Packed cells hardly shrink, and what Spark keeps or shuffles stays on this host's disks, or in its page cache: to compress it
 # and to compute checksums of it took half of what the JVM does for a unit.
 _LOCAL = {
@@ -63,6 +65,9 @@ def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
     java = [f"-DHADOOP_USER_NAME={hadoop_user}"] if hadoop_user else []
     if master.startswith("local"):
         java += _LOCAL_JAVA
+        # A JVM that is told of two collectors does not start.
+        if not any(re.search(r"-XX:\+Use\w*GC\b", os.environ.get(name, "")) for name in _JAVA_VARIABLES):
+            java.append(_COLLECTOR)
         if jars := delta_jars():
             # On the class path for every session, since the archive holds their classes and asks for the same class path.
             found["spark.driver.extraClassPath"] = os.pathsep.join(jars)

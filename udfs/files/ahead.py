@@ -108,10 +108,12 @@ class Ahead:
 
     def _load(self, sink: int, source: int, low: int, high: int) -> None:
         # The last byte first: what the system reads ahead by itself must not pass for what was there before.
-        if all(self._is_cached(high - 1 - k * (high - low) // _PROBES) for k in range(_PROBES)):
+        there = [self._is_cached(high - 1 - k * (high - low) // _PROBES) for k in range(_PROBES)]
+        if all(there):
             self._loaded(high)
             return
-        self._ours.append((low, high))
+        if not any(there):
+            self._ours.append((low, high))
         # From page cache to nowhere: read in large pieces as for any file that is read in order, but no byte is copied.
         # posix_fadvise(WILLNEED) reads single pages, which cost twice the processor's time. A handle of its own: the look-ups
         # would make the system forget that this one reads in order.
