@@ -24,7 +24,7 @@ from tests.tools.local_engine import InlineEngine, run_build, single
 from tests.tools.log_writer import LogWriter
 
 CHUNK = 16384
-SECONDS = 5.0
+SECONDS = 4.0
 """What the scan takes, and the writing of the IndexFile."""
 
 

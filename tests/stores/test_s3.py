@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,12 @@ from rocketmq_reindex.jobs.query import query
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs import files
 from tests.fault.disk import tiny_store, tree
-from tests.golden.stores import GoldenStore
-from tests.stores.whole import build_by_command, published
+from tests.stores.whole import published
 from tests.tools.faulty_s3 import faulty_s3
 from tests.tools.local_engine import InlineEngine, local_build, run_build, single
 from tests.tools.s3_door import through
 from tests.tools.upload import upload
 
-Stores = Callable[[str], GoldenStore]
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 
 
@@ -69,10 +66,6 @@ def truth(tmp_path: Path) -> dict[str, bytes]:
     assert found
     del found["reindex.json"]
     return found
-
-
-def test_from_bucket_to_bucket_through_spark(golden_store: Stores, s3_place: str, tmp_path: Path) -> None:
-    build_by_command(golden_store("wide-keys"), s3_place, tmp_path)
 
 
 @pytest.mark.parametrize("keep", [False, True])
