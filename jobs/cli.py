@@ -29,6 +29,7 @@ COMMANDS = {
     "inspect": ("rocketmq_reindex.jobs.inspect_files", "what a file of a store holds, by its kind"),
     "verify": ("rocketmq_reindex.jobs.verify", "commitlog, ConsumeQueue, IndexFiles and checkpoint compared, both ways"),
     "preflight": ("rocketmq_reindex.jobs.preflight", "what the start of a broker will do to a store, without a broker"),
+    "repair": ("rocketmq_reindex.jobs.repair", "a new commitlog that a broker accepts whole, from a damaged one"),
     "fetch": ("rocketmq_reindex.jobs.fetch", "lay a build out in a broker's store: checked, swapped in, the previous one kept"),
     "report": ("rocketmq_reindex.jobs.report", "one HTML page about a build or a verify"),
 }

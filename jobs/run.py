@@ -7,8 +7,9 @@ recorded of the run is up to ``Unrecorded``, which ``jobs.tables`` overrides.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Any
 
 from rocketmq_reindex.jobs.building import decisions, drafting, notices
 from rocketmq_reindex.jobs.building.empty_log import check_records
@@ -36,6 +37,9 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.staging import StagingFolder
 
+MakeSteps = Callable[[Any, str, Commitlog, Reporter], FullBuild]
+"""Returns the steps of a run from its settings, the real path of DIR, the log, and what shows the run's stages"""
+
 
 @dataclass(frozen=True)
 class _Work:
@@ -52,8 +56,10 @@ class _Work:
 class Build:
     """One run of a build. ``summary`` is true at every moment, also when the run fails."""
 
-    def __init__(self, settings: BuildSettings, reporter: Reporter, engines: Engines) -> None:
-        self.settings, self.reporter, self.engines = settings, reporter, engines
+    def __init__(
+        self, settings: BuildSettings, reporter: Reporter, engines: Engines, make_steps: MakeSteps = steps_of
+    ) -> None:  # fmt: skip
+        self.settings, self.reporter, self.engines, self._make_steps = settings, reporter, engines, make_steps
         self.summary = Summary()
         self.recorder = Unrecorded()
         self._tree: Hashable | None = None
@@ -90,7 +96,7 @@ class Build:
     def _run(self, target: str, log: Commitlog) -> None:
         settings, summary, reporter = self.settings, self.summary, self.reporter
         with output.locked(target):
-            steps = steps_of(settings, target, log, reporter)
+            steps = self._make_steps(settings, target, log, reporter)
             if steps.nothing_new(summary):
                 return
             with output.staging(target, settings.overwrite, not settings.keep_zeros, summary.left) as staging:
@@ -143,7 +149,7 @@ class Build:
         steps, recorder, log, segments = work.steps, work.recorder, work.log, work.log.segments
         segment_bytes = max((s.segment_end - s.start for s in segments), default=1)
         scan.first(segments, range_size(settings, log.size, segment_bytes, work.engine.cores), settings.until_offset)
-        chain = scan.settle(segments)
+        segments, chain = steps.mended(scan, segments, scan.settle(segments), summary, self.reporter)
         with self.reporter.step("decide"):
             accepted, order = decisions.decide(scan, settings, segments, chain, summary)
         notices.broker_cuts(settings, segments, chain.holes, summary)
@@ -157,10 +163,11 @@ class Build:
         summary.units = written.units
         summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX
-        drafts = [drafting.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
+        more = steps.more_entries()
+        more += [drafting.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
         with self.reporter.step("finish"):
             recorder.built_from(scan, accepted, until)
-            entries, parts = finish(scan, settings, log, accepted, plans, written, until, drafts, summary)
+            entries, parts = finish(scan, settings, log, accepted, plans, written, until, more, summary)
             result = Result(accepted, order, written, entries, parts)
             is_known = steps.save(staging, result, summary, recorder.has_rows)
             self._drop_spent(work)

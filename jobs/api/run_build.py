@@ -15,14 +15,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketmq_reindex.jobs.building.settings import BuildSettings
-    from rocketmq_reindex.jobs.run import Build
+    from rocketmq_reindex.jobs.run import Build, MakeSteps
+
+
+def _steps(command: str) -> MakeSteps:
+    if command == "repair":
+        from rocketmq_reindex.jobs.repairing.steps import repair_steps
+
+        return repair_steps
+    from rocketmq_reindex.jobs.incremental.increment import steps_of
+
+    return steps_of
 
 
 def run_build(
     settings_of: Callable[[], BuildSettings], watch: Watch, interrupts: Interrupts, spark: SparkSession | None = None,
-    show_plan: Callable[[str], None] | None = None,
+    show_plan: Callable[[str], None] | None = None, command: str = "build",
 ) -> Ended[Summary]:  # fmt: skip
-    """Build. ``settings_of`` may raise UsageError. ``spark``: the session to work in, instead of one that is looked for.
+    """Build, or with ``command`` repair. ``settings_of`` may raise UsageError.
+
+    ``spark``: the session to work in, instead of one that is looked for.
 
     ``show_plan`` gets the lines of a dry run, before the warnings are shown.
     """
@@ -35,7 +47,7 @@ def run_build(
             watch.start(settings, (*settings.inputs, settings.out))
             from rocketmq_reindex.jobs.command.kernels import NOTE, kept
 
-            with kept() as compiled_once, local_ahead("build", settings, spark, not settings.dry_run) as local:
+            with kept() as compiled_once, local_ahead(command, settings, spark, not settings.dry_run) as local:
                 # numba alone takes half a second, and the processes of a local engine start meanwhile.
                 from rocketmq_reindex.jobs.building.inputs import look_at
                 from rocketmq_reindex.jobs.incremental.early import needs_engine
@@ -48,7 +60,7 @@ def run_build(
                     from rocketmq_reindex.jobs.run import Build
 
                     with watch.reporter() as reporter:
-                        job = Build(settings, reporter, engines)
+                        job = Build(settings, reporter, engines, _steps(command))
                         job.summary.started = summary.started
                         summary = job.summary
                         job.run(inputs)

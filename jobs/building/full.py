@@ -16,9 +16,11 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.building.writing import WrittenFiles
 from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.jobs.store.segments import Commitlog
-from rocketmq_reindex.jobs.watching.progress import Probe
+from rocketmq_reindex.jobs.watching.progress import Probe, Reporter
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, plan_index_files
+from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.progress import Positions
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -61,6 +63,17 @@ class FullBuild:
 
     def staged(self, staging: StagingFolder) -> None:
         """The staging folder is there; nothing has been scanned yet. Raises InputError when the run cannot continue."""
+
+    def mended(
+        self, scan: Scan, segments: list[Segment], chain: Chain, summary: Summary, reporter: Reporter
+    ) -> tuple[list[Segment], Chain]:
+        """Return the segments and the chain that are built from; a repair mends the log first."""
+        _ = scan, summary, reporter
+        return segments, chain
+
+    def more_entries(self) -> list[dict[str, Any]]:
+        """Return entries of the manifest: of files that only these steps write."""
+        return []
 
     def plan_index(self, accepted: list[RangeSummary]) -> list[IndexFilePlan]:
         """Return which items each IndexFile holds."""

@@ -35,7 +35,7 @@ def look_at(settings: BuildSettings) -> Inputs:
     inputs, known = list(settings.inputs), settings.incremental
     target = output.check_places(inputs, settings.out, settings.overwrite, may_lack_manifest=known)
     check_place(settings.tables, (settings.out, *settings.inputs))
-    log = list_segments(settings.roots, settings.segment_size)
+    log = list_segments(settings.roots, settings.segment_size, may_be_short=settings.may_be_short)
     passing = tuple(check_broker(settings))
     warnings = (
         *log.warnings,

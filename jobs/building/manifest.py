@@ -72,6 +72,8 @@ def write(
         "decisions": summary.decisions,
         "warnings": summary.warnings,
     }
+    if summary.repair is not None:
+        head["repair"] = summary.repair
     own = sorted((entry["path"], json.dumps(entry).encode()) for entry in more)
 
     def text() -> Iterator[bytes]:

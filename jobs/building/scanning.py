@@ -88,6 +88,10 @@ class Scan:
             self.ranges[spec.segment_start].append(spec)
         self._round(specs)
 
+    def more(self, specs: list[RangeSpec]) -> None:
+        """Scan ranges with fresh numbers, which ``ranges`` names already."""
+        self._round(specs)
+
     def settle(self, segments: list[Segment]) -> Chain:
         """Chain the ranges; scan again where a guess was wrong, until all of them chain."""
         while True:

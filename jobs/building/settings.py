@@ -60,6 +60,11 @@ class BuildSettings(StoreSettings):
         return 0 if self.index_policy == "capacity" else parse_window(self.index_policy)
 
     @property
+    def may_be_short(self) -> bool:
+        """Whether segments in the middle of the log may be shorter than a segment."""
+        return False
+
+    @property
     def partial(self) -> bool:
         """Whether less than the whole log is asked for."""
         limited = self.until_offset != INT64_MAX or self.until_time != INT64_MAX

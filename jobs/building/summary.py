@@ -47,6 +47,8 @@ class Summary:
     error: str | None = None
     incremental: dict[str, Any] | None = None
     """of an incremental build: what was read again and kept; left out of the JSON otherwise"""
+    repair: dict[str, Any] | None = None
+    """of a repair: what was changed in the log; left out of the JSON otherwise"""
 
     def __post_init__(self) -> None:
         self.about: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -56,8 +58,9 @@ class Summary:
     def to_json(self) -> str:
         """Return the summary as one JSON object."""
         fields = dataclasses.asdict(self)
-        if self.incremental is None:
-            del fields["incremental"]
+        for name in ("incremental", "repair"):
+            if fields[name] is None:
+                del fields[name]
         return json.dumps(fields)
 
     @property
@@ -131,6 +134,14 @@ class Summary:
         text = _DECISIONS.get(bare, bare) + (", more of them" if bare != kind else "")
         self._warn_about(f"queue {escape(topic)}/{queue}: {text}: offset {offset}, units {count}", "decision", entry)
 
+    def repair_line(self) -> str:
+        """Return what a repair changed in the log, in one line."""
+        found = self.repair or {}
+        if not found["ranges"]:
+            return "repaired nothing: the log is undamaged, and commitlog/ is as it was"
+        restored, filled = counted(found["from_replica"], "byte"), counted(found["filled"], "byte")
+        return f"repaired {counted(len(found['ranges']), 'range')}: {restored} from a replica, fillers in the place of {filled}"
+
     def to_text(self) -> str:
         """Return what people read at the end of a run that published."""
         run = self.incremental
@@ -151,6 +162,8 @@ class Summary:
             known = f"{run['ranges_known']:,} of {counted(run['ranges'], 'range')}"
             kept, read = counted(run["files_kept"], "file"), counted(run["bytes_read"], "byte")
             lines.append(f"known    {known}, {kept} kept, {read} of the log read")
+        if self.repair is not None:
+            lines.append(self.repair_line())
         if self.damage:
             lines.append(f"damage   {len(self.damage):,} in all, see the warnings")
         return "\n".join(lines)

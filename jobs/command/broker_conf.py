@@ -95,6 +95,8 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
         found["delay_levels"] = conf["messageDelayLevel"].strip()
     if conf.get("enableAcceleratedRecovery", "").strip().lower() == "true":
         found["accelerated"] = True
+    if conf.get("checkCRCOnRecover", "").strip().lower() == "false":
+        found["crc_on_recover"] = False
     if lines := rocksdb_lines(conf):
         found["rocksdb"] = lines
     switches = [conf.get(name, "false").strip().lower() == "true" for name in ("enableLmq", "enableMultiDispatch")]

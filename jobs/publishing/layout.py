@@ -12,6 +12,8 @@ SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items
 """The settings, as the manifest has them, that decide how large files are."""
 PUBLISHED: Final = ("consumequeue", "batchconsumequeue", "index", "checkpoint", CONFIG, MANIFEST)
 """Names a build writes in DIR; ``--overwrite`` replaces them in a folder that has the manifest."""
+REPAIRED: Final = ("commitlog", "quarantine")
+"""Names that a repair writes besides."""
 OF_BROKERS: Final = ("commitlog", "abort", "lock", CONFIG)
 """Names that a broker's store has besides: a build never replaces anything in a folder that a broker may run on."""
 

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from rocketmq_reindex.jobs.publishing.layout import CONFIG, MANIFEST, OF_BROKERS, PUBLISHED, TOPICS
+from rocketmq_reindex.jobs.publishing.layout import CONFIG, MANIFEST, OF_BROKERS, PUBLISHED, REPAIRED, TOPICS
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KINDS, new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
@@ -22,6 +22,8 @@ def check_target(target: str, out: str, overwrite: bool, *, may_lack_manifest: b
         raise InputError(f"{escape(out)}: is not a folder: name another")
     if os.path.isdir(target):
         names = sorted(os.listdir(target))
+        if is_repaired(target):
+            raise InputError(f"{escape(out)}: holds a repaired log, which nothing replaces: name another folder")
         others = strangers(target, names)
         is_build = MANIFEST in names or (may_lack_manifest and bool(names))
         if overwrite and is_build:
@@ -46,12 +48,29 @@ def check_target(target: str, out: str, overwrite: bool, *, may_lack_manifest: b
 def strangers(target: str, names: list[str]) -> list[str]:
     """Return which of ``names`` no build writes. A config/ that is no folder, or holds more than the draft, is a broker's."""
     found = [name for name in names if name not in PUBLISHED]
+    if is_repaired(target):
+        found = [name for name in found if name not in REPAIRED]
     config = os.path.join(target, CONFIG)
     if CONFIG in names and (os.path.islink(config) or not os.path.isdir(config)):
         found.append(CONFIG)
     elif CONFIG in names:
         found += [inner for name in sorted(os.listdir(config)) if (inner := f"{CONFIG}/{name}") != TOPICS]
     return found
+
+
+def is_repaired(target: str) -> bool:
+    """Return whether a folder holds what a repair wrote: its commitlog/ is then no broker's, unless one has run there."""
+    path = os.path.join(target, MANIFEST)
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as lines:
+        # The manifest may be long: the key stands before the list of files.
+        for line in lines:
+            if line.startswith(b' "repair": '):
+                return True
+            if line.startswith(b' "files": '):
+                return False
+    return False
 
 
 def _may_stay(target: str, name: str) -> bool:

@@ -51,6 +51,8 @@ class StoreSettings:
     """the settings of --broker-conf by which ConsumeQueues lie in RocksDB, and what each means"""
     accelerated: bool = False
     """``enableAcceleratedRecovery`` of --broker-conf"""
+    crc_on_recover: bool = True
+    """``checkCRCOnRecover`` of --broker-conf: a recovery refuses records with a wrong body CRC"""
     broker_version: str = NEWEST
     """one of ``VERSIONS``, where they write different bytes"""
     batch_topics: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ LOST_TOPIC: Final = b"rmq_sys_reindex_lost"
 """The topic of a lost-record filler; a small one has the first characters of it, and at least one."""
 LOST_TAG: Final = b"__LOST__"
 """TAGS of a tombstone"""
+_TAGS: Final = b"TAGS\x01" + LOST_TAG + b"\x02"
 PIECE_MAX: Final = 4 << 20
 """Bytes of one filler: ``maxMessageSize`` of a broker is 4 MiB, and some readers take no more"""
 _DUP_INFO: Final = b"DUP_INFO\x010_0\x02"
@@ -74,7 +75,8 @@ def record(
     )  # fmt: skip
     tail = r.TAIL_LAYOUT.pack(0, 0, body_size)
     data = b"".join((
-        head, _HOST, struct.pack(">q", store_time), _HOST, tail, body, topic_size, topic, struct.pack(">h", props_size), properties,
+        head, _HOST, struct.pack(">q", store_time), _HOST, tail, body, topic_size, topic, struct.pack(">h", props_size),
+        properties,
     ))  # fmt: skip
     return data + _crc_property(data) if demands.property_crc else data
 
@@ -92,6 +94,11 @@ def filler(offset: int, size: int, store_time: int, demands: Demands) -> bytes:
         raise ValueError(f"no record has {size} bytes: at least {demands.filler_min}")
     body_size = size - demands.filler_min + 1 - len(topic)
     return record(offset, store_time, demands, topic=topic, body_size=body_size, sys_flag=r.TRANSACTION_ROLLBACK)
+
+
+def small_filler(demands: Demands) -> int:
+    """Return the bytes of a filler without a body: the smallest one that names its topic in full."""
+    return demands.filler_min + len(LOST_TOPIC) - 1
 
 
 def fillers(offset: int, size: int, store_time: int, demands: Demands) -> Iterator[bytes]:
@@ -118,9 +125,22 @@ def blank(size: int) -> bytes:
     return struct.pack(">ii", size, r.MAGIC_BLANK)
 
 
-def tombstone(offset: int, store_time: int, demands: Demands, topic: bytes, queue_id: int, queue_offset: int) -> bytes:
-    """Return an ordinary record without a body that stands at a queue offset whose message is lost (TAGS ``__LOST__``)."""
+def tombstone_min(topic: bytes, demands: Demands) -> int:
+    """Return the bytes of a tombstone of that topic without a body."""
+    return _FIXED - 1 + (1 if len(topic) > 127 else 0) + len(topic) + len(_TAGS) + demands.size
+
+
+def tombstone(
+    offset: int, store_time: int, demands: Demands, topic: bytes, queue_id: int, queue_offset: int, size: int = 0
+) -> bytes:  # fmt: skip
+    """Return an ordinary record that stands at a queue offset whose message is lost (TAGS ``__LOST__``).
+
+    Its body is as many zeros as it takes to have ``size`` bytes, by default none. Raises ValueError below ``tombstone_min``.
+    """
+    least = tombstone_min(topic, demands)
+    if size and size < least:
+        raise ValueError(f"no tombstone of this topic has {size} bytes: at least {least}")
     return record(
-        offset, store_time, demands, topic=topic, queue_id=queue_id, queue_offset=queue_offset,
-        properties=b"TAGS\x01" + LOST_TAG + b"\x02",
+        offset, store_time, demands, topic=topic, body_size=max(size - least, 0), queue_id=queue_id, queue_offset=queue_offset,
+        properties=_TAGS,
     )  # fmt: skip

@@ -65,3 +65,28 @@ def file_digest(path: str, used: int | None = None, kind: str = KIND) -> str:
     """The digest of a file, or of its first ``used`` bytes, in hex."""
     with Reader(path) as reader:
         return digest_of(reader, 0, 0, reader.size() if used is None else used, kind)
+
+
+class UsedDigest:
+    """The digest of a stream of bytes up to its last one that is not zero, as the manifest has it of a file."""
+
+    def __init__(self) -> None:
+        self._hasher, self._at, self._zeros = new_digest(), 0, 0
+
+    def take(self, data: Bytes) -> int:
+        """Take in bytes (uint8). Returns how many of them there are up to the last one that is not zero."""
+        used = len(data) - int(np.argmax(data[::-1] != 0)) if data.any() else 0
+        if used:
+            some = bytes(min(self._zeros, _READ_BYTES))
+            while self._zeros:
+                part = min(self._zeros, len(some))
+                self._hasher.update(some[:part])
+                self._zeros -= part
+            self._hasher.update(data[:used].data)
+        self._zeros += len(data) - used
+        self._at += len(data)
+        return used
+
+    def finish(self) -> tuple[int, str]:
+        """How many bytes are in use, and their digest."""
+        return self._at - self._zeros, self._hasher.digest().hex()

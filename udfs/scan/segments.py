@@ -37,10 +37,11 @@ def _list(roots: tuple[str, ...]) -> list[files.Entry]:
     return found
 
 
-def list_segments(roots: tuple[str, ...], segment_size: int) -> Commitlog:
+def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bool = False) -> Commitlog:
     """List the segments in the folders ``roots`` (RocketMQ's ``CommitLog`` over a ``MappedFileQueue``, 5.3).
 
-    ``segment_size`` is in bytes; 0 takes it from the files. Raises InputError with the first thing that is wrong.
+    ``segment_size`` is in bytes; 0 takes it from the files. ``may_be_short``: so may segments before the last one be, which is
+    damage then. Raises InputError with the first thing that is wrong.
     """
     entries = sorted(_list(roots), key=lambda e: e.name)
     for entry in entries:
@@ -67,7 +68,7 @@ def list_segments(roots: tuple[str, ...], segment_size: int) -> Commitlog:
     for index, entry in enumerate(entries):
         start, where = int(entry.name), escape(entry.path)
         last = index == len(entries) - 1
-        if entry.size > size or (entry.size < size and not last):
+        if entry.size > size or (entry.size < size and not last and not may_be_short):
             raise InputError(
                 f"{where}: has {entry.size} bytes where a segment has {size}: give the right file or --segment-size"
             )
@@ -79,7 +80,7 @@ def list_segments(roots: tuple[str, ...], segment_size: int) -> Commitlog:
             raise InputError(
                 f"{where}: its name is not a multiple of {size} bytes after the first segment: wrong name or wrong size"
             )
-        if entry.size < size:
+        if entry.size < size and last:
             warnings.append(
                 f"last segment {entry.name} has {entry.size} of {size} bytes: taken as torn, built up to its last whole record"
             )

@@ -28,8 +28,10 @@ from rocketmq_reindex.udfs.worker.folder import FOLDER
 from rocketmq_reindex.udfs.worker.link import receive, send
 
 READY: Final = "ready"
+_BUILD: Final = ("scan.ranges", "order.decide", "order.reroute", "write.queues", "write.batches", "write.index")
 _NEEDED: Final = {
-    "build": ("scan.ranges", "order.decide", "order.reroute", "write.queues", "write.batches", "write.index"),
+    "build": _BUILD,
+    "repair": (*_BUILD, "repair.mend", "repair.segments"),
     "verify": (
         "scan.ranges", "order.decide", "verify.scan", "verify.listing", "verify.queues", "verify.batches", "verify.index",
         "verify.index_items", "verify.against",

@@ -1,0 +1,36 @@
+"""``rmq-reindex repair``, and the entry for spark-submit: ``spark-submit ... jobs/repair.py STORE --out DIR ...``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rocketmq_reindex.jobs.api.run_build import run_build
+from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.repairing.options import explained, parse_settings
+from rocketmq_reindex.jobs.watch import Watch
+from rocketmq_reindex.jobs.watching.options import wants_json_log
+
+
+def repair(arguments: Sequence[str]) -> int:
+    """One repair, or the explanation of one. Returns the exit status."""
+    manifest = explained(arguments)
+    if manifest is not None:
+        from rocketmq_reindex.jobs.repairing.explain import explain
+
+        for line in explain(manifest):
+            print(line)
+        return 0
+    watch = Watch("repair", json_log=wants_json_log(arguments))
+    ended = run_build(lambda: parse_settings(arguments), watch, Interrupts(), command="repair")
+    summary = ended.summary
+    if "--json" in arguments:
+        print(summary.to_json())
+    elif not summary.error:
+        for line in ended.lines:
+            print(line)
+    return summary.exit
+
+
+if __name__ == "__main__":
+    sys.exit(repair(sys.argv[1:]))

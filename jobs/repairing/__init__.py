@@ -1,0 +1,1 @@
+"""``rmq-reindex repair``: a new commitlog that a broker accepts whole, with the files derived from it."""

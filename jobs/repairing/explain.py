@@ -1,0 +1,55 @@
+"""Tell a person what a repair changed, from its manifest. Nothing in it is believed to be what it should be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from rocketmq_reindex.jobs.publishing.layout import MANIFEST, MANIFEST_MAX
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.udfs import files
+
+_HOW: Final = {
+    "replica": "taken from replica {replica}: nothing is lost",
+    "filler": "lost: records stand there that no consumer sees",
+    "kept": "kept as it was: a broker takes it only with checkCRCOnRecover=false",
+}
+
+
+def explain(place: str) -> Iterator[str]:
+    """Yield lines for the manifest at ``place``, or of the repair in that folder. Raises InputError."""
+    path = files.join(place, MANIFEST) if files.entry_of(place).kind == files.FOLDER else place
+    try:
+        manifest = json.loads(files.read_bytes(path, MANIFEST_MAX))
+        found = manifest["repair"]
+        ranges, segments = list(found["ranges"]), int(found["segments"])
+        lines = [line for entry in ranges for line in _lines(entry)]
+        sums = [int(found[name]) for name in ("from_replica", "filled", "kept")]
+    except FileNotFoundError:
+        raise InputError(f"{escape(path)}: is not there: name the reindex.json of a repair") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise InputError(f"{escape(path)}: is no manifest of a repair: name its reindex.json") from None
+    if not ranges:
+        yield f"{counted(segments, 'segment')}: the log was undamaged, and is unchanged"
+        return
+    yield f"{counted(segments, 'segment')}, {counted(len(ranges), 'range')} of the log treated:"
+    yield from lines
+    yield f"in all: {sums[0]:,} bytes from a replica, {sums[1]:,} bytes lost, {sums[2]:,} bytes kept as they were"
+
+
+def _lines(entry: dict[str, Any]) -> Iterator[str]:
+    low, length = int(entry["offset"]), int(entry["length"])
+    yield f"segment {escape(str(entry['segment']))}, bytes {low} to {low + length - 1} ({counted(length, 'byte')})"
+    yield f"  damage   {escape(str(entry['reason']), 2000)}"
+    yield f"  now      {_HOW[entry['how']].format(replica=entry['replica'])}"
+    at, size = map(int, entry["damaged"])
+    if (at, size) != (low, length):
+        yield f"  wider    the damage is {counted(size, 'byte')} at {at}: too few for a record, so a neighbour went with it"
+    if entry["how"] == "filler" and entry["old"]:
+        kept = counted(int(entry["records"]), "record")
+        yield f"  kept     quarantine/{low:020d} has the old bytes; {kept} of them can still be read (.json)"
+    if entry["new"]:
+        yield f"  digests  old {escape(str(entry['old']))}, new {escape(str(entry['new']))}"

@@ -1,0 +1,89 @@
+"""What a repair changed: for the summary, the manifest, and whoever reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rocketmq_reindex.jobs.building.odd_queues import segment_of
+from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
+from rocketmq_reindex.storage_format.repair.pieces import BLANK, Piece
+from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
+from rocketmq_reindex.udfs.repair.mend import Mended
+from rocketmq_reindex.udfs.repair.segments import WrittenSegment
+
+REPLICA, FILLER, KEPT = "replica", "filler", "kept"
+"""How a range was treated: bytes of a replica, bytes that stand for nothing, or left as it was"""
+
+
+def apart(mended: Sequence[Mended]) -> list[Mended]:
+    """Return the ranges in order, none of which overlaps the next: two may have taken the same record between them."""
+    found: list[Mended] = []
+    for one in sorted(mended, key=lambda one: one.low):
+        if found and one.low < found[-1].high:
+            found[-1] = _joined(found[-1], one)
+        else:
+            found.append(one)
+    return found
+
+
+def _joined(one: Mended, other: Mended) -> Mended:
+    """Both as one range. The bytes of each are kept by themselves."""
+    first, last = one.pieces[0], other.pieces[-1]
+    pieces: list[Piece] = [replace(first, high=last.high)]
+    if last.kind == BLANK:
+        pieces = [replace(last, low=one.low)] if one.low > one.start else [first, replace(last, low=first.high)]
+    return replace(
+        one, length=other.offset + other.length - one.offset, high=other.high,
+        reason="; ".join(dict.fromkeys([one.reason, other.reason])), digest="",
+        pieces=pieces, entries=[*one.entries, *other.entries],
+        records=one.records + other.records,
+    )  # fmt: skip
+
+
+def report(
+    summary: Summary, segments: list[Segment], mended: Sequence[Mended], kept: Sequence[Hole], written: Sequence[WrittenSegment]
+) -> None:
+    """Say in the summary what was changed; what is lost is damage there."""
+    digests = {number: digest for segment in written for number, digest in segment.digests.items()}
+    ranges = [_entry(segments, one, digests.get(str(number), "")) for number, one in enumerate(mended)]
+    ranges += [_kept_entry(hole) for hole in kept]
+    ranges.sort(key=lambda entry: int(entry["offset"]))
+    for entry in ranges[:DAMAGE_MAX]:
+        if entry["how"] != REPLICA:
+            summary.add_damage(entry["segment"], entry["offset"], entry["length"], entry["reason"])
+    summary.repair = {
+        "ranges": ranges,
+        "from_replica": sum(entry["length"] for entry in ranges if entry["how"] == REPLICA),
+        "filled": sum(entry["length"] for entry in ranges if entry["how"] == FILLER),
+        "kept": sum(entry["length"] for entry in ranges if entry["how"] == KEPT),
+        "segments": len(written),
+    }
+
+
+def _entry(segments: list[Segment], one: Mended, digest: str) -> dict[str, Any]:
+    return {
+        "segment": segment_of(segments, one.offset),
+        "offset": one.low,
+        "length": one.high - one.low,
+        "reason": one.reason,
+        "how": REPLICA if one.replica else FILLER,
+        "replica": one.replica or None,
+        "damaged": [one.offset, one.length],
+        "old": one.digest or None,
+        "new": digest,
+        "records": one.records,
+    }
+
+
+def _kept_entry(hole: Hole) -> dict[str, Any]:
+    return {
+        "segment": hole.segment, "offset": hole.offset, "length": hole.length, "reason": hole.reason, "how": KEPT,
+        "replica": None, "damaged": [hole.offset, hole.length], "old": None, "new": None, "records": 1,
+    }  # fmt: skip
+
+
+def entries(mended: Sequence[Mended], written: Sequence[WrittenSegment]) -> list[dict[str, Any]]:
+    """Return the entries of the manifest: the segments, and the files of the quarantine."""
+    return [*(segment.entry for segment in written), *(entry for one in mended for entry in one.entries)]

@@ -1,0 +1,51 @@
+"""Settings of a repair: those of a build of the repaired log, and what may stand in the place of damage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.store.settings import checked_paths
+from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.repair.segments import LINKS, REFLINK
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairSettings(BuildSettings):
+    """What a repair takes and writes."""
+
+    replicas: tuple[str, ...] = ()
+    """folders or URIs of replicas and backups: each a store, or a folder of segments; the first that fits is taken"""
+    link: str = REFLINK
+    """one of LINKS: how unchanged segments may share their bytes with the damaged log's"""
+    tombstones: bool = False
+    """put an ordinary record at each queue offset that is known to be lost"""
+    include_broken: bool = False
+    """keep records whose frame is sound and whose body CRC is wrong"""
+
+    @property
+    def may_be_short(self) -> bool:
+        return True
+
+    def check(self) -> RepairSettings:
+        """Return these settings with paths in their usual form. Raises UsageError for values that no repair can have."""
+        if self.link not in LINKS:
+            raise UsageError(f"--link {self.link!a}: take one of {', '.join(LINKS)}")
+        if self.include_broken and self.crc_on_recover:
+            raise UsageError(
+                "--include-broken: a broker takes records with a wrong body CRC only with checkCRCOnRecover=false: set it, "
+                "and name its --broker-conf"
+            )
+        if any(not replica for replica in self.replicas):
+            raise UsageError("--replica: is empty: name a store")
+        replicas = tuple(files.absolute(place) for place in checked_paths(*self.replicas))
+        # What is still damage after the repair would be reported, not refused: nothing but a torn tail should be left.
+        checked = replace(self, replicas=replicas, protected=(*self.protected, *replicas), on_damage="salvage", keep_zeros=True)
+        return super(RepairSettings, checked).check()  # type: ignore[return-value]  # replace keeps the class
+
+    def for_manifest(self) -> dict[str, Any]:
+        """Return the settings that decide what is written, by the names of the manifest."""
+        mine = {"replicas": len(self.replicas), "tombstones": self.tombstones, "include_broken": self.include_broken}
+        return super().for_manifest() | mine

@@ -1,0 +1,132 @@
+"""The stretches of a log that are to be mended, segment by segment, from the holes that a scan has found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
+
+SHORT: Final = "segment file is too short"
+
+
+class Place(NamedTuple):
+    """One hole of a damaged stretch: absolute offset, bytes, and why it is no good record."""
+
+    offset: int
+    length: int
+    reason: str
+
+
+class RecordAt(NamedTuple):
+    """A good record: the file of its segment, the offset of that segment's first byte and of its end, the record's offset."""
+
+    path: str
+    start: int
+    data_end: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A stretch [offset, offset + length) of one segment that holds no good record. All offsets are absolute.
+
+    ``path`` is the segment's file, "" where it is missing; ``start``, ``data_end`` and ``segment_end`` are as in ``Segment``.
+    """
+
+    offset: int
+    length: int
+    path: str
+    start: int
+    data_end: int
+    segment_end: int
+    places: tuple[Place, ...]
+    anchor: int = -1
+    """a good record of the segment that begins at or before ``offset``, with good records up to there; -1 for none"""
+    before: RecordAt | None = None
+    """the last good record of the segments before, where the stretch begins with its segment"""
+    after: RecordAt | None = None
+    """the first good record of the segments behind, where the stretch ends with its segment"""
+    time_before: int = 0
+    """store time of the last good record before the stretch, 0 for none; only where ``anchor`` is -1"""
+
+    @property
+    def end(self) -> int:
+        """The offset behind the stretch."""
+        return self.offset + self.length
+
+    @property
+    def reason(self) -> str:
+        """Why it is damage: each reason once."""
+        return "; ".join(dict.fromkeys(place.reason for place in self.places))
+
+    @classmethod
+    def of_fields(cls, fields: Sequence[Any]) -> Damage:
+        """The damage with these fields, in which tuples are lists (``udfs.plans``)."""
+        found = cls(*fields)
+        return replace(
+            found,
+            places=tuple(Place(*place) for place in found.places),
+            before=RecordAt(*found.before) if found.before else None,
+            after=RecordAt(*found.after) if found.after else None,
+        )
+
+
+def whole_segments(segments: Sequence[Segment]) -> list[Segment]:
+    """Return all segments from the first to the last, whole: the missing ones between them, too, with the path ""."""
+    found: list[Segment] = []
+    for segment in segments:
+        size = segment.segment_end - segment.start
+        while found and found[-1].segment_end < segment.start:
+            start = found[-1].segment_end
+            found.append(Segment(f"{start:020d}", "", start, start, start + size))
+        found.append(segment)
+    return found
+
+
+def damages(holes: Iterable[Hole], whole: Sequence[Segment]) -> list[Damage]:
+    """Return the damaged stretches of a log, in order: neighbouring holes of a segment are one.
+
+    ``whole`` are its segments (``whole_segments``). The end of a file that is too short is damage, unless the log ends there.
+    """
+    of_segment: dict[int, list[Place]] = {segment.start: [] for segment in whole}
+    for hole in _in_segments(holes, whole):
+        of_segment[hole[0]].append(hole[1])
+    for segment in whole[:-1]:
+        if segment.data_end < segment.segment_end and segment.path:
+            of_segment[segment.start].append(Place(segment.data_end, segment.segment_end - segment.data_end, SHORT))
+    return [damage for segment in whole for damage in _joined(segment, sorted(set(of_segment[segment.start])))]
+
+
+def _in_segments(holes: Iterable[Hole], whole: Sequence[Segment]) -> Iterator[tuple[int, Place]]:
+    """Each hole cut at the borders of segments, with the start of its segment."""
+    ordered, number = sorted(holes, key=lambda hole: hole.offset), 0
+    for hole in ordered:
+        at, end = hole.offset, hole.offset + hole.length
+        while whole[number].segment_end <= at:
+            number += 1
+        inner = number
+        while at < end and inner < len(whole):
+            stop = min(end, whole[inner].segment_end)
+            yield whole[inner].start, Place(at, stop - at, hole.reason)
+            at, inner = stop, inner + 1
+
+
+def _joined(segment: Segment, places: list[Place]) -> Iterator[Damage]:
+    """The places of a segment, those that touch as one stretch."""
+    joined: list[Place] = []
+    end = -1
+    for place in places:
+        if joined and place.offset > end:
+            yield _damage(segment, joined, end)
+            joined = []
+        joined.append(place)
+        end = max(end, place.offset + place.length)
+    if joined:
+        yield _damage(segment, joined, end)
+
+
+def _damage(segment: Segment, places: list[Place], end: int) -> Damage:
+    low = places[0].offset
+    return Damage(low, end - low, segment.path, segment.start, segment.data_end, segment.segment_end, tuple(places))

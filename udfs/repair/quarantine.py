@@ -1,0 +1,111 @@
+"""Keep what lay in a damaged stretch: its bytes in one file, and the records of it that can still be read in another.
+
+quarantine/OFFSET        the bytes, up to the last one that is not zero; OFFSET has 20 digits
+quarantine/OFFSET.json   offset, length, reasons, and the records whose frame is sound
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.record.message import Message, read_message
+from rocketmq_reindex.storage_format.repair.damage import Damage
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.digests import UsedDigest
+from rocketmq_reindex.udfs.repair.segments import read
+from rocketmq_reindex.udfs.repair.walking import SegmentFile, Walker
+from rocketmq_reindex.udfs.staging import StagingFolder
+
+FOLDER: Final = "quarantine"
+LISTED_MAX: Final = 10_000
+"""Records of one stretch that are listed one by one."""
+
+
+@dataclass
+class Kept:
+    """What was kept of a stretch: digest of its bytes ("" where no file has them), entries of the manifest, records listed."""
+
+    digest: str = ""
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    records: int = 0
+
+
+def keep(staging: StagingFolder, walker: Walker, damage: Damage, low: int, high: int) -> Kept:
+    """Keep the bytes [low, high) of the log, and list the records in them whose frame is sound."""
+    kept = Kept()
+    if not damage.path:
+        return kept
+    file = SegmentFile(damage.path, damage.start, damage.data_end, damage.segment_end)
+    name = f"{low:020d}"
+    kept.digest, used, of_used = _copy(staging, file, low, min(high, damage.data_end), f"{FOLDER}/{name}")
+    if used:
+        kept.entries.append({"path": f"{FOLDER}/{name}", "size": used, "used": used, "digest": of_used})
+    with files.Reader(file.path) as reader:
+        records = [found for _, found in zip(range(LISTED_MAX), _records(reader, walker, file, low, high), strict=False)]
+    kept.records = len(records)
+    listing = {
+        "offset": low,
+        "length": high - low,
+        "damage": [{"offset": p.offset, "length": p.length, "reason": p.reason} for p in damage.places],
+        "bytes": f"{name}" if used else None,
+        "records": records,
+    }
+    text = json.dumps(listing, indent=1).encode() + b"\n"
+    path = f"{FOLDER}/{name}.json"
+    files.write_bytes(staging.temporary, files.join(staging.tree, path), [text])
+    kept.entries.append({"path": path, "size": len(text), "used": len(text), "digest": new_digest([text]).digest().hex()})
+    return kept
+
+
+def _copy(staging: StagingFolder, file: SegmentFile, low: int, high: int, path: str) -> tuple[str, int, str]:
+    """Copy bytes up to the last that is not zero; returns the digest of all, how many were copied, and the digest of those."""
+    whole, used = new_digest(), UsedDigest()
+    writer: files.Writer | None = None
+    try:
+        at = 0
+        for piece in read(file.path, low - file.start, high - file.start):
+            whole.update(piece.data)
+            last = used.take(piece)
+            if last:
+                writer = writer or files.Writer(staging.temporary, files.join(staging.tree, path))
+                writer.write_at(at, piece[:last])
+            at += len(piece)
+        if writer is not None:
+            writer.finish()
+    except BaseException:
+        if writer is not None:
+            writer.abandon()
+        raise
+    return whole.digest().hex(), *used.finish()
+
+
+def _records(reader: files.Reader, walker: Walker, file: SegmentFile, low: int, high: int) -> Iterator[dict[str, Any]]:
+    for offset in walker.framed(file, low, high):
+        at = offset - file.start
+        size = reader.size()
+
+        def read(inner: int, count: int, at: int = at, size: int = size) -> bytes:
+            return reader.read(at + inner, max(0, min(count, size - at - inner)))
+
+        found = read_message(read, offset, file.data_end - offset)
+        if isinstance(found, Message):
+            yield record_entry(found)
+
+
+def record_entry(message: Message) -> dict[str, Any]:
+    """What is listed of a record. Its names come from the log: they are escaped."""
+    return {
+        "offset": message.phy_offset,
+        "size": message.size,
+        "topic": escape(message.topic),
+        "queue": message.queue_id,
+        "queue_offset": message.queue_offset,
+        "unique_key": escape(message.unique_key) if message.unique_key else None,
+        "keys": [escape(key) for key in message.keys],
+        "store_time": message.store_time,
+    }

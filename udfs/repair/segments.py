@@ -1,0 +1,165 @@
+"""Write the segments of a repaired log: copies of those of the damaged one, with other bytes where it was damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.repair.pieces import COPY, Piece, covered
+from rocketmq_reindex.udfs import files, plans, results
+from rocketmq_reindex.udfs.files.digests import UsedDigest
+from rocketmq_reindex.udfs.progress import Position
+from rocketmq_reindex.udfs.results import Result
+from rocketmq_reindex.udfs.staging import StagingFolder
+
+FOLDER: Final = "commitlog"
+REFLINK: Final = "reflink"
+HARD: Final = "hard"
+NONE: Final = "none"
+LINKS: Final = (REFLINK, HARD, NONE)
+_CHUNK: Final = 16 << 20
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class SegmentPlan:
+    """One segment to be written: its name, its file in the damaged log ("" for none), and offsets as in ``Segment``.
+
+    ``pieces`` are the bytes that change, in order. ``link``, one of LINKS, says how an unchanged segment may share its bytes
+    with the old file.
+    """
+
+    name: str
+    path: str
+    start: int
+    data_end: int
+    segment_end: int
+    link: str
+    pieces: list[Piece] = field(default_factory=list)
+
+    @classmethod
+    def of_fields(cls, fields: list[Any]) -> SegmentPlan:
+        """The plan with these fields, as ``udfs.plans`` writes them."""
+        found = cls(*fields)
+        return replace(found, pieces=[Piece(*piece) for piece in found.pieces])  # type: ignore[misc]  # JSON has lists
+
+
+@dataclass
+class WrittenSegment(Result):
+    """A segment that was written: its entry of the manifest, how it came there, and the digest of each range of new bytes."""
+
+    entry: dict[str, Any]
+    how: str
+    """copy, or one of LINKS"""
+    digests: dict[str, str]
+    """by the number of the range"""
+
+
+@dataclass(frozen=True)
+class WriteSegments:
+    """Writes a task's share of the segments into the staging tree; leaves results (``WrittenSegment``)."""
+
+    staging: StagingFolder
+    plan: str
+    tasks: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        planned = [SegmentPlan.of_fields(fields) for fields in plans.read_plan(self.plan)]
+        for task in plans.numbers(batches):
+            for segment in plans.share(planned, task, self.tasks):
+                yield results.batch([self._write(segment)])
+
+    def _write(self, segment: SegmentPlan) -> WrittenSegment:
+        relative = f"{FOLDER}/{segment.name}"
+        target = files.join(self.staging.tree, relative)
+        size = segment.segment_end - segment.start
+        taken = _Taken(Position(self.staging, segment.name, size))
+        how = self._linked(segment, target)
+        if how:
+            for data in read(segment.path, 0, size):
+                taken.take(data)
+        else:
+            self._make(segment, target, size, taken)
+        used, digest = taken.used.finish()
+        return WrittenSegment({"path": relative, "size": size, "used": used, "digest": digest}, how or "copy", taken.digests)
+
+    @staticmethod
+    def _linked(segment: SegmentPlan, target: str) -> str:
+        """How an unchanged whole segment came to share its bytes with the old file; "" where it does not."""
+        if segment.pieces or segment.link == NONE or segment.data_end != segment.segment_end:
+            return ""
+        if segment.link == HARD and files.link(segment.path, target):
+            return HARD
+        return REFLINK if files.clone(segment.path, target) else ""
+
+    def _make(self, segment: SegmentPlan, target: str, size: int, taken: _Taken) -> None:
+        start = segment.start
+        end = max([segment.data_end if segment.path else start, *(piece.high for piece in segment.pieces)])
+        with files.writing(self.staging.temporary, target) as writer:
+            for piece in covered(segment.pieces, start, end, segment.path, start):
+                taken.begin(piece.range)
+                at = piece.low - start
+                for data in self._bytes(piece):
+                    # Zeros stay a hole, where the file system has holes.
+                    if taken.take(data):
+                        writer.write_at(at, data)
+                    at += len(data)
+            writer.finish(size)
+
+    @staticmethod
+    def _bytes(piece: Piece) -> Iterator[Bytes]:
+        if piece.kind == COPY:
+            yield from read(piece.path, piece.low - piece.start, piece.high - piece.start)
+            return
+        left = piece.size
+        for data in piece.made():
+            left -= len(data)
+            yield np.frombuffer(data, np.uint8)
+        zeros = np.zeros(min(left, _CHUNK), np.uint8)
+        while left:
+            yield zeros[:left]
+            left -= min(left, len(zeros))
+
+
+def read(path: str, low: int, high: int) -> Iterator[Bytes]:
+    """Yield bytes [low, high) of a file (uint8); each piece is overwritten by the next."""
+    with files.Reader(path) as reader:
+        buffer = np.empty(min(_CHUNK, max(1, high - low)), np.uint8)
+        for at in range(low, high, len(buffer)):
+            piece = buffer[: high - at]
+            reader.read_into(at, piece)
+            yield piece
+
+
+class _Taken:
+    """What a segment gets: ``used`` of all its bytes, and the digest of each range of new bytes, by the range's number."""
+
+    def __init__(self, position: Position) -> None:
+        self._position, self._at, self._range = position, 0, -1
+        self.used = UsedDigest()
+        self._new: dict[int, Any] = {}
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digests, in hex."""
+        return {str(number): hasher.digest().hex() for number, hasher in self._new.items()}
+
+    def begin(self, number: int) -> None:
+        """Bytes of the range ``number`` follow; -1: bytes of the old segment."""
+        self._range = number
+        if number >= 0:
+            self._new.setdefault(number, new_digest())
+
+    def take(self, data: Bytes) -> int:
+        """Take in bytes; returns how many of them there are up to the last one that is not zero."""
+        self._at += len(data)
+        self._position.moved(self._at)
+        if self._range >= 0:
+            self._new[self._range].update(data.data)
+        return self.used.take(data)
