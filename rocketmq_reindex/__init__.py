@@ -1,7 +1,7 @@
 """Rebuild what a RocketMQ broker derives from its commitlog, offline: ConsumeQueue files, IndexFiles and the checkpoint.
 
 ``import rocketmq_reindex as rr`` gives the Python API: :func:`build`, :func:`verify`, :func:`query`, :func:`inspect`,
-:func:`preflight`, :func:`report` and :func:`fetch`. Nothing of it is imported before it is used.
+:func:`preflight`, :func:`repair`, :func:`report` and :func:`fetch`. Nothing of it is imported before it is used.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.api.preflight import preflight
     from rocketmq_reindex.jobs.api.preflight_result import PreflightResult
     from rocketmq_reindex.jobs.api.query import query
+    from rocketmq_reindex.jobs.api.repair import repair
     from rocketmq_reindex.jobs.api.report import report
-    from rocketmq_reindex.jobs.api.results import BuildResult, FetchResult, ReportResult, Result, VerifyResult
+    from rocketmq_reindex.jobs.api.results import BuildResult, FetchResult, RepairResult, ReportResult, Result, VerifyResult
     from rocketmq_reindex.jobs.api.verify import verify
     from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError, UsageError
 
@@ -30,14 +31,19 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BuildResult", "FetchResult", "FoundMessage", "InputError", "InspectResult", "PreflightResult", "QueryResult",
-    "RefusedError", "ReindexError", "ReportResult", "Result", "UsageError", "VerifyResult", "__version__", "build", "fetch",
-    "inspect", "options", "preflight", "query", "report", "verify",
+    "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "UsageError", "VerifyResult", "__version__",
+    "build", "fetch", "inspect", "options", "preflight", "query", "repair", "report", "verify",
 ]  # fmt: skip
 
 _MODULES = {
-    **{name: f"jobs.api.{name}" for name in ("build", "fetch", "inspect", "options", "preflight", "query", "report", "verify")},
+    **{
+        name: f"jobs.api.{name}"
+        for name in ("build", "fetch", "inspect", "options", "preflight", "query", "repair", "report", "verify")
+    },
     **dict.fromkeys(("FoundMessage", "InspectResult", "QueryResult"), "jobs.api.messages"),
-    **dict.fromkeys(("BuildResult", "FetchResult", "ReportResult", "Result", "VerifyResult"), "jobs.api.results"),
+    **dict.fromkeys(
+        ("BuildResult", "FetchResult", "RepairResult", "ReportResult", "Result", "VerifyResult"), "jobs.api.results"
+    ),
     "PreflightResult": "jobs.api.preflight_result",
     **dict.fromkeys(("InputError", "RefusedError", "ReindexError", "UsageError"), "storage_format.errors"),
 }

@@ -16,8 +16,9 @@ Paths = PathLike | Sequence[PathLike]
 Size = int | str
 Time = int | str | dt.datetime
 
-NOT_OPTIONS: Final = frozenset({"help", "json"})
-"""options without a keyword: ``help()`` shows a function's docstring, and ``to_dict()`` gives what --json prints"""
+NOT_OPTIONS: Final = frozenset({"help", "json", "explain"})
+"""options without a keyword: ``help()`` shows a function's docstring, ``to_dict()`` gives what --json prints, and
+``repair --explain`` has no part in a run"""
 NOT_KEYWORDS: Final = frozenset({"spark"})
 """keywords without an option"""
 COMMA_LISTS: Final = frozenset({"only"})

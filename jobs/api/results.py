@@ -108,6 +108,28 @@ class BuildResult(Result):
 
 
 @dataclass(frozen=True, repr=False)
+class RepairResult(BuildResult):
+    """What a repair did. ``exit_status`` is 0 where nothing is lost, and 3 where fillers stand for lost bytes.
+
+    The other fields are those of a build, of the new log; ``damage`` is what is lost.
+    """
+
+    repair: dict[str, Any] | None
+    """what was changed in the log: ``ranges``, each with ``segment``, ``offset``, ``length``, ``reason``, ``how`` and digests;
+    bytes ``from_replica``, ``filled`` and ``kept``; and the number of ``segments``"""
+
+    def to_dict(self) -> dict[str, Any]:
+        found = super().to_dict()
+        if self.repair is None:
+            del found["repair"]
+        return found
+
+    def _facts(self) -> dict[str, str]:
+        changed = self.repair or {"ranges": []}
+        return {**super()._facts(), "repaired": counted(len(changed["ranges"]), "range")}
+
+
+@dataclass(frozen=True, repr=False)
 class VerifyResult(Result):
     """What a verify found. ``exit_status`` is 0 where the store is what its commitlog says, and 4 where it differs.
 

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 
 from rocketmq_reindex.jobs.building import notices, stale_tails
-from rocketmq_reindex.jobs.building.odd_queues import EmptyFile, FirstHoles, OddQueues, OrderOutcome, segment_of
+from rocketmq_reindex.jobs.building.odd_queues import EmptyFile, FirstHoles, OddQueues, OrderOutcome
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
@@ -14,7 +14,6 @@ from rocketmq_reindex.storage_format.errors import RefusedError
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
@@ -53,12 +52,9 @@ def decide(
     return _Decisions(scan, settings, segments, chain, summary).decide()
 
 
-def out_of_line(scan: Scan, settings: BuildSettings, segments: list[Segment], chain: Chain) -> list[Hole]:
-    """Return the records whose queue offsets do not fit their queues, as holes: damage that shows in no other way.
-
-    Raises RefusedError where a queue has more of them than are listed one by one.
-    """
-    return _Decisions(scan, settings, segments, chain, Summary()).out_of_line()
+def odd_queues(scan: Scan, settings: BuildSettings, segments: list[Segment], chain: Chain) -> OddQueues:
+    """Return the queues out of order, before any policy is applied."""
+    return _Decisions(scan, settings, segments, chain, Summary()).odd_queues()
 
 
 class _Decisions:
@@ -75,7 +71,7 @@ class _Decisions:
             self._stop_at(self.holes[0])
         notices.unmarked_batches(self.settings, self.accepted, self.summary)
         self._refuse_damage()
-        odd = self._order(INT64_MAX)
+        odd = self.odd_queues()
         self._refuse_order(odd)
         outcome = odd.outcome(self.segments, "all")
         if outcome.lost.first and self.stop:
@@ -93,16 +89,9 @@ class _Decisions:
         batches = "" if self.settings.queue_order == "broker" else outcome.batches
         return self.accepted, Order(outcome.placements, batches, outcome.opened, odd.pre_blank + outcome.filled, odd)
 
-    def out_of_line(self) -> list[Hole]:
-        """The records out of line."""
-        found = []
-        for queue in self._order(INT64_MAX).queues():
-            name = f"queue {escape(queue.topic)}/{queue.queue}"
-            if queue.more_lost:
-                raise RefusedError(f"{name}: {queue.more_lost.records} more records out of line: is this a commitlog?")
-            for phy_offset, size in queue.lost:
-                found.append(Hole(segment_of(self.segments, phy_offset), phy_offset, size, f"{r.OUT_OF_LINE} ({name})"))
-        return found
+    def odd_queues(self) -> OddQueues:
+        """The queues out of order in all of the log."""
+        return self._order(INT64_MAX)
 
     def _stop_at(self, hole: Hole) -> None:
         """Build only what lies before a hole."""

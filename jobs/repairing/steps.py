@@ -9,24 +9,27 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.building.decisions import out_of_line
+from rocketmq_reindex.jobs.building.decisions import odd_queues
 from rocketmq_reindex.jobs.building.full import FullBuild
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.engines.tasks import task_count
 from rocketmq_reindex.jobs.repairing import reporting
 from rocketmq_reindex.jobs.repairing.located import located
+from rocketmq_reindex.jobs.repairing.odd import gaps, out_of_line
 from rocketmq_reindex.jobs.repairing.ranges import scan_again
 from rocketmq_reindex.jobs.repairing.replicas import list_replicas
 from rocketmq_reindex.jobs.repairing.settings import RepairSettings
+from rocketmq_reindex.jobs.repairing.tombstones import with_tombstones
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.repair.damage import Damage, damages, whole_segments
 from rocketmq_reindex.storage_format.scan.chain import Chain
-from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.segment_chain import MISNAMED
 from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.progress import Positions
@@ -54,11 +57,19 @@ class RepairSteps(FullBuild):
             raise InputError(f"{escape(', '.join(self.settings.roots))}: holds no segment: there is nothing to repair")
         with reporter.step("decide"):
             whole = whole_segments(segments)
-            holes = self._holes(scan, segments, chain)
+            _refuse_misnamed(chain)
+            odd = odd_queues(scan, self.settings, segments, chain)
+            holes = [*chain.holes, *out_of_line(odd, segments)]
             kept = [hole for hole in holes if self.settings.include_broken and hole.reason == _BROKEN]
             found = located(damages([hole for hole in holes if hole not in kept], whole), chain.accepted, segments)
         with reporter.step("mend"):
             mended = reporting.apart(self._mend(scan, found))
+            if self.settings.tombstones:
+                mended, left = with_tombstones(mended, gaps(odd), {segment.start: segment.segment_end for segment in whole})
+                if left:
+                    summary.warn(
+                        f"--tombstones: {counted(left, 'lost queue offset')} without room for a record: they stay empty"
+                    )
         written = self._write(scan, whole, mended, reporter)
         self._entries = reporting.entries(mended, written)
         reporting.report(summary, whole, mended, kept, written)
@@ -70,13 +81,6 @@ class RepairSteps(FullBuild):
 
     def more_entries(self) -> list[dict[str, Any]]:
         return self._entries or []
-
-    def _holes(self, scan: Scan, segments: list[Segment], chain: Chain) -> list[Hole]:
-        """All damage between good records. Raises RefusedError where somebody has to look first."""
-        wrong = next((hole for hole in chain.holes if hole.reason.startswith(MISNAMED)), None)
-        if wrong is not None:
-            raise RefusedError(f"segment {wrong.segment}: {wrong.reason}: rename it, and repair then")
-        return [*chain.holes, *out_of_line(scan, self.settings, segments, chain)]
 
     def _mend(self, scan: Scan, found: list[Damage]) -> list[Mended]:
         """Have tasks decide what stands in the place of the damage."""
@@ -131,6 +135,13 @@ class RepairSteps(FullBuild):
                 f"{escape(self.settings.out)}: the new log needs about {needed:,} bytes where {free:,} are free: make room, or "
                 "choose a disk where --link works"
             )
+
+
+def _refuse_misnamed(chain: Chain) -> None:
+    """Raises RefusedError where a segment's name is wrong: its records are sound, and somebody has to look first."""
+    wrong = next((hole for hole in chain.holes if hole.reason.startswith(MISNAMED)), None)
+    if wrong is not None:
+        raise RefusedError(f"segment {wrong.segment}: {wrong.reason}: rename it, and repair then")
 
 
 def _can_share(plan: SegmentPlan, staging: StagingFolder) -> bool:

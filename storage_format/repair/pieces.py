@@ -74,18 +74,18 @@ def lost_pieces(low: int, high: int, segment: tuple[int, int], time: int, demand
     """
     start, end = segment
 
-    def filler(stop: int) -> Piece:
-        return Piece(FILLER, low, stop, time=time, property_crc=demands.property_crc, dup_info=demands.dup_info)
+    def piece(kind: str, at: int, stop: int) -> Piece:
+        return Piece(kind, at, stop, time=time, property_crc=demands.property_crc, dup_info=demands.dup_info)
 
     size, least = high - low, demands.filler_min
     if high < end:
-        return [filler(high)] if size >= least else None
+        return [piece(FILLER, low, high)] if size >= least else None
     if low > start:
-        return [Piece(BLANK, low, high)] if size >= r.FILLER_MIN else None
-    first = records.small_filler(demands)
-    if size >= first + r.FILLER_MIN:
-        return [filler(low + first), Piece(BLANK, low + first, high)]
-    return [filler(high)] if size >= least else None
+        return [piece(BLANK, low, high)] if size >= r.FILLER_MIN else None
+    first = low + records.small_filler(demands)
+    if high - first >= r.FILLER_MIN:
+        return [piece(FILLER, low, first), piece(BLANK, first, high)]
+    return [piece(FILLER, low, high)] if size >= least else None
 
 
 def covered(pieces: Iterable[Piece], low: int, high: int, path: str, start: int) -> Iterator[Piece]:

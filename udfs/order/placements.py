@@ -39,6 +39,16 @@ class PlacementSpan(NamedTuple):
     kept: int
     fills: int
 
+    @property
+    def size(self) -> int:
+        """Bytes of the rows."""
+        return 8 * (KEPT * self.kept + FILLS * self.fills)
+
+    def read(self) -> Rows:
+        """The rows of kept, then those of fills (int64, flat)."""
+        with files.Reader(self.path) as reader:
+            return np.frombuffer(reader.read(self.at, self.size), "<i8")
+
 
 class PlacementWriter:
     """Writes the placements of one task, one behind the other, into the file ``path`` that ``writer`` makes."""
@@ -154,9 +164,7 @@ class Placements(Generic[Table]):
         if span is None:
             return None
         if queue not in self._held:
-            size = 8 * (KEPT * span.kept + FILLS * span.fills)
-            with files.Reader(span.path) as reader:
-                rows = np.frombuffer(reader.read(span.at, size), "<i8")
+            size, rows = span.size, span.read()
             while self._held and self._bytes + size > _HELD_BYTES:
                 self._bytes -= self._held.popitem(last=False)[1][1]
             self._held[queue] = (self._table(queue, rows[: KEPT * span.kept], rows[KEPT * span.kept :]), size)

@@ -1,0 +1,57 @@
+"""What the queues out of order say of damage: records out of line, and queue offsets whose records are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketmq_reindex.jobs.building.odd_queues import OddQueues, segment_of
+from rocketmq_reindex.storage_format.errors import RefusedError
+from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
+from rocketmq_reindex.storage_format.queue.order import Kept
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
+from rocketmq_reindex.udfs.order.placements import KEPT
+
+
+class Gap(NamedTuple):
+    """Queue offsets from ``queue_offset`` on whose records are lost: they lay in [low, high) of the log."""
+
+    topic: str
+    queue: int
+    queue_offset: int
+    offsets: int
+    low: int
+    high: int
+
+
+def out_of_line(odd: OddQueues, segments: list[Segment]) -> list[Hole]:
+    """Return the records whose queue offsets do not fit their queues, as holes: damage that shows in no other way.
+
+    Raises RefusedError where a queue has more of them than are listed one by one.
+    """
+    found = []
+    for queue in odd.queues():
+        name = f"queue {escape(queue.topic)}/{queue.queue}"
+        if queue.more_lost:
+            raise RefusedError(f"{name}: {queue.more_lost.records} more records out of line: is this a commitlog?")
+        for phy_offset, size in queue.lost:
+            found.append(Hole(segment_of(segments, phy_offset), phy_offset, size, f"{r.OUT_OF_LINE} ({name})"))
+    return found
+
+
+def gaps(odd: OddQueues) -> Iterator[Gap]:
+    """Yield the gaps of the queues, in which each message has a record of its own.
+
+    A light queue's messages are records of other topics, and a batch has many messages: nobody knows how many were in one.
+    """
+    for queue in odd.queues():
+        if queue.batch or queue.where is None or queue.topic.startswith(LMQ_PREFIX):
+            continue
+        rows = np.asarray(queue.where.read()[: KEPT * queue.where.kept]).reshape(-1, KEPT)
+        for before, after in pairwise(Kept(*row) for row in rows.tolist()):
+            if before.stop < after.begin and before.end <= after.phy_offset and not before.shift and not after.shift:
+                yield Gap(queue.topic, queue.queue, before.stop, after.begin - before.stop, before.end, after.phy_offset)
