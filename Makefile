@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-rest test-all oracle preflight fault fuzz bench scale latency spoilt segment lint format matrix versions clean distclean
+.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-rest test-all oracle preflight repair delayed fault fuzz bench scale latency spoilt segment lint format matrix versions clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -62,6 +62,12 @@ oracle: oracles ## random stores through the real RocketMQ and through ours: N=5
 
 preflight: oracles ## spoilt stores started by the real ones, beside what preflight says: N=1000 of each version, SEED=
 	$(ENV) $(PY) -m tests.preflight.sweep --count $(or $(N),1000) $(SEEDED)
+
+repair: oracles ## damaged real stores repaired, then started by the real ones: N=500 of each version, SEED=
+	$(ENV) $(PY) -m tests.repair.sweep --count $(or $(N),500) $(SEEDED)
+
+delayed: oracles ## brokers killed while they deliver delayed messages, restored and started again: N=20 of each version and kind, SEED=
+	$(ENV) $(PY) -m tests.delayed.sweep --count $(or $(N),20) $(SEEDED)
 
 fault: oracles ## the fault tests in their full numbers (hours); KIND= takes one kind, N= its number, SEED=
 	$(ENV) $(PY) -m tests.fault.all $(if $(KIND),--kind $(KIND)) $(if $(N),--count $(N)) $(SEEDED)

@@ -7,20 +7,24 @@ from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.api.run_build import run_build
 from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.repairing.explain import explain
 from rocketmq_reindex.jobs.repairing.options import explained, parse_settings
 from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching.options import wants_json_log
+from rocketmq_reindex.storage_format.errors import ReindexError
 
 
 def repair(arguments: Sequence[str]) -> int:
     """One repair, or the explanation of one. Returns the exit status."""
-    manifest = explained(arguments)
-    if manifest is not None:
-        from rocketmq_reindex.jobs.repairing.explain import explain
-
-        for line in explain(manifest):
-            print(line)
-        return 0
+    try:
+        manifest = explained(arguments)
+        if manifest is not None:
+            for line in explain(manifest):
+                print(line)
+            return 0
+    except ReindexError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_status
     watch = Watch("repair", json_log=wants_json_log(arguments))
     ended = run_build(lambda: parse_settings(arguments), watch, Interrupts(), command="repair")
     summary = ended.summary

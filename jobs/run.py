@@ -6,7 +6,6 @@ recorded of the run is up to ``Unrecorded``, which ``jobs.tables`` overrides.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,8 @@ from rocketmq_reindex.jobs.building.running_broker import check_broker
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.delaying import consumers
+from rocketmq_reindex.jobs.delaying import steps as delaying
 from rocketmq_reindex.jobs.engines import tasks
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.incremental.increment import steps_of
@@ -80,6 +81,7 @@ class Build:
         inputs = inputs or look_at(self.settings)
         self.summary.warnings += inputs.warnings
         notices.of_settings(self.settings, self.summary)
+        consumers.given(self.settings.consumer_offsets)
         try:
             if self.settings.dry_run:
                 self._make_plan(inputs.log)
@@ -165,6 +167,9 @@ class Build:
         until = chain.later if chain.later >= 0 else INT64_MAX
         more = steps.more_entries()
         more += [drafting.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
+        if settings.write_delay or settings.consumer_offsets:
+            with self.reporter.step("decide delayed messages"):
+                more += delaying.write_config(scan, settings, segments, chain, summary)
         with self.reporter.step("finish"):
             recorder.built_from(scan, accepted, until)
             entries, parts = finish(scan, settings, log, accepted, plans, written, until, more, summary)
@@ -181,8 +186,7 @@ class Build:
         work.engine.forget()
         if not work.staging.build:
             # What stays goes with the staging folder.
-            with contextlib.suppress(OSError):
-                files.remove_tree(work.staging.blocks)
+            files.remove_tree(work.staging.blocks)
 
     def _count(self, accepted: list[RangeSummary], log: Commitlog) -> None:
         settings, summary = self.settings, self.summary

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-SUMMARY, UNITS, RUNS, TOPICS, BATCHES, BATCH_RUNS = range(6)
+SUMMARY, UNITS, RUNS, TOPICS, BATCHES, BATCH_RUNS, DELAYED = range(7)
 """The kinds of rows. A SUMMARY goes to the driver; all others are shuffled (``storage_format.queue.cells`` packs data)."""
 
 

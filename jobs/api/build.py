@@ -43,6 +43,9 @@ def build(
     broker_conf: PathLike | None = None,
     topics_config: PathLike | None = None,
     write_topics: bool = False,
+    write_delay: bool = False,
+    undecided: Literal["deliver", "drop"] | None = None,
+    consumer_offsets: PathLike | None = None,
     max_fill: Size | None = None,
     overwrite: bool = False,
     allow_empty: bool = False,
@@ -98,6 +101,10 @@ def build(
         broker_conf: A ``broker.conf``, for sizes, folders, delay levels and LMQ. Keywords win.
         topics_config: A broker's ``config/topics.json``, for batch topics.
         write_topics: Also draft ``out/config/topics.json`` from the log.
+        write_delay: Also write what was delivered of delayed and timer messages, so that a broker delivers the pending ones.
+        undecided: With ``write_delay``: ``deliver`` or ``drop`` messages of which the log does not tell whether they were
+            delivered. Default: ``deliver``.
+        consumer_offsets: A backup's ``config/consumerOffset.json``: it is checked against the log, and put into ``out``.
         max_fill: Number of missing queue offsets that ``logical`` may fill. Default: 100000.
         overwrite: Replace what an earlier build wrote to ``out``.
         allow_empty: A log without records may replace a build that has some.

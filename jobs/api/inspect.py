@@ -14,7 +14,8 @@ from rocketmq_reindex.jobs.inspecting.show import summary_text
 def inspect(
     file: PathLike,
     *,
-    kind: Literal["segment", "consumequeue", "batchconsumequeue", "index", "checkpoint"] | None = None,
+    kind: Literal["segment", "consumequeue", "batchconsumequeue", "index", "checkpoint", "timercheck", "timerlog", "timerwheel"]
+    | None = None,
     records: bool = False,
     hash_slots: Size | None = None,
     index_items: Size | None = None,
@@ -24,7 +25,7 @@ def inspect(
     """Say what one file of a store holds, and what is wrong with it, as ``rmq-reindex inspect`` does.
 
     Args:
-        file: A segment, ConsumeQueue file, batch ConsumeQueue file, IndexFile or checkpoint; a path or URI.
+        file: A segment, ConsumeQueue file, batch ConsumeQueue file, IndexFile, checkpoint or timer file; a path or URI.
         kind: What the file is. Default: by its folder, name and content.
         records: Also give every record, unit or item, as ``records`` of the result.
         hash_slots: Number of slots of an IndexFile. Default: taken from the file.

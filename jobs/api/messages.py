@@ -113,7 +113,8 @@ class InspectResult(Result):
 
     file: str
     kind: str
-    """``segment``, ``consumequeue``, ``batchconsumequeue``, ``index`` or ``checkpoint``"""
+    """``segment``, ``consumequeue``, ``batchconsumequeue``, ``index``, ``checkpoint``, ``timercheck``,
+    ``timerlog`` or ``timerwheel``"""
     summary: Mapping[str, Any]
     records: Iterable[dict[str, Any]]
     """with ``records=True`` every record, unit or item, one at a time and again for each iteration; else empty"""

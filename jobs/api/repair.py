@@ -37,6 +37,9 @@ def repair(
     broker_conf: PathLike | None = None,
     topics_config: PathLike | None = None,
     write_topics: bool = False,
+    write_delay: bool = False,
+    undecided: Literal["deliver", "drop"] | None = None,
+    consumer_offsets: PathLike | None = None,
     max_fill: Size | None = None,
     snapshot: bool = False,
     range_size: Size | None = None,
@@ -59,7 +62,7 @@ def repair(
         replica: One or more stores of replicas, or backups. What is lost is taken from the first where both logs are sure to be
             the same.
         link: How unchanged segments may share their bytes with the old ones: ``reflink`` where the file system can, ``hard``
-            links for all but the last, or ``none``. Default: ``reflink``.
+            links for those before the log's end, or ``none``. Default: ``reflink``.
         tombstones: Put a record with the tag ``__LOST__`` at each queue offset that is known to be lost.
         include_broken: Keep records whose body CRC alone is wrong, for a broker with ``checkCRCOnRecover=false``.
         commitlog: One or more folders of segments, instead of ``store/commitlog``.
@@ -75,6 +78,10 @@ def repair(
         broker_conf: A ``broker.conf``, for sizes, folders, delay levels and LMQ. Keywords win.
         topics_config: A broker's ``config/topics.json``, for batch topics.
         write_topics: Also draft ``out/config/topics.json`` from the log.
+        write_delay: Also write what was delivered of delayed and timer messages, so that a broker delivers the pending ones.
+        undecided: With ``write_delay``: ``deliver`` or ``drop`` messages of which the log does not tell whether they were
+            delivered. Default: ``deliver``.
+        consumer_offsets: A backup's ``config/consumerOffset.json``: it is checked against the log, and put into ``out``.
         max_fill: Number of missing queue offsets that may be filled. Default: 100000.
         snapshot: The log no longer changes: do not look whether a broker runs on the store.
         range_size: Number of bytes of a segment that one task takes at most. Default: by the plan.

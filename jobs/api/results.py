@@ -88,11 +88,14 @@ class BuildResult(Result):
     error: str | None
     incremental: dict[str, Any] | None
     """of an incremental build: what was read and what was kept"""
+    delay: dict[str, Any] | None
+    """with ``write_delay``: what was delivered of each level, what is pending, and the undecided messages"""
 
     def to_dict(self) -> dict[str, Any]:
         found = super().to_dict()
-        if self.incremental is None:
-            del found["incremental"]
+        for name in ("incremental", "delay"):
+            if found[name] is None:
+                del found[name]
         return found
 
     def _order(self, names: list[str]) -> list[str]:

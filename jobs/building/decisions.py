@@ -124,7 +124,7 @@ class _Decisions:
         """The queues out of order, with decisions on their records before the phy_offset ``cut``."""
         settings = self.settings
         # The holes behind a cut count as well.
-        holes = tuple(hole.offset for hole in self.chain.holes)
+        holes = self.chain.gaps(self.chain.holes)
         plain = DecideOrder(
             self.scan.staging, settings.queue_order, self.scan.task.units_per_file, holes, cut,
             rolled_back=self.chain.rolled_back,

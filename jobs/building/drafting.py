@@ -27,7 +27,7 @@ def write_topics(scan: Scan, settings: BuildSettings, accepted: list[RangeSummar
     if any(found.unit_records for found in accepted):
         reducer = DraftTopics(staging, frozenset(settings.batch_topics))
         drafted = TopicsResult.read(scan.engine.reduce(schemas.TOPICS, scan.left_out(accepted), None, reducer))
-    if any(result.delayed for result in drafted):
+    if any(result.delayed for result in drafted) and not settings.write_delay:
         summary.warnings.append(
             "delayed messages: a broker without config/delayOffset.json delivers all of them in the log again: keep that file"
         )

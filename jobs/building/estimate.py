@@ -109,13 +109,19 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
         yield f"            about {counted(items, 'item')} in {counted(index_files, 'IndexFile')}"
     yield f"time        about {seconds:,.0f} s on {counted(cores, 'core')} (a rough figure, warm page cache)"
     yield f"would write {escape(settings.out)} ({', '.join(settings.only)})"
+    if settings.write_delay:
+        yield "            and config/delayOffset.json and timer files, by what the log says was delivered"
 
 
 def check_free(
     settings: BuildSettings, scan: ScanSettings, log: Commitlog, staging: StagingFolder,
     accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None, extra_units: int = 0,
+    besides: int = 0,
 ) -> None:  # fmt: skip
-    """Check the free space. Raises InputError when the output cannot fit, by a sample or, given ``accepted``, by the counts."""
+    """Check the free space. Raises InputError when the output cannot fit, by a sample or, given ``accepted``, by the counts.
+
+    ``besides``: so many bytes are needed for something else.
+    """
     free = files.free_bytes(staging.root)
     if free is None:
         return
@@ -130,7 +136,7 @@ def check_free(
     else:
         items, units, batches = (sum(getattr(s, name) for s in accepted) for name in ("items", "units", "batch_units"))
         staged, index_files, queues = 0, len(plans or []), max((s.queues for s in accepted), default=0)
-    needed = staged
+    needed = staged + besides
     if "consumequeue" in settings.only:
         needed += (units + extra_units) * UNIT_SIZE + batches * BATCH_UNIT_SIZE + queues * BLOCK
     if "index" in settings.only:

@@ -74,6 +74,8 @@ def write(
     }
     if summary.repair is not None:
         head["repair"] = summary.repair
+    if summary.delay is not None:
+        head["delay"] = summary.delay
     own = sorted((entry["path"], json.dumps(entry).encode()) for entry in more)
 
     def text() -> Iterator[bytes]:

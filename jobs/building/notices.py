@@ -72,9 +72,19 @@ def first_cut(rules: VersionRules, segments: Sequence[Segment], holes: Iterable[
     return min((offset for offset in damaged if looked_at and offset >= looked_at[0].start), default=-1)
 
 
+def fillers(accepted: Iterable[RangeSummary]) -> str:
+    """Return what to say of a log that a repair has put fillers in; "" where it has none."""
+    stretches = [length for summary in accepted for _, length in summary.lost]
+    if not stretches:
+        return ""
+    return f"{counted(sum(stretches), 'byte')} of the log are fillers of a repair: what was there is lost"
+
+
 def of_counts(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> None:
     """Warn of records that are built in another way than one may expect."""
     warn = summary.warnings.append
+    if text := fillers(accepted):
+        warn(text)
     for name in sorted({name for s in accepted for name in s.unusual_names})[:NAMES_LISTED]:
         warn(f"topic {escape(name)}: a name that RocketMQ's TopicValidator refuses; built all the same")
     refused, empty = sum(s.batches_refused for s in accepted), sum(s.batches_empty for s in accepted)

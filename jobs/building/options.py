@@ -20,6 +20,7 @@ from rocketmq_reindex.jobs.command.options import checked, command_parser
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import ENGINES, StoreSettings, default_of
 from rocketmq_reindex.jobs.watching.options import add_watch_options, watch_environment
+from rocketmq_reindex.storage_format.delay.decide import UNDECIDED
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.topics import batch_topics
@@ -92,6 +93,24 @@ def add_store_options(parser: argparse.ArgumentParser, sizes: Callable[[str], st
     add("--json", action="store_true", help="print the summary on stdout as one JSON object")
 
 
+def add_delay_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options by which a restored broker knows what was delivered."""
+    add = parser.add_argument
+    add(
+        "--write-delay", action="store_true",
+        help="also write config/delayOffset.json and timer files, so that a broker delivers pending messages alone",
+    )  # fmt: skip
+    add(
+        "--undecided", choices=UNDECIDED,
+        help="with --write-delay: deliver, or drop, messages of which the log does not tell whether they were delivered "
+        f"({default('undecided')})",
+    )  # fmt: skip
+    add(
+        "--consumer-offsets", metavar="FILE",
+        help="a backup of config/consumerOffset.json: it is checked against the log, and put into DIR/config",
+    )  # fmt: skip
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of ``rmq-reindex build``. Options left out are absent, so that --broker-conf can tell.
 
@@ -136,6 +155,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="stop at the first record stored later: ms since 1970, or ISO with zone (the log's end)",
     )
     add("--write-topics", action="store_true", help="also draft DIR/config/topics.json from the log")
+    add_delay_options(parser)
     add("--overwrite", action="store_true", help="replace what an earlier build wrote to DIR")
     add("--allow-empty", action="store_true", help="a log without records may replace a build that holds some")
     add("--dry-run", action="store_true", help="say what would be read and written, and do nothing")

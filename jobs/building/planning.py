@@ -71,6 +71,9 @@ def scan_settings(settings: BuildSettings) -> ScanSettings:
         want_units="consumequeue" in settings.only,
         want_items="index" in settings.only or "checkpoint" in settings.only,
         want_topics=settings.write_topics,
+        want_messages=settings.write_delay,
+        strict_lmq=settings.strict_lmq,
+        need_crc=settings.need_crc,
         window=settings.window,
         stop_at_damage=settings.on_damage == "stop",
     )

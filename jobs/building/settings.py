@@ -12,8 +12,9 @@ from rocketmq_reindex.jobs.store.settings import CRC_MODES as CRC_MODES
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS as DELAY_LEVELS
 from rocketmq_reindex.jobs.store.settings import StoreSettings, check_tables, checked_paths
 from rocketmq_reindex.jobs.store.settings import parse_delay_levels as parse_delay_levels
+from rocketmq_reindex.storage_format.delay.decide import DELIVER, UNDECIDED
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MAX
 from rocketmq_reindex.udfs.sql.option_words import UNITS
 
 PARTS: Final = ("consumequeue", "index", "checkpoint")
@@ -41,6 +42,12 @@ class BuildSettings(StoreSettings):
     until_time: int = INT64_MAX
     write_topics: bool = False
     """also draft DIR/config/topics.json"""
+    write_delay: bool = False
+    """also write what a broker has delivered of delayed and timer messages, by the log"""
+    undecided: str = DELIVER
+    """``deliver`` or ``drop``: what becomes of those of which the log does not tell it"""
+    consumer_offsets: str = ""
+    """file that becomes DIR/config/consumerOffset.json; "" for none"""
     overwrite: bool = False
     allow_empty: bool = False
     """a log without records may replace a build that holds some"""
@@ -58,6 +65,16 @@ class BuildSettings(StoreSettings):
     def window(self) -> int:
         """Milliseconds of ``--index-policy window:...``, 0 for ``capacity``."""
         return 0 if self.index_policy == "capacity" else parse_window(self.index_policy)
+
+    @property
+    def strict_lmq(self) -> bool:
+        """Whether a record whose light queues stop a broker is damage: a build passes over its light queues alone."""
+        return False
+
+    @property
+    def need_crc(self) -> bool:
+        """Whether a record without ``__CRC32#`` is damage."""
+        return False
 
     @property
     def may_be_short(self) -> bool:
@@ -88,12 +105,28 @@ class BuildSettings(StoreSettings):
             raise UsageError("--incremental: name --tables as well: what is known of the log is kept there")
         if self.recheck and not self.incremental:
             raise UsageError("--recheck: goes with --incremental: a full build reads everything anyway")
+        self._check_delay()
         _ = self.window
         (out,) = checked_paths(self.out)
         # DIR holds the build that --incremental starts from.
         overwrite = self.overwrite or self.incremental
         tables = given_place(self.tables, self.incremental)
         return replace(self, **shared, out=out, overwrite=overwrite, tables=tables)
+
+    def _check_delay(self) -> None:
+        """Raises UsageError where less than the whole log would decide what was delivered."""
+        if self.undecided not in UNDECIDED:
+            raise UsageError(f"--undecided {self.undecided!a}: take one of {', '.join(UNDECIDED)}")
+        if self.undecided != DELIVER and not self.write_delay:
+            raise UsageError("--undecided: goes with --write-delay")
+        if self.write_delay and not (0 < self.timer_precision <= 3000 and 68 <= self.timer_log_size <= INT32_MAX):
+            raise UsageError("--broker-conf: timerPrecisionMs is at most 3000, and mappedFileSizeTimerLog has 68 bytes or more")
+        for option, wanted in (("--write-delay", self.write_delay), ("--consumer-offsets", bool(self.consumer_offsets))):
+            if wanted and (self.partial or self.incremental or self.only != PARTS):
+                raise UsageError(
+                    f"{option}: needs all of the log and all parts: leave out --only, --include-topic, --exclude-topic, "
+                    "--until-offset, --until-time and --incremental"
+                )
 
     def for_manifest(self) -> dict[str, Any]:
         """Return the settings that decide what is written, by the names of the manifest."""
@@ -118,6 +151,12 @@ class BuildSettings(StoreSettings):
             "until_time": None if self.until_time == INT64_MAX else self.until_time,
             "max_fill": self.max_fill,
             "write_topics": self.write_topics,
+            "write_delay": self.write_delay,
+            "undecided": self.undecided,
+            "consumer_offsets": bool(self.consumer_offsets),
+            "timer_precision": self.timer_precision,
+            "timer_roll_window": self.timer_roll_window,
+            "timer_log_size": self.timer_log_size,
             "batch_topics": list(self.batch_topics),
         }
 

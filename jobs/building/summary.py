@@ -50,6 +50,9 @@ class Summary:
     repair: dict[str, Any] | None = None
     """of a repair: what was changed in the log; left out of the JSON otherwise"""
 
+    delay: dict[str, Any] | None = None
+    """of --write-delay: what was delivered, and what the log does not tell; left out of the JSON otherwise"""
+
     def __post_init__(self) -> None:
         self.about: dict[str, tuple[str, dict[str, Any]]] = {}
         """by warning: whether it is about damage or a decision, and the entry; not in the JSON object"""
@@ -58,7 +61,7 @@ class Summary:
     def to_json(self) -> str:
         """Return the summary as one JSON object."""
         fields = dataclasses.asdict(self)
-        for name in ("incremental", "repair"):
+        for name in ("incremental", "repair", "delay"):
             if fields[name] is None:
                 del fields[name]
         return json.dumps(fields)
@@ -142,6 +145,15 @@ class Summary:
         restored, filled = counted(found["from_replica"], "byte"), counted(found["filled"], "byte")
         return f"repaired {counted(len(found['ranges']), 'range')}: {restored} from a replica, fillers in the place of {filled}"
 
+    def delay_line(self) -> str:
+        """Return what is pending of delayed and timer messages, in one line."""
+        found = self.delay or {}
+        levels, timers = sum(level["pending"] for level in found["levels"]), found["timers"]["pending"]
+        return (
+            f"delayed  {counted(levels, 'message')} of delay levels and {counted(timers, 'timer message')} pending, "
+            f"{counted(found['undecided_count'], 'message')} undecided"
+        )
+
     def to_text(self) -> str:
         """Return what people read at the end of a run that published."""
         run = self.incremental
@@ -164,6 +176,8 @@ class Summary:
             lines.append(f"known    {known}, {kept} kept, {read} of the log read")
         if self.repair is not None:
             lines.append(self.repair_line())
+        if self.delay is not None:
+            lines.append(self.delay_line())
         if self.damage:
             lines.append(f"damage   {len(self.damage):,} in all, see the warnings")
         return "\n".join(lines)

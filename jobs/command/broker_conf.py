@@ -18,6 +18,9 @@ _NUMBERS: Final = {
     "mapperFileSizeBatchConsumeQueue": "batch_cq_file_size",
     "maxHashSlotNum": "hash_slots",
     "maxIndexNum": "index_items",
+    "timerPrecisionMs": "timer_precision",
+    "timerRollWindowSlot": "timer_roll_window",
+    "mappedFileSizeTimerLog": "timer_log_size",
 }
 
 
@@ -95,6 +98,10 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
         found["delay_levels"] = conf["messageDelayLevel"].strip()
     if conf.get("enableAcceleratedRecovery", "").strip().lower() == "true":
         found["accelerated"] = True
+    if conf.get("timerRocksDBEnable", "").strip().lower() == "true":
+        found["timer_rocksdb"] = True
+    if conf.get("forceVerifyPropCRC", "").strip().lower() == "true":
+        found["crc"], found["property_crc_forced"] = "all", True
     if conf.get("checkCRCOnRecover", "").strip().lower() == "false":
         found["crc_on_recover"] = False
     if lines := rocksdb_lines(conf):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.publishing import pointers
-from rocketmq_reindex.jobs.publishing.layout import MANIFEST, MANIFEST_MAX, SIZES, TOPICS
+from rocketmq_reindex.jobs.publishing.layout import CONFIGS, MANIFEST, MANIFEST_MAX, REPAIRED, SIZES, TIMERS, TOPICS
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KINDS, new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
@@ -19,6 +19,7 @@ from rocketmq_reindex.udfs import files
 
 _QUEUE_FILE: Final = re.compile(r"(?:batch)?consumequeue/([^/]+)/([0-9]{1,10})/[0-9]{20}")
 _INDEX_FILE: Final = re.compile(r"index/[0-9]{17,19}")
+_TIMER_FILE: Final = re.compile(r"timerlog/[0-9]{20}|timerwheel")
 _AT: Final = re.compile(r"index/[0-9]{1,10}-[0-9a-f]{32}")
 
 
@@ -47,6 +48,8 @@ class FoundBuild:
     name: str
     parts: tuple[str, ...]
     wanted: tuple[Wanted, ...]
+    own: frozenset[str]
+    """names in its folder of what no fetch lays out: the log of a repair, and what it kept of damage"""
     segments: tuple[str, ...]
     sizes: Mapping[str, int]
     kind: str
@@ -75,7 +78,10 @@ def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
         # By its own kind: so a fetch knows a build again that one of before xxh3 laid out.
         name = _digest(data, kind, path)
         sizes = {name: _number(manifest["settings"][name], INT32_MAX) for name in SIZES}
-        wanted = tuple(_wanted(entry, sizes["hash_slots"]) for entry in manifest["files"])
+        repaired = REPAIRED if "repair" in manifest else ()
+        listed = [(entry, str(entry["path"]).partition("/")[0]) for entry in manifest["files"]]
+        own = frozenset(name for _, name in listed if name in repaired)
+        wanted = tuple(_wanted(entry, sizes["hash_slots"]) for entry, name in listed if name not in own)
         parts = [part for part in manifest["settings"]["only"] if part in ("consumequeue", "index", "checkpoint")]
         segments = tuple(str(entry["segment"]) for entry in manifest["inputs"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -86,11 +92,12 @@ def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
         raise InputError(f"{escape(path)}: names a file twice: build again")
     if any(file.path.startswith("batchconsumequeue/") for file in wanted):
         parts.append("batchconsumequeue")
-    if any(file.path == TOPICS for file in wanted):
-        parts.append(TOPICS)
+    there = {file.path for file in wanted}
+    parts += [name for name in CONFIGS if name in there]
+    parts += [name for name in TIMERS if any(path == name or path.startswith(f"{name}/") for path in there)]
     if "checkpoint" in parts and not any(file.path == "checkpoint" for file in wanted):
         raise InputError(f"{escape(path)}: lacks the checkpoint that it says to have: build again")
-    return FoundBuild(folder, name, tuple(parts), wanted, segments, sizes, kind)
+    return FoundBuild(folder, name, tuple(parts), wanted, own, segments, sizes, kind)
 
 
 def _digest(manifest: bytes, kind: str, path: str) -> str:
@@ -112,7 +119,8 @@ def _wanted(entry: dict[str, Any], slots: int) -> Wanted:
     if not (isinstance(path, str) and isinstance(at, str) and isinstance(digest, str)):
         raise ValueError("has a file without a name")
     queue, index = _QUEUE_FILE.fullmatch(path), _INDEX_FILE.fullmatch(path)
-    known = path in ("checkpoint", TOPICS) or index or (queue and path_component(queue[1]) == queue[1])
+    timer = _TIMER_FILE.fullmatch(path)
+    known = path in ("checkpoint", *CONFIGS) or timer or index or (queue and path_component(queue[1]) == queue[1])
     if not known or not (at == path or (index and _AT.fullmatch(at))):
         raise ValueError(f"names {path[:200]}, which no build writes")
     if not re.fullmatch(r"[0-9a-f]{32}", digest):

@@ -28,7 +28,7 @@ def fetch_all(
 ) -> None:
     """The files of ``parts`` below ``new``. Raises InputError for the first that is not as the manifest says."""
     for part in parts:
-        if "/" not in part and part != "checkpoint":
+        if "/" not in part and part not in ("checkpoint", "timerwheel"):
             files.make_folder(os.path.join(new, part), below=new)
     wanted = [file for file in build.wanted if part_of(file.path) in parts]
     for folder in sorted({os.path.dirname(file.path) for file in wanted}):

@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.fetching.files import fetch_all, part_of
 from rocketmq_reindex.jobs.fetching.options import FetchSettings
 from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.fetching.swap import PARTS, Swap
-from rocketmq_reindex.jobs.publishing.layout import TOPICS
+from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS, TIMER_CHECK, TIMERS, TOPICS
 from rocketmq_reindex.jobs.store.checkpoint import read_times
 from rocketmq_reindex.jobs.store.lock import store_locked
 from rocketmq_reindex.jobs.store.rocksdb import check_swapped
@@ -74,6 +74,10 @@ class Fetch:
                 summary.swapped, summary.finished_earlier = journal["parts"], journal["build"]
             build, record = find_build(self._build), Record.read(store)
             summary.notes += record.notes
+            if "commitlog" in build.own:
+                summary.notes.append(
+                    f"commitlog: the build is of a repair; its log stays in {escape(build.folder)}: put it in place by hand"
+                )
             parts = self._parts(build, record)
             if parts and record.is_laid(store, parts, build.name):
                 return self._already(build, parts, swap, record)
@@ -149,6 +153,15 @@ class Fetch:
             parts.remove(TOPICS)
             if not record.is_laid(self._store, [TOPICS], build.name):
                 self._summary.notes.append(f"{TOPICS}: the store's own stays, the draft is left out: --topics puts it in")
+        # Timer files that are not of one build do not fit each other.
+        for names in ((DELAY_OFFSETS,), (CONSUMER_OFFSETS,), (TIMER_CHECK, *TIMERS)):
+            mine = [name for name in names if name in parts]
+            own = [name for name in names if os.path.lexists(os.path.join(self._store, name))]
+            if mine and own and not record.is_laid(self._store, mine, build.name):
+                parts = [part for part in parts if part not in mine]
+                self._summary.notes.append(
+                    f"{', '.join(own)}: the store's own stays, the build's is left out: move it away first"
+                )
         if "consumequeue" in parts and "batchconsumequeue" not in parts and os.path.lexists(f"{self._store}/batchconsumequeue"):
             self._summary.notes.append("batchconsumequeue: the store's own stays, the build has none")
         return parts

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.fetching import previous
 from rocketmq_reindex.jobs.fetching.record import Copy, Laid, Record, files_of
-from rocketmq_reindex.jobs.publishing.layout import TOPICS
+from rocketmq_reindex.jobs.publishing.layout import CONFIGS, TIMERS
 from rocketmq_reindex.jobs.store.ownership import give
 from rocketmq_reindex.storage_format.digest_kinds import EARLIER_KIND, KIND
 from rocketmq_reindex.storage_format.errors import InputError
@@ -27,7 +27,7 @@ from rocketmq_reindex.udfs import files
 FOLDER: Final = ".rmq-reindex-fetch"
 JOURNAL: Final = "journal.json"
 _JOURNAL_MAX: Final = 1 << 20
-PARTS: Final = ("consumequeue", "batchconsumequeue", "index", "checkpoint", TOPICS)
+PARTS: Final = ("consumequeue", "batchconsumequeue", "index", "checkpoint", *TIMERS, *CONFIGS)
 """What can be swapped, in this order: a checkpoint last of all that it speaks of."""
 
 

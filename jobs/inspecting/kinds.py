@@ -19,7 +19,10 @@ QUEUE: Final = "consumequeue"
 BATCH: Final = "batchconsumequeue"
 INDEX: Final = "index"
 CHECKPOINT: Final = "checkpoint"
-KINDS: Final = (SEGMENT, QUEUE, BATCH, INDEX, CHECKPOINT)
+TIMER_CHECK: Final = "timercheck"
+TIMER_LOG: Final = "timerlog"
+TIMER_WHEEL: Final = "timerwheel"
+KINDS: Final = (SEGMENT, QUEUE, BATCH, INDEX, CHECKPOINT, TIMER_CHECK, TIMER_LOG, TIMER_WHEEL)
 _MAGICS: Final = (r.MAGIC_V1, r.MAGIC_V2, r.MAGIC_BLANK)
 
 
@@ -34,8 +37,13 @@ def kind_of(path: str) -> str:
         return above
     if files.base(folder) == "commitlog":
         return SEGMENT
-    if name == CHECKPOINT:
-        return CHECKPOINT
+    if files.base(folder) == TIMER_LOG:
+        return TIMER_LOG
+    if name in (CHECKPOINT, TIMER_CHECK):
+        return name
+    # With timerWheelSnapshotFlush there are copies with a position of timerlog in their names.
+    if name == TIMER_WHEEL or name.startswith(f"{TIMER_WHEEL}."):
+        return TIMER_WHEEL
     found = _by_content(path, name)
     if found is None:
         raise InputError(f"{escape(path)}: cannot tell its kind: give --kind {'|'.join(KINDS)}")

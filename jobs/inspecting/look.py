@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from rocketmq_reindex.jobs.inspecting.inspected import Inspected
-from rocketmq_reindex.jobs.inspecting.kinds import QUEUE, kind_of
+from rocketmq_reindex.jobs.inspecting.kinds import QUEUE, TIMER_CHECK, TIMER_LOG, TIMER_WHEEL, kind_of
 from rocketmq_reindex.jobs.inspecting.options import Inspection
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape, redacted
@@ -50,6 +50,10 @@ def _inspect(kind: str, path: str, asked: Inspection) -> Inspected:
         from rocketmq_reindex.jobs.inspecting.checkpoint import checkpoint
 
         return checkpoint(path)
+    if kind in (TIMER_CHECK, TIMER_LOG, TIMER_WHEEL):
+        from rocketmq_reindex.jobs.inspecting.timers import timer_check, timer_log, timer_wheel
+
+        return {TIMER_CHECK: timer_check, TIMER_LOG: timer_log, TIMER_WHEEL: timer_wheel}[kind](path)
     from rocketmq_reindex.jobs.inspecting.queue import batch_queue, queue
 
     return (queue if kind == QUEUE else batch_queue)(path, asked.first_offset)

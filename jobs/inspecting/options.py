@@ -48,7 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of ``rmq-reindex inspect``."""
     parser = command_parser(
         "rmq-reindex inspect",
-        "Say what a segment, ConsumeQueue file, IndexFile or checkpoint holds, and what is wrong with it.",
+        "Say what a segment, ConsumeQueue file, IndexFile, checkpoint or timer file holds, and what is wrong with it.",
     )
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help="files of a store")

@@ -15,7 +15,8 @@ from rocketmq_reindex.jobs.querying.scan import damage, scan_segment, stale_tail
 from rocketmq_reindex.jobs.store.log import SegmentFile
 from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, Message, glance, read_message
+from rocketmq_reindex.storage_format.record.dispatch import is_filler
+from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, Glance, Message, glance, read_message
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
@@ -72,7 +73,8 @@ def _messages(one: SegmentFile, summary: RangeSummary) -> Iterator[Message]:
                 found = _message(pages, one, phy_offset)
                 if not isinstance(found, Message):
                     break
-                yield found
+                if not found.is_filler:
+                    yield found
                 phy_offset += found.size
     finally:
         pages.close()
@@ -95,7 +97,7 @@ def _stretches(one: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, i
         yield low, stop
 
 
-def _glances(one: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, int, int, int, int, bytes]]:
+def _glances(one: SegmentFile, summary: RangeSummary) -> Iterator[Glance]:
     """Every good record, as ``message.glance`` gives it."""
     with files.Reader(one.path) as reader:
 
@@ -123,7 +125,9 @@ def _summary(one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, ta
     kinds: Counter[tuple[int, int]] = Counter()
     raw: dict[bytes, list[int]] = {}
     used = body = 0
-    for size, version, sys_flag, time, body_size, name in _glances(one, scanned):
+    for size, version, flag, sys_flag, time, body_size, name in _glances(one, scanned):
+        if is_filler(sys_flag, flag):
+            continue
         kinds[sys_flag, version] += 1
         used += size
         body += body_size
@@ -163,6 +167,7 @@ def _summary(one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, ta
         "lastStoreTime": show_time(max(counts[3] for counts in topics.values())) if topics else None,
         "endsWith": _end(scanned),
         "damagedBytes": sum(part.length for part in broken),
+        **_lost(scanned),
         "topicCount": len(topics),
         "topics": [
             {
@@ -176,6 +181,14 @@ def _summary(one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, ta
         ],
         "damage": [{"offset": part.phy_offset, "length": part.length, "reason": part.reason} for part in broken],
     }
+
+
+def _lost(scanned: RangeSummary) -> dict[str, Any]:
+    """What stands for lost bytes, where a repair put anything: its records are no messages, and count for nothing else here."""
+    if not scanned.lost:
+        return {}
+    stretches = [{"offset": offset, "length": length} for offset, length in scanned.lost]
+    return {"lostBytes": sum(length for _, length in scanned.lost), "lost": stretches}
 
 
 def _misnamed(one: SegmentFile, begin: Begin, topics: dict[str, list[int]]) -> dict[str, int]:

@@ -25,7 +25,7 @@ def _quoted(word: str) -> str:
 
 
 class Commands:
-    """The builds and fetches of one store, with the options that its sizes need."""
+    """The builds, fetches and repairs of one store, with the options that its sizes need."""
 
     def __init__(self, settings: PreflightSettings, sizes: StoreSizes, batch: bool, lmq: bool) -> None:
         self._settings, self._sizes, self._batch, self._lmq = settings, sizes, batch, lmq
@@ -42,6 +42,12 @@ class Commands:
         words += self._options()
         words += ["--on-damage", "salvage", "--until-offset", str(until)] if until >= 0 else []
         return f"{shell(words)} && {shell(['rmq-reindex', 'fetch', out, '--to', store])}"
+
+    def repaired(self) -> str:
+        """A repair of the log, with the files derived from it."""
+        words = ["rmq-reindex", "repair", self._settings.store, "--out", f"{self._settings.store}.repaired"]
+        words += [word for root in self._settings.commitlogs for word in ("--commitlog", root)]
+        return shell([*words, *self._options()])
 
     def _options(self) -> list[str]:
         line = next((line for line in VERSIONS if self._settings.release.startswith(f"{line}.")), NEWEST)

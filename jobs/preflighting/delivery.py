@@ -21,7 +21,9 @@ from rocketmq_reindex.storage_format.start.listing import Listing
 from rocketmq_reindex.storage_format.start.loading import Loading
 from rocketmq_reindex.storage_format.start.prediction import Prediction, QueueOutcome
 from rocketmq_reindex.storage_format.start.store import Store, StoreFile
-from rocketmq_reindex.storage_format.start.timers import TIMER_TOPIC, TimerCheck, TimerOutcome, log_end, timers
+from rocketmq_reindex.storage_format.start.timers import TimerOutcome, log_end, timers
+from rocketmq_reindex.storage_format.timer.check import TimerCheckpoint
+from rocketmq_reindex.storage_format.timer.layout import TIMER_TOPIC
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Delivery:
         if self.settings.release.startswith("4.") or not self.settings.broker.timer_wheel:
             return None
         head = self.files.head(self.listing.timer_check)
-        check = None if head is None else TimerCheck.from_bytes(head)
+        check = None if head is None else TimerCheckpoint.from_bytes(head)
         log_files = self.files.mapped(self.loading.timer_log)
         queue = next((queue for queue in found.queues if queue.topic == TIMER_TOPIC and queue.queue == 0), None)
         _, place = log_end(log_files, check.log_flushed if check else 0)

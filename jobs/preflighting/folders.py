@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -11,6 +10,7 @@ from rocketmq_reindex.jobs.store.lock import LOCK, holder
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing
+from rocketmq_reindex.storage_format.text import fast_json
 from rocketmq_reindex.storage_format.topics import QUEUE_TYPE
 from rocketmq_reindex.udfs import files
 
@@ -66,7 +66,7 @@ class StoreFolders:
             try:
                 text = files.read_bytes(full, CONFIG_MAX).decode("utf-8", "replace")
                 if text:
-                    return json.loads(text)
+                    return fast_json.loads(text)
             except InputError as error:
                 self.notes.append(str(error))
             except (ValueError, RecursionError):

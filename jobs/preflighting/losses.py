@@ -58,7 +58,7 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
     cut = log.cut_bytes > 0 and log.cut_records != 0
     until = log.max_offset if cut else -1
     rebuild = commands.rebuilt(until=until)
-    lost = [_cut(log)] if cut else []
+    lost = [_cut(log, commands.repaired())] if cut else []
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
         lost.append(_hidden(found, rebuild, segments))
@@ -77,19 +77,16 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
     return lost + _index(index, keeps_index, commands, until)
 
 
-def _cut(log: LogOutcome) -> Loss:
+def _cut(log: LogOutcome, repaired: str) -> Loss:
     deleted = f", {counted(len(log.deleted_segments), 'segment')} deleted" if log.deleted_segments else ""
     records = counted(log.cut_records, "good record") if log.cut_records > 0 else "records that were not counted"
     text = (
         f"at offset {log.max_offset:,} ({log.cut_reason}): {counted(log.cut_bytes, 'byte')} with {records} are cut off{deleted}"
     )
-    advice = [
-        "no build avoids it: take the damaged segment from a replica or a backup",
-        "or copy the log before the start: query --scan and build --on-damage salvage read what lies behind the damage",
-    ]
+    advice = ["repair the log before the start, with --replica if there is a replica or a backup: then nothing is cut"]
     if "crc" in log.cut_reason.lower():
         advice.append("or start once with checkCRCOnRecover=false: the record is then served as it is")
-    return Loss("log-cut", log.cut_records, text, tuple(advice))
+    return Loss("log-cut", log.cut_records, text, tuple(advice), (repaired,))
 
 
 def _hidden(found: Prediction, rebuild: str, segments: int) -> Loss:

@@ -22,6 +22,7 @@ from typing import Final
 from rocketmq_reindex.jobs.publishing.alive import VERIFY_NAME, Alive, last_beat
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST, Standing
 from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
+from rocketmq_reindex.jobs.publishing.places import is_repaired
 from rocketmq_reindex.jobs.publishing.pointers import BUILD, BUILDS, POINTERS, WORK, Pointer, build_folder, pointers
 from rocketmq_reindex.storage_format.digest import KINDS
 from rocketmq_reindex.storage_format.errors import InputError
@@ -65,6 +66,8 @@ def check_place(out: str, overwrite: bool) -> str:
         # Beside builds it does no harm: nothing there is replaced.
         if foreign and not (published and overwrite):
             raise InputError(f"{shown}: holds {escape(foreign[0])}, which no build writes: name an empty folder")
+        if published and is_repaired(build_folder(out, published[-1].build)):
+            raise InputError(f"{shown}: holds a repaired log, which nothing replaces: name another folder")
         if published and not overwrite:
             raise InputError(f"{shown}: holds a build: name another folder, or give --overwrite")
     elif files.is_flat(out) and files.entry_of(_bucket(out)).kind == files.ABSENT:

@@ -8,9 +8,15 @@ MANIFEST_MAX: Final = 256 << 20
 """Bytes of a manifest that are read from where others may write: of 1.9 million files, which take four times as much memory."""
 CONFIG: Final = "config"
 TOPICS: Final = f"{CONFIG}/topics.json"
+DELAY_OFFSETS: Final = f"{CONFIG}/delayOffset.json"
+CONSUMER_OFFSETS: Final = f"{CONFIG}/consumerOffset.json"
+TIMER_CHECK: Final = f"{CONFIG}/timercheck"
+CONFIGS: Final = (TOPICS, DELAY_OFFSETS, CONSUMER_OFFSETS, TIMER_CHECK)
+"""What a build may write into config/."""
+TIMERS: Final = ("timerlog", "timerwheel")
 SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items")
 """The settings, as the manifest has them, that decide how large files are."""
-PUBLISHED: Final = ("consumequeue", "batchconsumequeue", "index", "checkpoint", CONFIG, MANIFEST)
+PUBLISHED: Final = ("consumequeue", "batchconsumequeue", "index", "checkpoint", *TIMERS, CONFIG, MANIFEST)
 """Names a build writes in DIR; ``--overwrite`` replaces them in a folder that has the manifest."""
 REPAIRED: Final = ("commitlog", "quarantine")
 """Names that a repair writes besides."""

@@ -81,9 +81,10 @@ def _clear(left: StagingFolder, target: str) -> None:
     with contextlib.suppress(OSError):
         os.rename(left.root, gone)
         left = StagingFolder(gone)
-    with contextlib.suppress(OSError):
-        # What is half removed must never be put back.
-        os.rename(left.replaced, files.join(left.root, "gone"))
+    for tree in (left.replaced, left.sealed):
+        with contextlib.suppress(OSError):
+            # What is half removed must never be put back, and a repaired log without its manifest looks like a broker's.
+            os.rename(tree, f"{tree}-gone")
     files.remove_tree(left.root)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from rocketmq_reindex.jobs.publishing.layout import CONFIG, MANIFEST, OF_BROKERS, PUBLISHED, REPAIRED, TOPICS
+from rocketmq_reindex.jobs.publishing.layout import CONFIG, CONFIGS, MANIFEST, OF_BROKERS, PUBLISHED, REPAIRED, TOPICS
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KINDS, new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
@@ -37,16 +37,16 @@ def check_target(target: str, out: str, overwrite: bool, *, may_lack_manifest: b
             raise InputError(
                 f"{escape(out)}: was not written by a build (it has no {MANIFEST}): name another folder, or move this one away"
             )
-        if CONFIG in names and MANIFEST in names and not _is_drafted(target):
+        if CONFIG in names and MANIFEST in names and (changed := _changed(target)):
             raise InputError(
-                f"{escape(out)}: {TOPICS} is not as a build drafted it: move {CONFIG} away to keep what was changed"
+                f"{escape(out)}: {changed} is not as a build drafted it: move {CONFIG} away to keep what was changed"
             )
         if os.path.ismount(target):
             raise InputError(f"{escape(out)}: is a mount point and cannot be replaced as a whole: name a folder below it")
 
 
 def strangers(target: str, names: list[str]) -> list[str]:
-    """Return which of ``names`` no build writes. A config/ that is no folder, or holds more than the draft, is a broker's."""
+    """Return which of ``names`` no build writes. What a build did not write in config/ is a broker's."""
     found = [name for name in names if name not in PUBLISHED]
     if is_repaired(target):
         found = [name for name in found if name not in REPAIRED]
@@ -54,22 +54,23 @@ def strangers(target: str, names: list[str]) -> list[str]:
     if CONFIG in names and (os.path.islink(config) or not os.path.isdir(config)):
         found.append(CONFIG)
     elif CONFIG in names:
-        found += [inner for name in sorted(os.listdir(config)) if (inner := f"{CONFIG}/{name}") != TOPICS]
+        written = {TOPICS, *(_entries(os.path.join(target, MANIFEST))[1] if MANIFEST in names else CONFIGS)}
+        found += [inner for name in sorted(os.listdir(config)) if (inner := f"{CONFIG}/{name}") not in written]
     return found
 
 
 def is_repaired(target: str) -> bool:
-    """Return whether a folder holds what a repair wrote: its commitlog/ is then no broker's, unless one has run there."""
-    path = os.path.join(target, MANIFEST)
-    if not os.path.isfile(path):
+    """Return whether a folder, local or behind a URI, holds what a repair wrote.
+
+    Its commitlog/ is then no broker's, unless one has run there.
+    """
+    path = files.join(target, MANIFEST)
+    if files.entry_of(path).kind != files.FILE:
         return False
-    with open(path, "rb") as lines:
-        # The manifest may be long: the key stands before the list of files.
-        for line in lines:
-            if line.startswith(b' "repair": '):
-                return True
-            if line.startswith(b' "files": '):
-                return False
+    # The manifest may be long: the key stands before the list of files.
+    for line in files.lines(path):
+        if line.startswith((b' "repair": ', b' "files": ')):
+            return line.startswith(b' "repair": ')
     return False
 
 
@@ -78,25 +79,30 @@ def _may_stay(target: str, name: str) -> bool:
     return name.partition("/")[0] not in OF_BROKERS and not os.path.ismount(os.path.join(target, name))
 
 
-def _is_drafted(target: str) -> bool:
-    """Whether config/topics.json is as the manifest says: what somebody edited must not be lost."""
-    path = os.path.join(target, TOPICS)
-    if not os.path.lexists(path):
-        return False
-    kind, entry = _entry_of_draft(os.path.join(target, MANIFEST))
-    return kind in KINDS and entry.get("digest") == new_digest([files.read_bytes(path)], kind).digest().hex()
+def _changed(target: str) -> str:
+    """The first file of config/ that is not as the manifest says: what somebody edited must not be lost. "" for none."""
+    there = [name for name in CONFIGS if os.path.lexists(os.path.join(target, name))]
+    if not there:
+        return TOPICS
+    kind, entries = _entries(os.path.join(target, MANIFEST))
+    for name in there:
+        digest = new_digest([files.read_bytes(os.path.join(target, name))], kind).digest().hex() if kind in KINDS else None
+        if entries.get(name, {}).get("digest") != digest or digest is None:
+            return name
+    return ""
 
 
-def _entry_of_draft(manifest: str) -> tuple[str, dict[str, Any]]:
-    """Returns the kind of a manifest's digests, and its entry of the draft. A manifest may be long: it is read by lines."""
-    kind, head, line = EARLIER_KIND, b' "digest": ', b'  {"path": "%s", ' % TOPICS.encode()
+def _entries(manifest: str) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Returns the kind of a manifest's digests, and its entries of config/. A manifest may be long: it is read by lines."""
+    kind, head, line, entries = EARLIER_KIND, b' "digest": ', b'  {"path": "%s/' % CONFIG.encode(), dict[str, dict[str, Any]]()
     with open(manifest, "rb") as lines:
         for found in lines:
             if found.startswith(head):
                 kind = str(json.loads(found[len(head) :].strip(b" ,\n")))
             elif found.startswith(line):
-                return kind, json.loads(found.strip(b" ,\n"))
-    return kind, {}
+                entry = json.loads(found.strip(b" ,\n"))
+                entries[str(entry["path"])] = entry
+    return kind, entries
 
 
 def check_place(out: str, overwrite: bool, *, may_lack_manifest: bool = False) -> str:

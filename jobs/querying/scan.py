@@ -131,6 +131,9 @@ def _blocks(
         for offset, length, why in broken:
             size = counted(length, "byte")
             notes.add("damage", f"{escape(segment.path)}: offset {offset}, {size}: {why}: no record found in it")
+        for offset, length in scanner.summary.lost:
+            size = counted(length, "byte")
+            notes.add("lost bytes", f"{escape(segment.path)}: offset {offset}, {size}: a repair filled them: nothing is left")
 
 
 def _pieces(segments: list[SegmentFile], parts: Sequence[Part] | None) -> Iterator[tuple[int, SegmentFile, Part]]:

@@ -16,31 +16,50 @@ def located(found: Sequence[Damage], accepted: Sequence[RangeSummary], segments:
 
     ``accepted`` are the ranges of the damaged log, ``segments`` its files; both in order.
     """
-    good = [summary for summary in accepted if summary.first >= 0 and summary.records]
+    good = [summary for summary in accepted if summary.first >= 0 and summary.last_good >= 0]
     firsts = [summary.first for summary in good]
     starts = [segment.start for segment in segments]
 
-    def place(offset: int) -> RecordAt:
+    def place(offset: int, anchor: int) -> RecordAt:
         segment = segments[bisect_right(starts, offset) - 1]
-        return RecordAt(segment.path, segment.start, segment.data_end, offset)
+        return RecordAt(segment.path, segment.start, segment.data_end, offset, anchor)
 
     done: list[Damage] = []
     for damage in found:
-        number = bisect_right(firsts, damage.offset - 1) - 1
-        before = good[number] if number >= 0 else None
-        anchor = before.first if before and before.first >= damage.start else -1
-        last = done[-1] if done else None
-        if last and last.start == damage.start:
+        before, after = bisect_right(firsts, damage.start - 1) - 1, bisect_right(firsts, damage.segment_end - 1)
+        anchors = firsts[before + 1 : bisect_right(firsts, damage.offset - 1)]
+        if done and done[-1].start == damage.start:
             # A good record begins where the stretch before it ends.
-            anchor = max(anchor, last.end)
-        if damage.offset == damage.start:
-            anchor = -1
-        one = replace(damage, anchor=anchor)
-        if anchor < 0 and before and before.last_good >= 0:
-            one = replace(one, before=place(before.last_good), time_before=before.last_time)
-        if damage.end >= min(damage.segment_end, max(damage.data_end, damage.end)):
-            number = bisect_right(firsts, damage.end - 1)
-            if number < len(good):
-                one = replace(one, after=place(good[number].first))
+            anchors.append(done[-1].end)
+        anchor = max(anchors, default=-1)
+        one = replace(damage, anchor=anchor if anchor >= damage.start else -1)
+        if before >= 0 and good[before].last_good >= 0:
+            # Where damage lies beside it as well, it may be spoilt: the records before it may be looked at then.
+            start = place(good[before].last_good, -1).start
+            is_beside = any(other.start == start and other.end == other.segment_end for other in found)
+            last = place(good[before].last_good, good[before].first if is_beside else -1)
+            one = replace(one, before=last, time_before=good[before].last_time)
+        if after < len(good):
+            first = place(_first_good(good[after]), -1)
+            one = replace(one, after=first._replace(anchor=first.offset) if first.offset > first.start else first)
         done.append(one)
     return done
+
+
+def _first_good(summary: RangeSummary) -> int:
+    """The first good record of a range, which may begin with damage."""
+    at = summary.first
+    for offset, length, _ in summary.holes:
+        if offset == at:
+            at += length
+    return at
+
+
+def record_ends(accepted: Sequence[RangeSummary], segments: Sequence[Segment]) -> dict[int, int]:
+    """Return where the records of each segment end, by its start; its filler counts as one of them."""
+    starts = [segment.start for segment in segments]
+    found: dict[int, int] = {}
+    for summary in accepted:
+        start = starts[bisect_right(starts, summary.low) - 1]
+        found[start] = max(found.get(start, start), summary.end if summary.end >= 0 else summary.tail)
+    return found

@@ -31,6 +31,9 @@ class Gap(NamedTuple):
 def out_of_line(odd: OddQueues, segments: list[Segment]) -> list[Hole]:
     """Return the records whose queue offsets do not fit their queues, as holes: damage that shows in no other way.
 
+    So are the last ones of a queue that lie above its end: nothing is lost before them that would explain it, and a broker that
+    dispatches them puts them in the wrong place.
+
     Raises RefusedError where a queue has more of them than are listed one by one.
     """
     found = []
@@ -38,7 +41,7 @@ def out_of_line(odd: OddQueues, segments: list[Segment]) -> list[Hole]:
         name = f"queue {escape(queue.topic)}/{queue.queue}"
         if queue.more_lost:
             raise RefusedError(f"{name}: {queue.more_lost.records} more records out of line: is this a commitlog?")
-        for phy_offset, size in queue.lost:
+        for phy_offset, size in (*queue.lost, *queue.ahead):
             found.append(Hole(segment_of(segments, phy_offset), phy_offset, size, f"{r.OUT_OF_LINE} ({name})"))
     return found
 

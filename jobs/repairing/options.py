@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from rocketmq_reindex.jobs.building.options import add_store_options, default, merged
+from rocketmq_reindex.jobs.building.options import add_delay_options, add_store_options, default, merged
 from rocketmq_reindex.jobs.command.options import command_parser
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.repairing.settings import RepairSettings
@@ -34,7 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--link", choices=LINKS,
         help="let unchanged segments share their bytes with the old ones: reflink where the file system can, hard links "
-        f"for all but the last, or none: copy ({default('link', RepairSettings)})",
+        f"for those before the log's end, or none: copy ({default('link', RepairSettings)})",
     )  # fmt: skip
     add(
         "--tombstones", action="store_true",
@@ -50,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="tell what an earlier repair changed: DIR/reindex.json; no other option goes with it",
     )
     add("--write-topics", action="store_true", help="also draft DIR/config/topics.json from the log")
+    add_delay_options(parser)
     add_store_options(parser)
     add_watch_options(parser)
     return parser

@@ -53,7 +53,8 @@ def _renewed(
         if not any(low < high and stop > spec.low for low, stop in changed):
             found.append(spec)
             expected = max(expected, ends.get(spec.number, -1))
-        elif found and found[-1] in again and found[-1].high == spec.low:
+        elif found and found[-1] in again:
+            # One that was scanned again before begins at its first record, not where the range before it ends.
             found[-1] = again[-1] = dataclasses.replace(again[-1], high=high)
         else:
             found.append(_numbered(scan, again, segment, expected, high))

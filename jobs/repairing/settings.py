@@ -26,6 +26,14 @@ class RepairSettings(BuildSettings):
     """keep records whose frame is sound and whose body CRC is wrong"""
 
     @property
+    def strict_lmq(self) -> bool:
+        return self.lmq
+
+    @property
+    def need_crc(self) -> bool:
+        return self.property_crc_forced
+
+    @property
     def may_be_short(self) -> bool:
         return True
 

@@ -9,32 +9,39 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
+from rocketmq_reindex.jobs.building import stale_tails
 from rocketmq_reindex.jobs.building.decisions import odd_queues
+from rocketmq_reindex.jobs.building.estimate import check_free
 from rocketmq_reindex.jobs.building.full import FullBuild
+from rocketmq_reindex.jobs.building.planning import scan_settings
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.engines.tasks import task_count
 from rocketmq_reindex.jobs.repairing import reporting
-from rocketmq_reindex.jobs.repairing.located import located
+from rocketmq_reindex.jobs.repairing.located import located, record_ends
 from rocketmq_reindex.jobs.repairing.odd import gaps, out_of_line
 from rocketmq_reindex.jobs.repairing.ranges import scan_again
 from rocketmq_reindex.jobs.repairing.replicas import list_replicas
+from rocketmq_reindex.jobs.repairing.room import check_room, last_record, link_of, log_bytes
 from rocketmq_reindex.jobs.repairing.settings import RepairSettings
 from rocketmq_reindex.jobs.repairing.tombstones import with_tombstones
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
+from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.repair.damage import Damage, damages, whole_segments
 from rocketmq_reindex.storage_format.scan.chain import Chain
+from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.segment_chain import MISNAMED
 from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.progress import Positions
 from rocketmq_reindex.udfs.repair.mend import MendDamage, Mended
-from rocketmq_reindex.udfs.repair.segments import FOLDER, HARD, NONE, REFLINK, SegmentPlan, WriteSegments, WrittenSegment
+from rocketmq_reindex.udfs.repair.segments import FOLDER, SegmentPlan, WriteSegments, WrittenSegment
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 _BROKEN: Final = r.REASONS[r.BAD_BODY_CRC]
@@ -45,6 +52,19 @@ class RepairSteps(FullBuild):
 
     settings: RepairSettings
     _entries: list[dict[str, Any]] | None = None
+    _last: int = -1
+    """offset of the log's last good record"""
+
+    def check_room(
+        self, staging: StagingFolder, accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None,
+        extra_units: int = 0,
+    ) -> None:  # fmt: skip
+        """Before the scan also for the log; where that is mended, its room is asked for once more."""
+        besides, segments = 0, self.log.segments
+        if accepted is None and segments and files.free_bytes(staging.root) is not None:
+            besides = log_bytes(staging, self.settings.link, segments, segments[-1].start, frozenset())
+        scan = scan_settings(self.settings)
+        check_free(self.settings, scan, self.log, staging, accepted, plans, extra_units, besides)
 
     def staged(self, staging: StagingFolder) -> None:
         for folder in (FOLDER, "quarantine"):
@@ -55,13 +75,18 @@ class RepairSteps(FullBuild):
     ) -> tuple[list[Segment], Chain]:
         if not segments:
             raise InputError(f"{escape(', '.join(self.settings.roots))}: holds no segment: there is nothing to repair")
+        if chain.doubt:
+            summary.warn(stale_tails.doubts(chain.doubt))
         with reporter.step("decide"):
             whole = whole_segments(segments)
-            _refuse_misnamed(chain)
+            _refuse(chain)
             odd = odd_queues(scan, self.settings, segments, chain)
             holes = [*chain.holes, *out_of_line(odd, segments)]
             kept = [hole for hole in holes if self.settings.include_broken and hole.reason == _BROKEN]
-            found = located(damages([hole for hole in holes if hole not in kept], whole), chain.accepted, segments)
+            ends = record_ends(chain.accepted, segments)
+            found = located(damages([hole for hole in holes if hole not in kept], whole, ends), chain.accepted, segments)
+            self._last = last_record(chain.accepted)
+            check_room(scan.staging, self.settings, whole, self._last, found)
         with reporter.step("mend"):
             mended = reporting.apart(self._mend(scan, found))
             if self.settings.tombstones:
@@ -70,6 +95,9 @@ class RepairSteps(FullBuild):
                     summary.warn(
                         f"--tombstones: {counted(left, 'lost queue offset')} without room for a record: they stay empty"
                     )
+        others = sum(not one.replica for one in mended)
+        if self.settings.replicas and others:
+            summary.warn(f"--replica: {counted(others, 'damaged range')} could not be taken: no replica is sure to have it")
         written = self._write(scan, whole, mended, reporter)
         self._entries = reporting.entries(mended, written)
         reporting.report(summary, whole, mended, kept, written)
@@ -77,13 +105,17 @@ class RepairSteps(FullBuild):
         changed = [(one.low, one.high) for one in mended] + [(hole.offset, hole.offset + hole.length) for hole in kept]
         if not changed:
             return segments, chain
-        return new, scan_again(scan, chain, new, sorted(changed), broken=bool(kept))
+        chain = scan_again(scan, chain, new, sorted(changed), broken=bool(kept))
+        _check_whole(chain)
+        return new, chain
 
     def more_entries(self) -> list[dict[str, Any]]:
         return self._entries or []
 
     def _mend(self, scan: Scan, found: list[Damage]) -> list[Mended]:
         """Have tasks decide what stands in the place of the damage."""
+        if not found:
+            return []
         staging, tasks = scan.staging, task_count(len(found), sum(damage.length for damage in found), scan.engine.cores)
         plan = plans.write_plan(staging, "damage", found)
         listed = plans.write_plan(staging, "replicas", list_replicas(self.settings.replicas, self.log))
@@ -93,8 +125,7 @@ class RepairSteps(FullBuild):
     def _write(self, scan: Scan, whole: list[Segment], mended: list[Mended], reporter: Reporter) -> list[WrittenSegment]:
         """Have tasks write all segments."""
         staging, size = scan.staging, sum(segment.segment_end - segment.start for segment in whole)
-        wanted = [self._plan(segment, mended, segment is whole[-1]) for segment in whole]
-        self._check_room(staging, wanted)
+        wanted = [self._plan(segment, mended) for segment in whole]
         tasks = task_count(len(whole), size, scan.engine.cores)
         positions = Positions(staging)
 
@@ -110,46 +141,41 @@ class RepairSteps(FullBuild):
             shown.count(segments=len(written))
         return sorted(written, key=lambda segment: segment.entry["path"])
 
-    def _plan(self, segment: Segment, mended: list[Mended], is_last: bool) -> SegmentPlan:
+    def _plan(self, segment: Segment, mended: list[Mended]) -> SegmentPlan:
         pieces = [
             dataclasses.replace(piece, range=number)
             for number, one in enumerate(mended)
             if one.start == segment.start
             for piece in one.pieces
         ]
-        # A broker writes on in the last segment: a hard link would take that to the old log.
-        link = NONE if is_last and self.settings.link == HARD else self.settings.link
+        link = link_of(self.settings.link, segment, self._last)
         return SegmentPlan(
             segment.name, segment.path, segment.start, segment.data_end, segment.segment_end, link, pieces
         )  # fmt: skip
 
-    def _check_room(self, staging: StagingFolder, wanted: list[SegmentPlan]) -> None:
-        """Raises InputError when the new log cannot fit. What is shared by links takes no room."""
-        free = files.free_bytes(staging.root)
-        if free is None:
-            return
-        shared = [one for one in wanted if not one.pieces and one.link != NONE and _can_share(one, staging)]
-        needed = sum(one.data_end - one.start for one in wanted if one not in shared)
-        if needed > free:
-            raise InputError(
-                f"{escape(self.settings.out)}: the new log needs about {needed:,} bytes where {free:,} are free: make room, or "
-                "choose a disk where --link works"
-            )
 
-
-def _refuse_misnamed(chain: Chain) -> None:
-    """Raises RefusedError where a segment's name is wrong: its records are sound, and somebody has to look first."""
+def _refuse(chain: Chain) -> None:
+    """Raises RefusedError where there is more damage than any disk makes, or a segment's name is wrong: its records are sound,
+    and somebody has to look first.
+    """
+    if len(chain.holes) > HOLES_MAX:
+        first = chain.holes[0]
+        raise RefusedError(
+            f"segment {first.segment}: damage at offset {first.offset}: {first.reason} (more than {HOLES_MAX:,} in all): is "
+            "this a commitlog?"
+        )
     wrong = next((hole for hole in chain.holes if hole.reason.startswith(MISNAMED)), None)
     if wrong is not None:
         raise RefusedError(f"segment {wrong.segment}: {wrong.reason}: rename it, and repair then")
 
 
-def _can_share(plan: SegmentPlan, staging: StagingFolder) -> bool:
-    """Whether a segment's file can be shared with the staging folder: tried."""
-    trial = files.join(staging.temporary, f"link-{plan.name}")
-    done = files.link(plan.path, trial) if plan.link == HARD else plan.link == REFLINK and files.clone(plan.path, trial)
-    files.remove_tree(trial)
-    return done
+def _check_whole(chain: Chain) -> None:
+    """Raises InputError where the new log has damage: what was taken from a replica was sound when it was looked at."""
+    for hole in chain.holes[:1]:
+        raise InputError(
+            f"segment {hole.segment}: offset {hole.offset}: the new log is not whole ({hole.reason}): has a replica changed "
+            "meanwhile? Run it again"
+        )
 
 
 def _in_tree(segment: Segment, staging: StagingFolder) -> Segment:

@@ -21,6 +21,7 @@ EXPIRED: Final = "lies before the log's first byte (expired)"
 BEYOND: Final = "lies behind the log's last byte"
 HOLE: Final = "lies in a segment that is missing"
 FILLER: Final = "is the filler at a segment's end"
+LOST: Final = "stands for lost bytes: a repair put it there"
 NOTHING: Final = r.REASONS[r.ZERO]
 _OPEN_MAX: Final = 64
 
@@ -99,7 +100,7 @@ class StoreLog:
         except (OSError, InputError) as error:
             return f"cannot be read: {reason(error)}"
         if isinstance(found, Message):
-            return found
+            return LOST if found.is_filler else found
         if found == r.FILLER:
             return FILLER
         return r.REASONS.get(found, "is no record")

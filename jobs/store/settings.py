@@ -10,6 +10,7 @@ from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS, DEFAULT_SLOTS
 from rocketmq_reindex.storage_format.integers import INT32_MAX
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from rocketmq_reindex.storage_format.versions import NEWEST, RULES, VERSIONS, VersionRules
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.sql.option_words import CRC_MODES as CRC_MODES
@@ -51,6 +52,8 @@ class StoreSettings:
     """the settings of --broker-conf by which ConsumeQueues lie in RocksDB, and what each means"""
     accelerated: bool = False
     """``enableAcceleratedRecovery`` of --broker-conf"""
+    property_crc_forced: bool = False
+    """``forceVerifyPropCRC`` of --broker-conf (5.x): a recovery refuses records whose ``__CRC32#`` is wrong, or not there"""
     crc_on_recover: bool = True
     """``checkCRCOnRecover`` of --broker-conf: a recovery refuses records with a wrong body CRC"""
     broker_version: str = NEWEST
@@ -61,6 +64,14 @@ class StoreSettings:
     """missing queue offsets that are filled at most, all queues together: more of them are wrong offsets, not gaps"""
     range_size: int = 0
     """bytes of a segment that one task takes at most; 0: a few ranges for each core"""
+    timer_precision: int = 1000
+    """``timerPrecisionMs``"""
+    timer_roll_window: int = 2 * 24 * 3600
+    """``timerRollWindowSlot``"""
+    timer_log_size: int = 100 << 20
+    """``mappedFileSizeTimerLog``, in bytes"""
+    timer_rocksdb: bool = False
+    """``timerRocksDBEnable``: timer messages lie in RocksDB"""
     snapshot: bool = False
     """the log no longer changes, whoever holds the store's lock"""
     protected: tuple[str, ...] = ()
@@ -107,6 +118,11 @@ class StoreSettings:
     def delays(self) -> tuple[int, ...]:
         """The delay levels in milliseconds."""
         return parse_delay_levels(self.delay_levels)
+
+    @property
+    def timer_settings(self) -> TimerSettings:
+        """What timer files depend on."""
+        return TimerSettings(self.timer_precision, self.timer_roll_window, self.timer_log_size)
 
     def is_named(self, size: str) -> bool:
         """Return whether a size differs from its default, or was named by the user all the same."""

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from rocketmq_reindex.jobs.building import running_broker, stale_tails
-from rocketmq_reindex.jobs.building.notices import first_cut
+from rocketmq_reindex.jobs.building.notices import fillers, first_cut
 from rocketmq_reindex.jobs.building.planning import range_size, store_scan
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.beside import beside
@@ -156,8 +156,10 @@ class Verify:
         if chain.stale:
             queues.stale = chain.stale.offset, chain.stale.offset + chain.stale.length
         damaged = [hole for hole in chain.holes if not between(hole.offset, unread)]
-        holes = tuple(hole.offset for hole in damaged)
-        self.log_findings.damaged = bool(holes)
+        holes = chain.gaps(damaged)
+        self.log_findings.damaged = bool(damaged)
+        if text := fillers(accepted):
+            self.summary.notes.append(text)
         self.log_findings.undecided = unmounted(settings, log, accepted, self.summary) or stale_tails.undecided(chain)
         self.log_findings.cut = first_cut(self.settings.rules, log.segments, damaged)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.queue.order import Decision, Fill, Kept, OutOfLine, Placement, RolledBack
@@ -19,9 +19,11 @@ def order_logical(
     ``runs`` in commitlog order; ``holes`` are the absolute offsets of damage in the log, ascending. What lies at or behind the
     offset ``cut`` of the log may continue what lies before it, and counts for nothing else.
 
-    A record below the queue's end opens a new generation, which drops what stood at or above it, if its QUEUEOFFSET is 0 or it
-    is continued. A record above the end counts if it is continued or damage lies between. All others are out of line. In the
-    stretch ``rolled_back`` a generation begins at 0 alone, and where all of it is older none begins.
+    A record below the queue's end opens a new generation, which drops what stood at or above it, if it is continued, or if its
+    QUEUEOFFSET is 0, unless it stands alone where the queue goes on behind it. A record above the end counts if it is
+    continued, if damage lies between, or if what follows in the queue lies above it and counts for one of these reasons: then
+    a record is lost where nothing shows it. All others are out of line. In the stretch ``rolled_back`` a generation begins at 0
+    alone, and where all of it is older none begins.
 
     The last records of a queue, too few yet to be continued, are pending: they get no unit before more follow. A build every
     hour must not stand still for them, and one stray record must not drop what consumers have been given.
@@ -37,6 +39,12 @@ class _Logical:
         self._out, self._pending = Placement(), list[OutOfLine]()
         self._end = -1
         """the position behind the last unit"""
+        self._is_alone = False
+        """whether nothing follows on the record that is looked at"""
+        self._rises = False
+        """whether the queue goes on above the records that are looked at, and that counts by itself"""
+        self._next = -1
+        """the queue offset of the first record behind those that are looked at and follow on each other; -1 for none"""
         self._last = -1
         """the absolute offset behind the last record that counted"""
         self._behind = 0
@@ -44,8 +52,12 @@ class _Logical:
 
     def order(self, runs: Sequence[Run]) -> Placement:
         out = self._out
-        for runs_joined in join_runs(runs):
+        joined = list(join_runs(runs))
+        for runs_joined, following in zip_longest(joined, joined[1:]):
             continued = _is_continued(runs_joined)
+            self._next = following[0].first if following is not None else -1
+            self._rises = following is not None and self._goes_on(runs_joined[-1], following)
+            self._is_alone = sum(run.offsets for run in runs_joined) == 1
             # Behind the queue's last records nothing follows that could tell whether they are in line.
             refused = self._pending if runs_joined[-1] is runs[-1] else out.lost
             for some in [runs_joined] if continued or len(runs_joined) == 1 else _record_by_record(runs_joined):
@@ -58,6 +70,7 @@ class _Logical:
                 out.fills.append(Fill(stop, begin - stop, begin))
                 out.decisions.append(Decision("fill", stop, begin - stop))
         out.decisions += [Decision("out-of-line", record.queue_offset, 1) for record in out.lost]
+        out.ahead += [record for record in self._pending if record.queue_offset > self._end]
         if self._pending:
             out.decisions.append(Decision("pending", self._pending[0].queue_offset, len(self._pending)))
         return out
@@ -71,22 +84,28 @@ class _Logical:
         if end >= 0 and first < end:
             rolled = self._rolled_back
             older = rolled is not None and rolled.low <= run.phy_offset < rolled.high
-            begins = first == 0 and not (older and rolled is not None and rolled.whole)
+            # One record, behind which the queue goes on as if it were the next one, has a wrong offset: it begins nothing.
+            is_wrong = self._is_alone and self._next == end + 1
+            begins = first == 0 and not is_wrong and not (older and rolled is not None and rolled.whole)
             if not begins and (older or not continued):
                 # What contradicts an older unit never gets its position, whatever follows.
                 (out.lost if older else refused).append(_out_of_line(run, first))
                 return
             out.decisions.append(Decision("generation", first, _drop_from(out.kept, first)))
-        elif end >= 0 and first > end and not continued and not self._is_damaged_before(run):
+        elif end >= 0 and first > end and not (continued or self._rises or self._is_damaged(self._last, run)):
             refused.append(_out_of_line(run, first))
             return
         self._behind = _keep(out.kept, runs, behind)
         self._end, self._last = out.kept[-1].stop, runs[-1].end
 
-    def _is_damaged_before(self, run: Run) -> bool:
-        """Whether damage lies between the last record that counted and this run."""
+    def _is_damaged(self, last: int, run: Run) -> bool:
+        """Whether damage lies between the absolute offset ``last``, behind a record, and this run."""
         nearest = bisect_right(self._holes, run.phy_offset)
-        return nearest > 0 and self._holes[nearest - 1] >= self._last
+        return nearest > 0 and self._holes[nearest - 1] >= last
+
+    def _goes_on(self, run: Run, following: list[Run]) -> bool:
+        """Whether what follows on ``run`` in the queue lies above it, and is continued or comes behind damage."""
+        return following[0].first > run.stop and (_is_continued(following) or self._is_damaged(run.end, following[0]))
 
 
 def _out_of_line(run: Run, queue_offset: int) -> OutOfLine:

@@ -82,6 +82,8 @@ class Placement:
     kept: list[Kept] = field(default_factory=list)
     fills: list[Fill] = field(default_factory=list)
     lost: list[OutOfLine] = field(default_factory=list)
+    ahead: list[OutOfLine] = field(default_factory=list)
+    """of the pending records those whose queue offsets lie above the queue's end"""
     decisions: list[Decision] = field(default_factory=list)
     opened: int = -1
 

@@ -24,6 +24,12 @@ def gives_items(sys_flag: int) -> bool:
 
 
 @inlined
+def is_filler(sys_flag: int, flag: int) -> bool:
+    """Whether a record with this SYSFLAG and FLAG is a filler for lost bytes (``repair.records``)."""
+    return sys_flag & r.FLAG_TRANSACTION_MASK == r.TRANSACTION_ROLLBACK and flag == r.LOST_FLAG
+
+
+@inlined
 def count_keys(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64]) -> int:
     """How many items the keys of a record give: one for UNIQ_KEY, and one for each of KEYS (``walk.keys.index_record``)."""
     count = 1 if spans[2 * p.UNIQ_KEY] >= 0 else 0

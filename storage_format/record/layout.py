@@ -85,6 +85,11 @@ FLAG_INNER_BATCH: Final = 0x80
 FLAG_BORN_HOST_V6: Final = 0x10
 FLAG_STORE_HOST_V6: Final = 0x20
 
+LOST_FLAG: Final = 0x4C4F5354
+"""``LOST`` in ASCII: FLAG of a record that stands for lost bytes. FLAG is the application's, and no broker reads it"""
+LOST_BLANK_MIN: Final = FILLER_MIN + 4
+"""Least bytes of a segment's filler that stands for lost bytes: LOST_FLAG follows its first eight, and no broker reads it"""
+
 CRC_PROPERTY_SIZE: Final = 20
 """``CommitLog.CRC32_RESERVED_LEN``: ``__CRC32#``, 0x01, ten digits, 0x02"""
 
@@ -105,6 +110,7 @@ LATER: Final = 9
 NOT_FOUND: Final = 10
 LMQ_MALFORMED: Final = 11
 NEW_LMQS: Final = 12
+NEW_LOST: Final = 13
 FIRST_DAMAGE: Final = 20
 BAD_MAGIC: Final = 20
 BAD_SIZE: Final = 21

@@ -101,6 +101,11 @@ class Message:
         return self.topic == topic and self.tags == tag
 
     @property
+    def is_filler(self) -> bool:
+        """Whether the record is no message: a repair put it in the place of lost bytes (``repair.records``)."""
+        return self.sys_flag & r.FLAG_TRANSACTION_MASK == r.TRANSACTION_ROLLBACK and self.flag == r.LOST_FLAG
+
+    @property
     def is_indexed(self) -> bool:
         """Whether the broker indexes the record: not where it rolls a transaction back (``IndexService.buildIndex``)."""
         return self.sys_flag & r.FLAG_TRANSACTION_MASK != r.TRANSACTION_ROLLBACK
@@ -175,11 +180,12 @@ def read_message(read: Read, phy_offset: int, room: int) -> Message | int:
 
 
 class Glance(NamedTuple):
-    """A few fields of a record: its size, V1 or V2, SYSFLAG, store time (milliseconds), bytes of its body, its topic's
+    """A few fields of a record: its size, V1 or V2, FLAG, SYSFLAG, store time (milliseconds), bytes of its body, its topic's
     bytes."""
 
     size: int
     version: int
+    flag: int
     sys_flag: int
     store_time: int
     body_size: int
@@ -188,7 +194,7 @@ class Glance(NamedTuple):
 
 def glance(data: bytes, at: int) -> Glance:
     """A few fields of the good record at ``data[at]``, all of which is in ``data``."""
-    total, magic, _, _, _, _, _, sys_flag, _ = r.HEAD_LAYOUT.unpack_from(data, at)
+    total, magic, _, _, flag, _, _, sys_flag, _ = r.HEAD_LAYOUT.unpack_from(data, at)
     born = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
     body_at = at + r.HEADER_SIZE + born + (r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0)
     body_size = max(0, _INT32.unpack_from(data, body_at - 4)[0])
@@ -198,4 +204,4 @@ def glance(data: bytes, at: int) -> Glance:
     else:
         version, size, topic_at = 2, data[topic_at] << 8 | data[topic_at + 1], topic_at + 2
     stored = _INT64.unpack_from(data, at + r.AT_STORE_TIMESTAMP + born)[0]
-    return Glance(total, version, sys_flag, stored, body_size, data[topic_at : topic_at + size])
+    return Glance(total, version, flag, sys_flag, stored, body_size, data[topic_at : topic_at + size])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -20,12 +20,16 @@ class Place(NamedTuple):
 
 
 class RecordAt(NamedTuple):
-    """A good record: the file of its segment, the offset of that segment's first byte and of its end, the record's offset."""
+    """A good record: the file of its segment, the offset of that segment's first byte and of its end, the record's offset.
+
+    ``anchor`` is a good record of the segment at or before it, from which its neighbours may be found; -1 for none.
+    """
 
     path: str
     start: int
     data_end: int
     offset: int
+    anchor: int = -1
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,11 @@ class Damage:
     anchor: int = -1
     """a good record of the segment that begins at or before ``offset``, with good records up to there; -1 for none"""
     before: RecordAt | None = None
-    """the last good record of the segments before, where the stretch begins with its segment"""
+    """the last good record of the segments before"""
     after: RecordAt | None = None
-    """the first good record of the segments behind, where the stretch ends with its segment"""
+    """the first good record of the segments behind"""
     time_before: int = 0
-    """store time of the last good record before the stretch, 0 for none; only where ``anchor`` is -1"""
+    """store time of ``before``, 0 for none"""
 
     @property
     def end(self) -> int:
@@ -85,17 +89,19 @@ def whole_segments(segments: Sequence[Segment]) -> list[Segment]:
     return found
 
 
-def damages(holes: Iterable[Hole], whole: Sequence[Segment]) -> list[Damage]:
+def damages(holes: Iterable[Hole], whole: Sequence[Segment], ends: Mapping[int, int]) -> list[Damage]:
     """Return the damaged stretches of a log, in order: neighbouring holes of a segment are one.
 
-    ``whole`` are its segments (``whole_segments``). The end of a file that is too short is damage, unless the log ends there.
+    ``whole`` are its segments (``whole_segments``). The end of a file that is too short is damage, unless the log ends there,
+    or its records lie before it: ``ends`` has where those of each segment end, by its start; its filler counts as one.
     """
     of_segment: dict[int, list[Place]] = {segment.start: [] for segment in whole}
     for hole in _in_segments(holes, whole):
         of_segment[hole[0]].append(hole[1])
     for segment in whole[:-1]:
-        if segment.data_end < segment.segment_end and segment.path:
-            of_segment[segment.start].append(Place(segment.data_end, segment.segment_end - segment.data_end, SHORT))
+        end = ends.get(segment.start, segment.start)
+        if segment.data_end < segment.segment_end and segment.path and end < segment.segment_end:
+            of_segment[segment.start].append(Place(end, segment.segment_end - end, SHORT))
     return [damage for segment in whole for damage in _joined(segment, sorted(set(of_segment[segment.start])))]
 
 

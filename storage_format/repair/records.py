@@ -15,8 +15,8 @@ from typing import Final
 
 from rocketmq_reindex.storage_format.record import layout as r
 
-LOST_FLAG: Final = 0x4C4F5354
-"""FLAG of a lost-record filler and of a tombstone: ``LOST`` in ASCII"""
+LOST_FLAG: Final = r.LOST_FLAG
+"""FLAG of a lost-record filler and of a tombstone"""
 LOST_TOPIC: Final = b"rmq_sys_reindex_lost"
 """The topic of a lost-record filler; a small one has the first characters of it, and at least one."""
 LOST_TAG: Final = b"__LOST__"
@@ -118,11 +118,13 @@ def fillers(offset: int, size: int, store_time: int, demands: Demands) -> Iterat
 def blank(size: int) -> bytes:
     """Return the head of the filler of a segment's last ``size`` bytes (``CommitLog.BLANK_MAGIC_CODE``); zeros follow it.
 
+    Behind the eight bytes that a broker reads stands LOST_FLAG, where it has room: where it has none, no record had.
     Raises ValueError where ``size`` is too small for it.
     """
     if size < r.FILLER_MIN:
         raise ValueError(f"{size} bytes: a segment's filler has at least {r.FILLER_MIN}")
-    return struct.pack(">ii", size, r.MAGIC_BLANK)
+    head = struct.pack(">ii", size, r.MAGIC_BLANK)
+    return head + struct.pack(">i", LOST_FLAG) if size >= r.LOST_BLANK_MIN else head
 
 
 def tombstone_min(topic: bytes, demands: Demands) -> int:

@@ -6,6 +6,7 @@ stand where the range before ends, was a wrong guess: the rest of its segment is
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX
@@ -37,6 +38,14 @@ class Chain:
     """damage that may be such a stale tail"""
     rolled_back: RolledBack | None = None
     """where old records may lie: where they have queue offsets of records before them, those keep theirs"""
+
+    def gaps(self, holes: Iterable[Hole]) -> tuple[int, ...]:
+        """Return where bytes of the log are lost, ascending: the offsets of ``holes``, and of what stands for lost bytes.
+
+        The order of queues is decided alike before and after a repair.
+        """
+        fillers = (offset for summary in self.accepted for offset, _ in summary.lost)
+        return tuple(sorted({*(hole.offset for hole in holes), *fillers}))
 
 
 def chain_ranges(

@@ -52,6 +52,20 @@ class RangeNotes:
         if len(self._summary.holes) <= HOLES_MAX:
             self._summary.holes.append([offset, length, code])
 
+    def lost(self, start: int, end: int) -> None:
+        """A stretch [start, end) that stands for lost bytes, at or behind all of those before it."""
+        stretches = self._summary.lost
+        if stretches and sum(stretches[-1]) == start:
+            stretches[-1][1] += end - start
+        elif start < end and len(stretches) <= HOLES_MAX:
+            stretches.append([start, end - start])
+
+    def fillers(self, state: w.State) -> None:
+        """Take over the stretch of fillers that ``state`` has, which then has none."""
+        if state[w.LOST_START] >= 0:
+            self.lost(int(state[w.LOST_START]), int(state[w.LOST_END]))
+        state[w.LOST_START] = state[w.LOST_END] = -1
+
     def nonzero(self, low: int, high: int) -> None:
         """Remember the last byte that is not zero in ``data[low:high]``, of those that are in memory."""
         window = self._window
@@ -91,5 +105,6 @@ class RangeNotes:
 
     def finish(self, state: w.State) -> None:
         """Take over what the record loop counted."""
+        self.fillers(state)
         for name, number in _COUNTED.items():
             setattr(self._summary, name, int(state[number]))

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.digest import ChunkDigests
+from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import (
     REC_SIZE,
@@ -60,6 +61,8 @@ class RangeScanner:
             rules.lmq_counts_each,
             MARKED_TAGS if settings.mark_tags else TAGS if rules.tag_items else NO_TAGS,
             settings.lmq,
+            settings.strict_lmq,
+            settings.need_crc,
             settings.until_time,
             settings.want_units or settings.want_topics,
             settings.want_units,
@@ -187,7 +190,11 @@ class RangeScanner:
                 yield self._flush()
                 met.renew()
             met.add_lmqs(window.data)
+        elif code == r.NEW_LOST:
+            self._notes.fillers(self._state)
         elif code in (r.LIMIT, r.FILLER, r.LATER):
+            if code == r.FILLER and self._state[w.MESSAGES]:
+                yield self._flush()
             self._end_at(code, window.base + self._at)
         else:
             if self._state[w.MESSAGES]:
@@ -200,9 +207,22 @@ class RangeScanner:
         out.end = self._spec.segment_end if code == r.FILLER else offset
         if code == r.FILLER:
             out.last_nonzero = offset + r.FILLER_MIN - 1
+            self._note_blank(offset)
         if code == r.LATER:
             out.later = offset
         self._ended = True
+
+    def _note_blank(self, offset: int) -> None:
+        """Note the filler of the segment's end, at that offset, where it stands for lost bytes."""
+        spec, window = self._spec, self._window
+        if min(spec.segment_end, spec.data_end) - offset < r.LOST_BLANK_MIN:
+            return
+        if offset + r.LOST_BLANK_MIN > window.end:
+            self._rec[TOTAL] = r.LOST_BLANK_MIN
+            self._at = self._bytes.more(self._at, spec.high)
+        if int32_at(window.data, self._at + r.FILLER_MIN) == r.LOST_FLAG:
+            self._notes.fillers(self._state)
+            self._notes.lost(offset, spec.segment_end)
 
     def _meet_damage(self, code: int) -> None:
         """What stands at ``_at`` is no good record: pass over it where its length is known, else search behind it."""

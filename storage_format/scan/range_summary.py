@@ -49,6 +49,8 @@ class RangeSummary:
     later: int = -1
     """first record whose store time is above --until-time; the walk ended there"""
     holes: list[list[int]] = field(default_factory=list)
+    lost: list[list[int]] = field(default_factory=list)
+    """[offset, length] of each stretch of fillers that a repair put in the place of lost bytes, apart from each other"""
     last_good: int = -1
     last_sound: int = -1
     """last record that was refused though its frame and its body's CRC are right: never part of a torn tail"""

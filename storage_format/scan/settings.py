@@ -30,6 +30,10 @@ class ScanSettings:
     crc_mode: int = CRC_BODY
     broker_version: str = NEWEST
     lmq: bool = False
+    strict_lmq: bool = False
+    """a record whose light queues stop the broker that dispatches it is damage"""
+    need_crc: bool = False
+    """a record without ``__CRC32#`` is damage (``forceVerifyPropCRC``)"""
     delays: tuple[int, ...] = (1000,)
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()

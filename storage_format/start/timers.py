@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
-from rocketmq_reindex.storage_format.names import SYSTEM_PREFIX
 from rocketmq_reindex.storage_format.start.prediction import QueueOutcome
 from rocketmq_reindex.storage_format.start.store import StoreFile
-
-TIMER_TOPIC: Final = f"{SYSTEM_PREFIX}wheel_timer"
-LOG_UNIT: Final = np.dtype(
-    [
-        ("size", ">i4"),
-        ("prev_pos", ">i8"),
-        ("magic", ">i4"),
-        ("written", ">i8"),
-        ("delayed", ">i4"),
-        ("phy_offset", ">i8"),
-        ("record_size", ">i4"),
-        ("topic_hash", ">i4"),
-        ("reserved", ">i8"),
-    ]
-)
-"""``TimerLog.UNIT_SIZE``: 52 bytes"""
-_MAGIC_BITS: Final = 0xF
-"""``TimerMessageStore.isMagicOK``"""
-_FIELDS: Final = struct.Struct(">qqqq")
-
-
-@dataclass(frozen=True)
-class TimerCheck:
-    """The fields of ``config/timercheck`` that decide (``TimerCheckpoint``); a missing file has zeros."""
-
-    log_flushed: int = 0
-    queue_offset: int = 0
-    master_queue_offset: int = 0
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> TimerCheck:
-        """A file that is too short is mapped with zeros behind it."""
-        _, log_flushed, queue_offset, master = _FIELDS.unpack(data[: _FIELDS.size].ljust(_FIELDS.size, b"\0"))
-        return cls(log_flushed, queue_offset, master)
+from rocketmq_reindex.storage_format.timer.check import TimerCheckpoint
+from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_BITS, MAGIC_BLANK
 
 
 @dataclass(frozen=True)
@@ -76,32 +41,24 @@ def log_end(files: list[StoreFile], flushed: int) -> tuple[int, int]:
     end, last = files[number].start, -1
     for file in files[number:]:
         units = file.data[: file.size - file.size % LOG_UNIT.itemsize].view(LOG_UNIT)
-        good = (units["size"] == LOG_UNIT.itemsize) & ((units["magic"] | _MAGIC_BITS) == _MAGIC_BITS)
+        good = (units["size"] == LOG_UNIT.itemsize) & ((units["magic"] | MAGIC_BITS) == MAGIC_BITS)
         count = len(units) if good.all() else int(np.argmin(good))
         end = file.start + count * LOG_UNIT.itemsize
         last = int(units["phy_offset"][count - 1]) if count else last
-        if count < len(units) and not _is_filler(units[count : count + 1]):
+        if count < len(units) and int(units["magic"][count]) != MAGIC_BLANK:
             break
     return end, last
 
 
-def _is_filler(unit: np.ndarray[tuple[int], np.dtype[np.void]]) -> bool:
-    """``TimerLog.BLANK_MAGIC_CODE``, in Java's int arithmetic."""
-    return int(unit["magic"][0]) == _BLANK
-
-
-_BLANK: Final = ((0xBBCCDDEE ^ (1880681586 + 8)) + 2**31) % 2**32 - 2**31
-
-
 def timers(
-    wheel: bool, log_files: list[StoreFile], check: TimerCheck | None, queue: QueueOutcome | None, last_offset: int
+    wheel: bool, log_files: list[StoreFile], check: TimerCheckpoint | None, queue: QueueOutcome | None, last_offset: int
 ) -> TimerOutcome | None:
     """What becomes of timer messages; None for a store that never had one.
 
     ``last_offset`` is the queue offset of the record that the last unit of ``timerlog`` points to, -1 where there is none.
     Mirrors ``TimerMessageStore.recover`` (5.3.3 to 5.5.1).
     """
-    read = check or TimerCheck()
+    read = check or TimerCheckpoint()
     if queue is None and not log_files and not read.queue_offset:
         return None
     revised = last_offset + 1 if last_offset >= 0 else read.queue_offset

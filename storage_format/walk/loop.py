@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.names import (
     BATCH,
     DISPATCHES,
@@ -24,7 +25,7 @@ from rocketmq_reindex.storage_format.names import (
 )
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record import properties as p
-from rocketmq_reindex.storage_format.record.dispatch import gives_items, gives_unit
+from rocketmq_reindex.storage_format.record.dispatch import gives_items, gives_unit, is_filler
 from rocketmq_reindex.storage_format.record.frame import (
     PROPS_END,
     PROPS_START,
@@ -41,7 +42,7 @@ from rocketmq_reindex.storage_format.record.frame import (
 from rocketmq_reindex.storage_format.text.java_text import java_hash, parse_number, signed32
 from rocketmq_reindex.storage_format.walk.items import ItemArrays
 from rocketmq_reindex.storage_format.walk.keys import index_record
-from rocketmq_reindex.storage_format.walk.lmq import check_lmq, dispatch_lmq
+from rocketmq_reindex.storage_format.walk.lmq import check_lmq, dispatch_lmq, lmq_stops_dispatch
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
 from rocketmq_reindex.storage_format.walk.state import (
     BATCHES,
@@ -56,6 +57,8 @@ from rocketmq_reindex.storage_format.walk.state import (
     LAST_UNIT,
     LAST_UNIT_TIME,
     LMQ_BAD,
+    LOST_END,
+    LOST_START,
     MAKERS,
     MESSAGES,
     NAME_END,
@@ -81,7 +84,9 @@ from rocketmq_reindex.storage_format.walk.state import (
 class WalkOptions(NamedTuple):
     """Settings of the loop. ``delays``: int64, milliseconds of each delay level from 1 (index 0) on. Units need queues, too.
 
-    Three are those of ``versions.VersionRules``; ``tag_items`` is NO_TAGS, TAGS or MARKED_TAGS of ``walk.keys``.
+    ``strict_lmq``: a record whose light queues stop the broker that dispatches it is damage.
+    ``need_crc``: so is a record without ``__CRC32#``. Three others are those of
+    ``versions.VersionRules``; ``tag_items`` is NO_TAGS, TAGS or MARKED_TAGS of ``walk.keys``.
     """
 
     crc_mode: int
@@ -90,6 +95,8 @@ class WalkOptions(NamedTuple):
     lmq_counts_each: bool
     tag_items: int
     lmq: bool
+    strict_lmq: bool
+    need_crc: bool
     until_time: int
     want_queues: bool
     want_units: bool
@@ -133,6 +140,8 @@ def walk(
         phy_offset = base + at
         size = rec[TOTAL]
         time = rec[STORE_TIME]
+        if options.need_crc and spans[2 * p.CRC32] < 0:
+            return r.BAD_PROPERTY_CRC, at
         if rec[VERSION] == 2 and not options.record_v2:
             return r.BAD_VERSION, at
         name = find_name(names, data, rec[TOPIC_START], rec[TOPIC_END])
@@ -175,8 +184,17 @@ def walk(
                 lmq = check_lmq(data, spans, names, state)
                 if lmq == r.NEW_LMQS:
                     return lmq, at
+                if lmq == r.LMQ_MALFORMED and options.strict_lmq and lmq_stops_dispatch(data, spans):
+                    return r.BAD_NUMBER, at
         if time > options.until_time:
             return r.LATER, at
+        if not has_unit and is_filler(rec[SYS_FLAG], int32_at(data, at + r.AT_FLAG)):
+            if state[LOST_END] == phy_offset or state[LOST_START] < 0:
+                state[LOST_START] = phy_offset if state[LOST_START] < 0 else state[LOST_START]
+                state[LOST_END] = phy_offset + size
+            elif state[LOST_END] != phy_offset + size:
+                # Where it is equal, this call goes on at the filler at which the last one stopped.
+                return r.NEW_LOST, at
         if not flags & INCLUDED:
             state[EXCLUDED] += 1
             state[LAST_GOOD] = phy_offset

@@ -45,14 +45,16 @@ State = npt.NDArray[np.int64]
     BATCHES_EMPTY,
     MESSAGES,
     AGAIN,
-) = range(29)
-STATE_SIZE: Final = 29
+    LOST_START,
+    LOST_END,
+) = range(31)
+STATE_SIZE: Final = 31
 
 
 def new_state() -> State:
     """The state before the first record of a range."""
     state = np.zeros(STATE_SIZE, np.int64)
-    for k in (FIRST_DISPATCHED, LAST_DISPATCHED, LAST_UNIT, WAITING, LAST_GOOD):
+    for k in (FIRST_DISPATCHED, LAST_DISPATCHED, LAST_UNIT, WAITING, LAST_GOOD, LOST_START, LOST_END):
         state[k] = -1
     return state
 

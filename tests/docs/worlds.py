@@ -49,12 +49,14 @@ def shifted(folder: Path) -> None:
 
 
 def damaged(folder: Path) -> None:
-    """Two records of the log are no records any more."""
+    """The log has a record with a wrong magic, and in its last segment one with a wrong body; ``replica`` is undamaged."""
     whole(folder)
-    for at in (1779862, 3883526):
-        segment = folder / "store" / "commitlog" / f"{at // 1048576 * 1048576:020d}"
+    store = folder / "store"
+    shutil.copytree(store, folder / "replica")
+    for at, byte in ((1779866, 0x01), (4371600, 0xFF)):
+        segment = store / "commitlog" / f"{at // 1048576 * 1048576:020d}"
         data = bytearray(segment.read_bytes())
-        data[at % 1048576 + 4 : at % 1048576 + 8] = b"\0\0\0\1"
+        data[at % 1048576] ^= byte
         segment.write_bytes(data)
 
 

@@ -28,10 +28,13 @@ def tree(folder: Path) -> dict[str, bytes] | None:
     return {path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else b"" for path in paths}
 
 
-def state(folder: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Everything in the input that a build must leave alone."""
-    paths = [folder, *sorted(folder.rglob("*"))]
-    return {str(p): (p.lstat().st_mtime_ns, p.lstat().st_mode, p.read_bytes() if p.is_file() else b"") for p in paths}
+def state(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:
+    """Everything in the input that a run must leave alone: times, modes, inodes and bytes."""
+    found = {}
+    for path in [folder, *sorted(folder.rglob("*"))]:
+        entry = path.lstat()
+        found[str(path)] = (entry.st_mtime_ns, entry.st_mode, entry.st_ino, path.read_bytes() if path.is_file() else b"")
+    return found
 
 
 def tiny_store(folder: Path) -> Path:
@@ -51,11 +54,14 @@ class Scene:
     earlier: bool
     """whether an earlier build is to be replaced"""
     exchange: bool = True
+    name: str = "build"
+    """the command"""
 
     def __post_init__(self) -> None:
         self.out.parent.mkdir(parents=True)
         self.input = state(self.store)
         self.words: tuple[str, ...] = ()
+        self.exit = 0
         assert command(self.store, self.out)[0]["exit"] == 0
         self.truth = tree(self.out)
         assert self.truth
@@ -80,7 +86,7 @@ class Scene:
         return sorted(set(os.listdir(self.out.parent)) - {self.out.name})
 
     def run(self, fault: Fault) -> tuple[dict[str, Any], str]:
-        return command_with(fault, self.store, self.out, *self.words, exchange=self.exchange)
+        return command_with(fault, self.store, self.out, *self.words, exchange=self.exchange, name=self.name)
 
     def check(self, fault: Fault, summary: dict[str, Any], said: str) -> None:
         """What holds after a run, whatever happened to it; then the next run, undisturbed."""
@@ -88,7 +94,7 @@ class Scene:
         lines = [line for line in said.splitlines() if line.startswith("error: ")]
         assert "Traceback" not in said, where
         found = tree(self.out)
-        if summary["exit"] == 0:
+        if summary["exit"] == self.exit:
             assert found == self.truth, where
             assert not lines, where
         else:
@@ -104,9 +110,9 @@ class Scene:
     def check_next(self, where: str) -> None:
         """The next run to the same folder ends well, leaves nothing beside it, and the input is as it was."""
         if tree(self.out) == self.truth and not self.earlier:
-            shutil.rmtree(self.out)
-        summary, said = command(self.store, self.out, *self.words)
-        assert summary["exit"] == 0, (where, said)
+            self.restore()
+        summary, said = command(self.store, self.out, *self.words, name=self.name)
+        assert summary["exit"] == self.exit, (where, said)
         assert tree(self.out) == self.truth, where
         assert self.beside() == [], where
         assert state(self.store) == self.input, where
@@ -132,7 +138,7 @@ def sweep(
         summary, said = scene.run(fault)
         scene.check(fault, summary, said)
         if not fault.fired:
-            assert summary["exit"] == 0
+            assert summary["exit"] == scene.exit
             return
         yield fault.where, summary
         number += step

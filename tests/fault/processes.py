@@ -48,7 +48,8 @@ def fault(process: str, point: Point, action: str = "kill", times: int = 1) -> d
 
 def run(scene: Scene, folder: Path, faults: list[dict[str, Any]], master: str = LOCAL) -> Any:
     """A real command under faults; use as a context manager, which leaves no process."""
-    return running(command(scene.store, scene.out, *SIZES, *scene.words, "--master", master), folder, faults)
+    words = command(scene.store, scene.out, *SIZES, *scene.words, "--master", master, name=scene.name)
+    return running(words, folder, faults)
 
 
 def check_killed_driver(scene: Scene, running: Running) -> None:
@@ -63,7 +64,7 @@ def check_killed_driver(scene: Scene, running: Running) -> None:
 def check_ended(scene: Scene, running: Running, may_fail: bool) -> dict[str, Any]:
     """The run ends by itself: published whole, or refused with nothing left."""
     summary = running.summary()
-    if summary["exit"] == 0:
+    if summary["exit"] == scene.exit:
         assert tree(scene.out) == scene.truth
     else:
         assert may_fail, summary["error"]

@@ -18,6 +18,7 @@ Stores = Callable[[str], GoldenStore]
 SEGMENT = "commitlog/00000000000002097152"
 COMMANDS = {
     "build": ["{store}", "--out", "{out}", "--cq-file-size", "1000", "--hash-slots", "300", "--index-items", "900"],
+    "repair": ["{store}", "--out", "{out}", "--cq-file-size", "1000", "--hash-slots", "300", "--index-items", "900"],
     "query": ["{store}", "--topic", "none", "--key", "none", "--scan"],
     "inspect": ["{store}/" + SEGMENT, "--records"],
     "verify": ["{store}"],

@@ -126,7 +126,7 @@ def check(data: bytes) -> None:
     truth = reference_log.walk([reference_log.Segment(*part) for part in parts], size, rules)
     modes = {"body": r.CRC_BODY, "all": r.CRC_ALL, "none": r.CRC_NONE}
     settings = ScanSettings(
-        modes[setting.crc], rules.broker_version, lmq, DELAYS, chunk=setting.chunk, block_rows=2 * len(raw) + 64,
+        modes[setting.crc], rules.broker_version, lmq, delays=DELAYS, chunk=setting.chunk, block_rows=2 * len(raw) + 64,
         stop_at_damage=bool(flags & STOP),
     )  # fmt: skip
     log = memory_log(parts, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,18 @@ class RealQueue:
     min_offset: int
     max_offset: int
     served: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RealPut:
+    """A message that a real store took: ``offset`` is where it lies in the log, ``key`` its UNIQ_KEY."""
+
+    topic: str
+    queue: int
+    queue_offset: int
+    offset: int
+    sysflag: int
+    key: str
 
 
 @dataclass(frozen=True)
@@ -73,6 +86,24 @@ class RealStores:
         self._starts += 1
         return _read(json.loads(self._program.step("start", path, path, *conf.words(), patience=120)))
 
+    def put(self, path: Path, seed: int, count: int, queues: Sequence[tuple[str, int]]) -> list[RealPut]:
+        """Let the store in ``path`` take random messages for these queues; some are delayed, some of transactions."""
+        assert self._program
+        told = self._program.step("put", path, seed, count, *(f"{_hex(topic)}/{queue}" for topic, queue in queues))
+        return [RealPut(_text(topic), *rest) for topic, *rest in json.loads(told)]
+
+    def look(self, path: Path) -> RealStart:
+        """What the store in ``path`` says of itself now."""
+        assert self._program
+        return _read(json.loads(self._program.step("look", path)))
+
+    def find(self, path: Path, keys: Sequence[tuple[str, str]]) -> list[list[int]]:
+        """Where the messages lie that the store in ``path`` finds by each topic and key."""
+        assert self._program
+        words = [_hex(word) for topic_and_key in keys for word in topic_and_key]
+        found: list[list[int]] = json.loads(self._program.step("find", path, *words))
+        return found
+
     def leave(self, path: Path) -> None:
         """End a store whose folder is wanted no more."""
         assert self._program
@@ -95,6 +126,10 @@ def _read(told: dict[str, object]) -> RealStart:
         dispatched["lowest"], dispatched["highest"], dispatched["records"],
         {(_text(topic), queue): RealQueue(low, high, tuple(served)) for topic, queue, low, high, served in queues},
     )  # fmt: skip
+
+
+def _hex(text: str) -> str:
+    return text.encode().hex()
 
 
 def _text(hexed: str) -> str:

@@ -42,6 +42,11 @@ def judge(units: list[Unit], damage: list[tuple[int, int]]) -> list[Verdict]:
     # The last units that follow on each other: too few yet to continue the first of them.
     last = next((n for n in range(len(follows), 0, -1) if not follows[n - 1]), 0)
     for number, unit in enumerate(units):
+        broken = next((n for n in range(number, len(follows)) if not follows[n]), None)
+        following = units[broken + 1].queue_offset if broken is not None else -1
+        rises = broken is not None and following > units[broken].queue_offset + 1 + units[broken].again
+        if rises and broken is not None and follows[broken + 1 : broken + 3] != [True, True]:
+            rises = any(units[broken].record < lost < units[broken + 1].record for lost, _ in damage)
         continued = follows[number : number + 2] == [True, True]
         lost_between = any(previous < lost < unit.record for lost, _ in damage)
         # A broker that starts counts from its units again.
@@ -52,10 +57,10 @@ def judge(units: list[Unit], damage: list[tuple[int, int]]) -> list[Verdict]:
             start = here
         elif here == end:
             verdict = Verdict(unit, APPEND, here)
-        elif here < end and (here == 0 or continued):
+        elif here < end and (continued or (here == 0 and not (broken == number and following == end + 1))):
             verdict = Verdict(unit, GENERATION, here, end - max(here, start))
             start = min(start, here)
-        elif here > end and (continued or lost_between):
+        elif here > end and (continued or lost_between or rises):
             verdict = Verdict(unit, JUMP, here, here - end)
         else:
             verdicts.append(Verdict(unit, PENDING if number >= last else OUT, here))

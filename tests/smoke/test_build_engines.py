@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +22,10 @@ from tests.golden.test_build import assert_is_rebuilt
 from tests.reference.build import reference_build
 from tests.tools import spoil
 from tests.tools.compare import SMALL, compare, project_settings
+from tests.tools.encode import Message
 from tests.tools.engines import ENGINES, engines_of
 from tests.tools.local_engine import local_build, run_build
+from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, random_log
 
 Stores = Callable[[str], GoldenStore]
@@ -140,3 +143,22 @@ def assert_is_watched(summary: dict[str, Any], lines: list[dict[str, Any]], metr
         assert samples[name, None] == log[-1][key] == summary[key]
     assert samples["files", "index"] == summary["files"]["index"]
     assert samples["work_seconds", None] == summary["seconds"]["build"] >= samples["stage_seconds", "scan"] > 0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_delayed_messages(engine: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Their evidence goes through the shuffle: scheduled records and copies lie in different ranges."""
+    assert spark.sparkContext.defaultParallelism == 2
+    properties = {"DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "0"}
+    waiting = [Message("SCHEDULE_TOPIC_XXXX", properties={"UNIQ_KEY": f"{k}", **properties}) for k in range(60)]
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 12) as writer:
+        for message in [*waiting, *(dataclasses.replace(one, topic="T") for one in waiting[:40])]:
+            writer.append(message)
+    words = BuildSettings(
+        store=str(tmp_path / "store"), out=str(tmp_path / "out"), range_size=3000, write_delay=True, **project_settings(SMALL)
+    )
+    summary = run_build(words, engines_of(engine))
+    assert (summary.exit, summary.error) == (0, None)
+    assert json.loads((tmp_path / "out" / "config" / "delayOffset.json").read_text()) == {"offsetTable": {"1": 40}}
+    assert summary.delay is not None
+    assert [level["pending"] for level in summary.delay["levels"]] == [20]

@@ -1,4 +1,4 @@
-"""Builds in processes that can be killed at any file operation: forked from a warm one, so that each takes milliseconds.
+"""Builds and repairs in processes that can be killed at any file operation: each takes milliseconds, forked from a warm one.
 
 As a program it reads one request a line from stdin and answers each with the child's exit status, negative for a signal.
 """
@@ -38,16 +38,17 @@ class Children:
         exchange: bool = True,
         limit: int = 0,
         door: str = "",
+        name: str = "build",
         **fault: Any,
     ) -> None:
-        """Begin a build in a child. ``fault``: kind, number, and ``operations``, ``path`` as patterns.
+        """Begin the command ``name`` in a child. ``fault``: kind, number, and ``operations``, ``path`` as patterns.
 
         ``limit``: no file may grow beyond so many bytes. ``door``: places are URIs; the child is killed instead of its n-th
         write to a path in a bucket that matches.
         """
         assert self._process.stdin is not None
         request = {"store": str(store), "out": str(out), "words": words, "exchange": exchange, "limit": limit, "fault": fault}
-        request["door"] = door
+        request |= {"door": door, "name": name}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
 
@@ -62,13 +63,15 @@ class Children:
         status, error = json.loads(line)
         return int(status), str(error)
 
-    def run(self, store: Path | str, out: Path | str, *words: str, exchange: bool = True, **fault: Any) -> int:
-        self.ask(store, out, *words, exchange=exchange, **fault)
+    def run(
+        self, store: Path | str, out: Path | str, *words: str, exchange: bool = True, name: str = "build", **fault: Any
+    ) -> int:  # fmt: skip
+        self.ask(store, out, *words, exchange=exchange, name=name, **fault)
         return self.answer()
 
-    def run_limited(self, limit: int, store: Path, out: Path, *words: str) -> tuple[int, str]:
-        """A build whose files have a limit in bytes (RLIMIT_FSIZE): exit status and error."""
-        self.ask(store, out, *words, limit=limit)
+    def run_limited(self, limit: int, store: Path, out: Path, *words: str, name: str = "build") -> tuple[int, str]:
+        """A command whose files have a limit in bytes (RLIMIT_FSIZE): exit status and error."""
+        self.ask(store, out, *words, limit=limit, name=name)
         return self._line()
 
 
@@ -100,7 +103,7 @@ def _child(request: dict[str, Any]) -> tuple[int, str]:
 
     fault = Fault(matches=matches, **{"kind": "kill", "number": sys.maxsize, **wanted})
     store, out = Path(request["store"]), Path(request["out"])
-    summary, _ = command_with(fault, store, out, *request["words"], exchange=request["exchange"])
+    summary, _ = command_with(fault, store, out, *request["words"], exchange=request["exchange"], name=request["name"])
     return int(summary["exit"]), str(summary["error"])
 
 
@@ -110,7 +113,7 @@ def _at_door(request: dict[str, Any]) -> tuple[int, str]:
 
     with deadly_s3(os.environ["AWS_ENDPOINT_URL"], request["door"], request["fault"]["number"], kill) as endpoint:
         os.environ["AWS_ENDPOINT_URL"] = f"http://{endpoint}"
-        summary, _ = command(request["store"], request["out"], *request["words"])
+        summary, _ = command(request["store"], request["out"], *request["words"], name=request["name"])
     return int(summary["exit"]), str(summary["error"])
 
 

@@ -26,11 +26,14 @@ from rocketmq_reindex.jobs.publishing import local as output_local
 from rocketmq_reindex.udfs.files import entries, folders, local, reading, removing, systems, uris, writer
 
 OPERATIONS: Final = frozenset({
-    "open", "close", "stat", "lstat", "fstat", "statvfs", "listdir", "scandir", "mkdir", "rmdir", "unlink", "rename", "replace",
+    "open", "close", "stat", "lstat", "fstat", "statvfs", "listdir", "scandir", "mkdir", "rmdir", "unlink", "link", "rename",
+    "replace",
     "preadv", "pwrite", "ftruncate", "fsync", "flock", "syncfs", "renameat2",
 })  # fmt: skip
 """What a build does to files; all of it can fail."""
-GROWING: Final = frozenset({"open", "mkdir", "pwrite", "ftruncate", "rename", "replace", "fsync", "syncfs", "renameat2"})
+GROWING: Final = frozenset(
+    {"open", "mkdir", "pwrite", "ftruncate", "link", "rename", "replace", "fsync", "syncfs", "renameat2"}
+)
 """What can find no space."""
 KINDS: Final = {
     "EIO": OPERATIONS,

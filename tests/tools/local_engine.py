@@ -12,7 +12,10 @@ import pyarrow as pa
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
-from rocketmq_reindex.jobs.run import Build
+from rocketmq_reindex.jobs.incremental.increment import steps_of
+from rocketmq_reindex.jobs.repairing.settings import RepairSettings
+from rocketmq_reindex.jobs.repairing.steps import repair_steps
+from rocketmq_reindex.jobs.run import Build, MakeSteps
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.udfs import schemas
@@ -103,6 +106,12 @@ def local_build(store: Path | str, out: Path, engine: Engine | None = None, **se
     return run_build(BuildSettings(store=str(store), out=str(out), **settings).check(), single(engine or InlineEngine()))
 
 
+def local_repair(store: Path | str, out: Path, engine: Engine | None = None, **settings: Any) -> Summary:
+    """A whole repair in this process, likewise."""
+    checked = RepairSettings(store=str(store), out=str(out), **settings).check()
+    return run_build(checked, single(engine or InlineEngine()), make_steps=repair_steps)
+
+
 def single(engine: Engine) -> Engines:
     """Opens ``engine`` for a run, and leaves it open."""
 
@@ -113,9 +122,11 @@ def single(engine: Engine) -> Engines:
     return engines
 
 
-def run_build(settings: BuildSettings, engines: Engines, reporter: Reporter | None = None) -> Summary:
-    """A whole build on whatever engine ``engines`` opens."""
-    job = Build(settings, reporter or QuietReporter(), engines)
+def run_build(
+    settings: BuildSettings, engines: Engines, reporter: Reporter | None = None, make_steps: MakeSteps = steps_of
+) -> Summary:  # fmt: skip
+    """A whole build, or repair, on whatever engine ``engines`` opens."""
+    job = Build(settings, reporter or QuietReporter(), engines, make_steps)
     try:
         job.run()
     except ReindexError as error:

@@ -17,7 +17,7 @@ from rocketmq_reindex.udfs.files.entries import (
     modified,
     names,
 )  # fmt: skip
-from rocketmq_reindex.udfs.files.folders import clone, copy_in_store, free_bytes, link, make_folder, rename, sync
+from rocketmq_reindex.udfs.files.folders import allocated, clone, copy_in_store, free_bytes, link, make_folder, rename, sync
 from rocketmq_reindex.udfs.files.reading import Reader, lines, read_bytes
 from rocketmq_reindex.udfs.files.removing import remove_tree, why
 from rocketmq_reindex.udfs.files.s3 import s3_options
@@ -42,9 +42,9 @@ from rocketmq_reindex.udfs.files.volumes import check_volume
 from rocketmq_reindex.udfs.files.writer import Writer, write_bytes, writing
 
 __all__ = [
-    "ABSENT", "FILE", "FOLDER", "OTHER", "Entry", "Reader", "Uri", "Writer", "absolute", "base", "below", "beside",
-    "canonical", "check_volume", "checked", "clone", "copy_in_store", "count_below", "entry_of", "free_bytes", "is_flat",
-    "is_known", "is_remote", "join", "lines", "link", "listing", "make_folder", "modified", "names", "naming",
+    "ABSENT", "FILE", "FOLDER", "OTHER", "Entry", "Reader", "Uri", "Writer", "absolute", "allocated", "base", "below",
+    "beside", "canonical", "check_volume", "checked", "clone", "copy_in_store", "count_below", "entry_of", "free_bytes",
+    "is_flat", "is_known", "is_remote", "join", "lines", "link", "listing", "make_folder", "modified", "names", "naming",
     "no_rename", "option", "outgrows_cache", "overlap", "parent", "plain", "read_bytes", "remove_tree", "rename",
     "s3_options", "split", "sync", "why", "within", "write_bytes", "writing",
 ]  # fmt: skip

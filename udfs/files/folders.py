@@ -7,9 +7,11 @@ import ctypes
 import errno
 import fcntl
 import os
+import uuid
 from typing import Final
 
 from rocketmq_reindex.udfs.files.systems import System, no_rename, resolve
+from rocketmq_reindex.udfs.files.uris import join
 
 _REPLACE_ATTEMPTS: Final = 9
 _FICLONE: Final = 0x40049409
@@ -136,15 +138,22 @@ def free_bytes(folder: str) -> int | None:
     return found.f_bavail * found.f_frsize
 
 
+def allocated(path: str, size: int) -> int:
+    """The bytes that a file of ``size`` bytes takes in its file system: less where it has holes, and ``size`` behind a URI."""
+    system, inner = resolve(path)
+    return size if system is not None else min(size, os.stat(inner).st_blocks * 512)
+
+
 def link(source: str, target: str) -> bool:
     """Make a hard link to a local file; returns whether there is one now.
 
     A file at ``target`` stays as it is: another attempt of the same task made it.
     """
-    if resolve(source)[0] is not None:
+    (system, old), (there, new) = resolve(source), resolve(target)
+    if system is not None or there is not None:
         return False
     try:
-        os.link(source, target, follow_symlinks=False)
+        os.link(old, new, follow_symlinks=False)
     except FileExistsError:
         return True
     except OSError:
@@ -152,20 +161,22 @@ def link(source: str, target: str) -> bool:
     return True
 
 
-def clone(source: str, target: str) -> bool:
+def clone(source: str, temporary_folder: str, target: str) -> bool:
     """Make a local file that shares the bytes of another until one of the two is written to; returns whether there is one now.
 
-    That works within one file system, and only in some (XFS, Btrfs). A file at ``target`` is replaced.
+    That works within one file system, and only in some (XFS, Btrfs). The file is made in ``temporary_folder``: one that a
+    killed task leaves behind is empty, and must not have the name ``target``. A file at ``target`` is replaced.
     """
-    if resolve(source)[0] is not None or resolve(target)[0] is not None:
+    (system, old_path), (there, new_path) = resolve(source), resolve(target)
+    if system is not None or there is not None:
         return False
+    temporary = join(resolve(temporary_folder)[1], uuid.uuid4().hex)
     try:
-        with open(source, "rb") as old, open(target, "xb") as new:
+        with open(old_path, "rb") as old, open(temporary, "xb") as new:
             fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
-    except FileExistsError:
-        return True
+        os.replace(temporary, new_path)
     except OSError:
         with contextlib.suppress(OSError):
-            os.unlink(target)
+            os.unlink(temporary)
         return False
     return True

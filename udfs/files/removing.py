@@ -52,11 +52,9 @@ def why(error: OSError) -> str:
 
 def _remove_local(path: str) -> str:
     for _ in range(_ATTEMPTS):
-        if _is_folder(path):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+        # rmtree raises what closing a folder's handle raises, whatever it ignores.
+        with contextlib.suppress(OSError):
+            shutil.rmtree(path, ignore_errors=True) if _is_folder(path) else os.unlink(path)
         if not os.path.lexists(path):
             return ""
     try:

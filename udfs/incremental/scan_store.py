@@ -27,7 +27,7 @@ from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeS
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Goes up when entries have other fields, or when the same version of the project finds something else in the same bytes."""
 _SEAL_MAX: Final = 100
 """Bytes that are enough for the first line of a sealed file."""

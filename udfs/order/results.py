@@ -63,6 +63,8 @@ class OddQueue(Result):
     """the first records out of line"""
     more_lost: MoreLost | None = None
     """the other ones; None: there are none"""
+    ahead: list[LostRecord] = field(default_factory=list)
+    """the last records, of which it is not clear whether they are in line, above the queue's end"""
     where: PlacementSpan | None = None
     """where its rows are"""
     batch: bool = False
@@ -73,7 +75,7 @@ class OddQueue(Result):
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> OddQueue:
         """The queue with these fields, in which tuples are lists."""
-        for name, kind in (("decisions", Decision), ("lost", LostRecord)):
+        for name, kind in (("decisions", Decision), ("lost", LostRecord), ("ahead", LostRecord)):
             fields[name] = [kind(*each) for each in fields[name]]
         for name, one in (("more_lost", MoreLost), ("where", PlacementSpan)):
             fields[name] = one(*fields[name]) if fields[name] else None
@@ -98,6 +100,7 @@ def odd_queue(topic: bytes, queue_id: int, placement: Placement) -> OddQueue:
         filled=placement.filled,
         opened=placement.opened,
         lost=[LostRecord(phy_offset, size) for phy_offset, size, _ in placement.lost[:LISTED_MAX]],
+        ahead=[LostRecord(phy_offset, size) for phy_offset, size, _ in placement.ahead],
         more_lost=_more_lost(placement.lost[LISTED_MAX:]),
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -23,8 +23,8 @@ from rocketmq_reindex.udfs.repair.walking import SegmentFile, Walker, record_byt
 from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.staging import StagingFolder
 
-REPLICA: Final = "replica"
-FILLED: Final = "filler"
+NEIGHBOURS: Final = 4
+"""Good records on each side of damage that go with it where a replica has them otherwise."""
 
 
 @dataclass
@@ -100,12 +100,10 @@ class MendDamage:
 
     def _mend(self, walker: Walker, replicas: list[Replica], damage: Damage) -> Mended:
         before, after = _before(walker, damage), _after(walker, damage)
-        borders = [side.place for side in (before, after) if side]
         for number, replica in enumerate(replicas, 1):
-            segment = replica.has(walker, damage, borders)
-            if segment is not None:
-                low, high = damage.offset, damage.end
-                piece = Piece(COPY, low, high, segment.path, segment.start)
+            piece = _taken(walker, replica, damage, before, after)
+            if piece is not None:
+                low, high = piece.low, piece.high
                 return _mended(damage, low, high, number, [piece], keep(self.staging, walker, damage, low, high))
         low, high, pieces = _lost(damage, before, after)
         return _mended(damage, low, high, 0, pieces, keep(self.staging, walker, damage, low, high))
@@ -129,8 +127,15 @@ def _before(walker: Walker, damage: Damage) -> _Side | None:
     """The last good record before a stretch."""
     if damage.anchor < 0:
         return _side(damage.before) if damage.before else None
+    return _last(walker, damage, damage.offset)
+
+
+def _last(walker: Walker, damage: Damage, stop: int) -> _Side | None:
+    """The last good record of the segment before ``stop``, from the anchor of the damage on."""
+    if stop <= damage.anchor:
+        return _side(damage.before) if damage.before and stop == damage.start else None
     file = SegmentFile(damage.path, damage.start, damage.data_end, damage.segment_end)
-    found = walker.walk(file, damage.anchor, damage.offset)
+    found = walker.walk(file, damage.anchor, stop)
     if found.last_good < 0:
         return None
     return _side(RecordAt(damage.path, damage.start, damage.data_end, found.last_good))
@@ -140,11 +145,74 @@ def _after(walker: Walker, damage: Damage) -> _Side | None:
     """The first good record behind a stretch."""
     if damage.end >= min(damage.segment_end, damage.data_end):
         return _side(damage.after) if damage.after else None
+    return _next(walker, damage, damage.end)
+
+
+def _next(walker: Walker, damage: Damage, at: int) -> _Side | None:
+    """The good record of the segment that begins at ``at``."""
     file = SegmentFile(damage.path, damage.start, damage.data_end, damage.segment_end)
-    found = walker.walk(file, damage.end, damage.end + 1)
-    if found.last_good != damage.end:
+    if at == damage.segment_end:
+        return _side(damage.after) if damage.after else None
+    if at >= damage.data_end or walker.walk(file, at, at + 1).last_good != at:
         return None
-    return _side(RecordAt(damage.path, damage.start, damage.data_end, damage.end))
+    return _side(RecordAt(damage.path, damage.start, damage.data_end, at))
+
+
+def _segment_of(place: RecordAt, damage: Damage) -> Damage:
+    """The segment of a record, which lies in another than the damage."""
+    end = place.start + damage.segment_end - damage.start
+    return replace(damage, path=place.path, start=place.start, data_end=place.data_end, segment_end=end, after=None)
+
+
+def _earlier(walker: Walker, damage: Damage, place: RecordAt) -> _Side | None:
+    """The good record before ``place``, which lies in another segment than the damage."""
+    if not 0 <= place.anchor < place.offset:
+        return None
+    other = _segment_of(place, damage)
+    found = walker.walk(SegmentFile(place.path, place.start, place.data_end, other.segment_end), place.anchor, place.offset)
+    return _side(place._replace(offset=found.last_good)) if found.last_good >= 0 else None
+
+
+def _taken(walker: Walker, replica: Replica, damage: Damage, before: _Side | None, after: _Side | None) -> Piece | None:
+    """The stretch as ``replica`` has it, if that is certain: the good records on both sides are equal in both logs."""
+
+    def further_left(side: _Side) -> tuple[int, _Side | None]:
+        if side.place.start != damage.start:
+            return damage.offset, _earlier(walker, damage, side.place)
+        return side.place.offset, _last(walker, damage, side.place.offset)
+
+    def further_right(side: _Side) -> tuple[int, _Side | None]:
+        end = side.place.offset + side.message.size
+        if side.place.start != damage.start:
+            other = _segment_of(side.place, damage)
+            return damage.end, _next(walker, other, end) if side.place.anchor >= 0 else None
+        return end, _next(walker, damage, end)
+
+    low = _border(replica, damage, before, damage.offset, further_left)
+    high = _border(replica, damage, after, damage.end, further_right)
+    if low is None or high is None or not (before or after):
+        return None
+    segment = replica.chains(walker, damage, low, high)
+    return Piece(COPY, low, high, segment.path, segment.start) if segment else None
+
+
+def _border(
+    replica: Replica, damage: Damage, side: _Side | None, at: int, further: Callable[[_Side], tuple[int, _Side | None]]
+) -> int | None:  # fmt: skip
+    """Where the bytes to be taken begin or end: beside a record that is equal in both logs, or ``at`` the log's own edge.
+
+    Beside damage a record may be spoilt where no CRC covers it. So up to NEIGHBOURS records that the replica has otherwise go
+    with the damage. None where no record is equal.
+    """
+    if side is None:
+        return at
+    for _ in range(NEIGHBOURS + 1):
+        if side is None:
+            return None
+        if replica.has(side.place, damage):
+            return at
+        at, side = further(side)
+    return None
 
 
 def _lost(damage: Damage, before: _Side | None, after: _Side | None) -> tuple[int, int, list[Piece]]:

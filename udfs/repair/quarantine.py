@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from rocketmq_reindex.storage_format.digest import new_digest
@@ -22,8 +23,8 @@ from rocketmq_reindex.udfs.repair.walking import SegmentFile, Walker
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 FOLDER: Final = "quarantine"
-LISTED_MAX: Final = 10_000
-"""Records of one stretch that are listed one by one."""
+_RECORDS_AT_ONCE: Final = 100
+"""records that are listed by one write"""
 
 
 @dataclass
@@ -45,21 +46,35 @@ def keep(staging: StagingFolder, walker: Walker, damage: Damage, low: int, high:
     kept.digest, used, of_used = _copy(staging, file, low, min(high, damage.data_end), f"{FOLDER}/{name}")
     if used:
         kept.entries.append({"path": f"{FOLDER}/{name}", "size": used, "used": used, "digest": of_used})
-    with files.Reader(file.path) as reader:
-        records = [found for _, found in zip(range(LISTED_MAX), _records(reader, walker, file, low, high), strict=False)]
-    kept.records = len(records)
-    listing = {
+    head = {
         "offset": low,
         "length": high - low,
         "damage": [{"offset": p.offset, "length": p.length, "reason": p.reason} for p in damage.places],
         "bytes": f"{name}" if used else None,
-        "records": records,
+        "records": [],
     }
-    text = json.dumps(listing, indent=1).encode() + b"\n"
-    path = f"{FOLDER}/{name}.json"
-    files.write_bytes(staging.temporary, files.join(staging.tree, path), [text])
-    kept.entries.append({"path": path, "size": len(text), "used": len(text), "digest": new_digest([text]).digest().hex()})
+    path, size, hasher = f"{FOLDER}/{name}.json", 0, new_digest()
+    with (
+        files.Reader(file.path) as reader,
+        files.writing(staging.temporary, files.join(staging.tree, path)) as writer,
+    ):
+        # There may be millions, with long keys: all of them never are in memory.
+        for text in _listing(head, _records(reader, walker, file, low, high), kept):
+            writer.append(text)
+            hasher.update(text)
+            size += len(text)
+        writer.finish()
+    kept.entries.append({"path": path, "size": size, "used": size, "digest": hasher.digest().hex()})
     return kept
+
+
+def _listing(head: dict[str, Any], records: Iterator[dict[str, Any]], kept: Kept) -> Iterator[bytes]:
+    """Yield the JSON text of a listing, one record a line; ``kept`` learns how many there are."""
+    yield json.dumps(head, indent=1).encode()[: -len(b"]\n}")]
+    while some := [json.dumps(record) for record in islice(records, _RECORDS_AT_ONCE)]:
+        yield (",\n  " if kept.records else "\n  ").encode() + ",\n  ".join(some).encode()
+        kept.records += len(some)
+    yield b"\n ]\n}\n" if kept.records else b"]\n}\n"
 
 
 def _copy(staging: StagingFolder, file: SegmentFile, low: int, high: int, path: str) -> tuple[str, int, str]:

@@ -27,32 +27,33 @@ class Replica:
         found = [SegmentFile(*fields) for fields in listed]  # type: ignore[arg-type]  # JSON has no types
         return cls({segment.start: segment for segment in found})
 
-    def has(self, walker: Walker, damage: Damage, borders: Sequence[RecordAt]) -> SegmentFile | None:
-        """The replica's segment with the bytes of ``damage``, if they may be taken; None else.
+    def chains(self, walker: Walker, damage: Damage, low: int, high: int) -> SegmentFile | None:
+        """The replica's segment, if its records chain from ``low`` to ``high`` exactly; None else.
 
-        ``borders`` are the good records on its two sides, one of which may lie in another segment, or be missing where the log
-        begins or ends. Without any border nothing is taken.
+        Where nothing follows in the damaged log, both logs may end in the segment: then zeros follow on the last record.
         """
         segment = self.segments.get(damage.start)
-        if segment is None or segment.segment_end != damage.segment_end or segment.data_end < damage.end or not borders:
+        if segment is None or segment.segment_end != damage.segment_end or segment.data_end < high:
             return None
         try:
-            if not all(self._is_equal(border, damage) for border in borders):
-                return None
-            found = walker.walk(segment, damage.offset, damage.end)
+            found = walker.walk(segment, low, high)
         except (OSError, InputError):
             # A backup that cannot be read gives nothing.
             return None
-        ends = found.end == damage.end or (damage.end == damage.segment_end and found.end == damage.segment_end)
-        return segment if ends and not found.holes and found.tail < 0 else None
+        whole = high == damage.segment_end
+        ends = found.end == high or (whole and found.end == damage.segment_end)
+        runs_out = whole and damage.after is None and found.tail >= 0 and found.last_nonzero < 0
+        return segment if not found.holes and (runs_out or (ends and found.tail < 0)) else None
 
-    def _is_equal(self, border: RecordAt, damage: Damage) -> bool:
-        """Whether the replica has the same bytes where ``border`` lies in the damaged log."""
+    def has(self, border: RecordAt, damage: Damage) -> bool:
+        """Whether the replica has the same bytes where the good record ``border`` lies in the damaged log."""
         mine = record_bytes(border)
         length = damage.segment_end - damage.start
-        start = damage.start + (border.offset - damage.start) // length * length
-        segment = self.segments.get(start)
+        segment = self.segments.get(damage.start + (border.offset - damage.start) // length * length)
         if segment is None or border.offset + len(mine) > segment.data_end:
             return False
-        with files.Reader(segment.path) as reader:
-            return reader.read(border.offset - segment.start, len(mine)) == mine
+        try:
+            with files.Reader(segment.path) as reader:
+                return reader.read(border.offset - segment.start, len(mine)) == mine
+        except (OSError, InputError):
+            return False

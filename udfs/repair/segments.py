@@ -89,14 +89,13 @@ class WriteSegments:
         used, digest = taken.used.finish()
         return WrittenSegment({"path": relative, "size": size, "used": used, "digest": digest}, how or "copy", taken.digests)
 
-    @staticmethod
-    def _linked(segment: SegmentPlan, target: str) -> str:
+    def _linked(self, segment: SegmentPlan, target: str) -> str:
         """How an unchanged whole segment came to share its bytes with the old file; "" where it does not."""
         if segment.pieces or segment.link == NONE or segment.data_end != segment.segment_end:
             return ""
         if segment.link == HARD and files.link(segment.path, target):
             return HARD
-        return REFLINK if files.clone(segment.path, target) else ""
+        return REFLINK if files.clone(segment.path, self.staging.temporary, target) else ""
 
     def _make(self, segment: SegmentPlan, target: str, size: int, taken: _Taken) -> None:
         start = segment.start

@@ -49,11 +49,14 @@ class Walker:
         return self._records.summary
 
     def framed(self, file: SegmentFile, low: int, high: int) -> Iterator[int]:
-        """Yield the offsets of records in [low, high) whose frame is sound, whatever their CRC says."""
+        """Yield the offsets of records in [low, high) whose frame is sound, whatever their CRC says.
+
+        Those that no queue can have, by their topic's name, are left out.
+        """
         high = min(high, file.data_end)
         if high <= low:
             return
-        spec = RangeSpec(0, file.path, file.start, file.segment_end, file.data_end, low, high, False)
+        spec = RangeSpec(0, file.path, file.start, file.segment_end, file.data_end, low, high, True)
         with SegmentReader(file.path, file.start) as segment:
             for block in self._broken.scan(spec, segment.read, segment.view):
                 yield from block.messages.phy_offset.tolist()

@@ -18,6 +18,7 @@ from rocketmq_reindex.udfs import files, plans, schemas
 from rocketmq_reindex.udfs.progress import Position
 from rocketmq_reindex.udfs.scan.batch_rows import batch_rows
 from rocketmq_reindex.udfs.scan.block_cells import BlockCells
+from rocketmq_reindex.udfs.scan.delay_rows import delay_rows
 from rocketmq_reindex.udfs.scan.draft_topics import topic_rows
 from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader, Watch
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -83,6 +84,8 @@ class ScanTask:
                     makers.append(block.items.makers.copy())
                 yield from self._cells(scanner, spec, block.units)
                 yield from batch_rows(scanner, spec.number, block.batches, self.keys)
+                if self.settings.want_messages:
+                    yield from delay_rows(block, spec.number, self.keys)
             summary = scanner.summary
             if summary.items:
                 table = np.concatenate(makers)

@@ -22,6 +22,8 @@ from rocketmq_reindex.jobs.inspecting.options import build_parser as inspect_par
 from rocketmq_reindex.jobs.preflighting.options import build_parser as preflight_parser
 from rocketmq_reindex.jobs.querying.options import BODY_MAX
 from rocketmq_reindex.jobs.querying.options import build_parser as query_parser
+from rocketmq_reindex.jobs.repairing.options import build_parser as repair_parser
+from rocketmq_reindex.jobs.repairing.settings import RepairSettings
 from rocketmq_reindex.jobs.reporting.options import OUT
 from rocketmq_reindex.jobs.reporting.options import build_parser as report_parser
 from rocketmq_reindex.jobs.verifying.options import verify_parser
@@ -40,6 +42,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "build": Command(rr.build, build_parser(), "store", frozenset({"spark"})),
+    "repair": Command(rr.repair, repair_parser(), "store", frozenset({"spark"})),
     "verify": Command(rr.verify, verify_parser(), "store", frozenset({"spark"})),
     "query": Command(rr.query, query_parser(), "store"),
     "inspect": Command(rr.inspect, inspect_parser(), "file"),
@@ -49,12 +52,17 @@ COMMANDS = {
 }
 NAMES = {"inspect": {"files": "file"}}
 """arguments that the function calls otherwise: it takes one file"""
+REQUIRED = {"repair": ("out",)}
+"""options that are left out only beside --explain, which is no keyword"""
 _OF_BUILD = (
     "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "index_policy", "on_damage", "queue_order", "crc",
     "checkpoint", "broker_version", "max_fill",
 )  # fmt: skip
 DEFAULTS: dict[str, dict[str, object]] = {
     "build": {name: getattr(BuildSettings("", ""), name) for name in _OF_BUILD} | {"master": "local[*]"},
+    "repair": {
+        name: getattr(RepairSettings("", ""), name) for name in ("cq_file_size", "hash_slots", "link", "crc", "max_fill")
+    },
     "verify": {name: getattr(BuildSettings("", ""), name) for name in ("crc", "max_fill")} | {"sample": 1},
     "query": {"body_max": BODY_MAX, "body": "text"},
     "inspect": {},
@@ -89,7 +97,7 @@ def test_all_but_the_argument_are_keyword_only(name: str) -> None:
 def test_defaults_are_those_of_an_option_left_out(name: str) -> None:
     parameters = inspect.signature(COMMANDS[name].function).parameters
     for keyword, action in options(name).items():
-        required = action.required and action.nargs != "?"
+        required = (action.required and action.nargs != "?") or keyword in REQUIRED.get(name, ())
         switch = action.nargs == 0 or keyword == "progress"
         expected = inspect.Parameter.empty if required else False if switch else None
         assert parameters[keyword].default is expected, keyword

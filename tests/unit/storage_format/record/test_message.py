@@ -64,7 +64,7 @@ def test_as_the_reference_reads_it(seed: int, tmp_path: Path) -> None:
             found = at(data, put.offset, base)
             assert isinstance(found, Message)
             *fields, topic = glance(data, put.offset - base)
-            assert fields == [found.size, found.version, found.sys_flag, found.store_time, found.body_size]
+            assert fields == [found.size, found.version, found.flag, found.sys_flag, found.store_time, found.body_size]
             assert java_text(topic) == found.topic
         for _ in range(100):
             agree(data, base + rng.randrange(len(data)), base)

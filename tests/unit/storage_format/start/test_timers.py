@@ -5,11 +5,12 @@ from __future__ import annotations
 import struct
 
 import numpy as np
-import pytest
 
 from rocketmq_reindex.storage_format.start.prediction import QueueOutcome
 from rocketmq_reindex.storage_format.start.store import StoreFile
-from rocketmq_reindex.storage_format.start.timers import LOG_UNIT, TIMER_TOPIC, TimerCheck, TimerOutcome, log_end, timers
+from rocketmq_reindex.storage_format.start.timers import TimerOutcome, log_end, timers
+from rocketmq_reindex.storage_format.timer.check import TimerCheckpoint
+from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, TIMER_TOPIC
 
 FILE = 52 * 4 + 20
 BLANK = (0xBBCCDDEE ^ (1880681586 + 8)) & 0xFFFFFFFF
@@ -19,24 +20,20 @@ def queue(low: int, end: int, added: int = 0) -> QueueOutcome:
     return QueueOutcome(TIMER_TOPIC, 0, low, end, 0, added, low, end, 0)
 
 
-def taken(check: TimerCheck | None, one: QueueOutcome | None, last: int = -1, log: bool = True) -> TimerOutcome:
+def taken(check: TimerCheckpoint | None, one: QueueOutcome | None, last: int = -1, log: bool = True) -> TimerOutcome:
     found = timers(True, [StoreFile(f"{0:020d}", np.zeros(FILE, np.uint8))] if log else [], check, one, last)
     assert found is not None
     return found
 
 
-def test_the_size_of_a_unit() -> None:
-    assert LOG_UNIT.itemsize == 52
-
-
 def test_all_is_there() -> None:
-    found = taken(TimerCheck(0, 7, 7), queue(2, 10))
+    found = taken(TimerCheckpoint(0, 0, 7, 7), queue(2, 10))
     assert (found.kept, found.goes_on, found.end, found.again, found.wheel_lost) == (7, 7, 10, 0, False)
 
 
 def test_timerlog_knows_more_than_timercheck() -> None:
-    assert taken(TimerCheck(0, 5, 9), queue(0, 10), last=7).goes_on == 8
-    behind = taken(TimerCheck(0, 5, 5), queue(0, 10), last=7)
+    assert taken(TimerCheckpoint(0, 0, 5, 9), queue(0, 10), last=7).goes_on == 8
+    behind = taken(TimerCheckpoint(0, 0, 5, 5), queue(0, 10), last=7)
     assert (behind.goes_on, behind.again) == (5, 3)
 
 
@@ -48,26 +45,18 @@ def test_no_timercheck() -> None:
 
 
 def test_a_queue_that_is_shorter_for_now() -> None:
-    found = taken(TimerCheck(0, 9, 9), queue(0, 10, added=4))
+    found = taken(TimerCheckpoint(0, 0, 9, 9), queue(0, 10, added=4))
     assert (found.goes_on, found.again) == (6, 3)
 
 
 def test_a_queue_that_is_gone() -> None:
     """There is no queue yet when it is corrected (``getConsumeQueue``)."""
-    assert taken(TimerCheck(0, 9, 9), queue(0, 10, added=10)).goes_on == 9
+    assert taken(TimerCheckpoint(0, 0, 9, 9), queue(0, 10, added=10)).goes_on == 9
 
 
 def test_no_timerlog() -> None:
-    assert taken(TimerCheck(0, 9, 9), queue(0, 10), log=False).wheel_lost
-    assert timers(True, [], TimerCheck(), None, -1) is None
-
-
-@pytest.mark.parametrize("data", [b"", struct.pack(">qqqq", 1, 2, 3, 4), struct.pack(">qq", 1, 2)])
-def test_timercheck(data: bytes) -> None:
-    found = TimerCheck.from_bytes(data)
-    assert (found.log_flushed, found.queue_offset, found.master_queue_offset) == (
-        (0, 0, 0) if not data else (2, 3, 4) if len(data) == 32 else (2, 0, 0)
-    )
+    assert taken(TimerCheckpoint(0, 0, 9, 9), queue(0, 10), log=False).wheel_lost
+    assert timers(True, [], TimerCheckpoint(), None, -1) is None
 
 
 def log_file(start: int, units: int, filler: bool = False) -> StoreFile:

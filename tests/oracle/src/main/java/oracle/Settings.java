@@ -54,7 +54,7 @@ final class Settings {
     }
 
     /** {@code name=value,...} as broker.conf has them; a version that lacks a setting passes over it, as its broker does. */
-    private static void set(MessageStoreConfig config, String words) {
+    static void set(Object config, String words) {
         Properties properties = new Properties();
         for (String word : words.split(",")) {
             int equals = word.indexOf('=');

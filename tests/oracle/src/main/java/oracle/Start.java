@@ -50,8 +50,8 @@ final class Start {
         }
     }
 
-    /** A store that was started, and the group of its threads. */
-    private record Started(OracleStore store, ThreadGroup group, Path root) {
+    /** A store that was started, what it dispatched, and the group of its threads. */
+    private record Started(OracleStore store, Recorder recorder, ThreadGroup group, Path root) {
     }
 
     private final Map<String, Started> stores = new HashMap<>();
@@ -61,10 +61,15 @@ final class Start {
     }
 
     public static void main(String[] argv) {
-        Main.run("usage: Start   (steps on stdin: start NAME DIR [SETTING=VALUE ...], leave NAME, close NAME)", () -> {
+        String steps = "start NAME DIR [SETTING=VALUE ...], put NAME SEED COUNT TOPIC/QUEUE ..., look NAME, find NAME TOPIC KEY ..., "
+            + "leave NAME, close NAME";
+        Main.run("usage: Start   (steps on stdin: " + steps + ")", () -> {
             Start start = new Start();
             CrashSteps.run(Map.of(
                 "start", words -> start.start(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
+                "put", words -> start.put(words.get(0), words.subList(1, words.size())),
+                "look", words -> start.look(words.get(0)),
+                "find", words -> Puts.find(start.stores.get(words.get(0)).store(), words.subList(1, words.size())),
                 "leave", words -> start.leave(words.get(0)),
                 "close", words -> start.close(words.get(0))), 3600);
         });
@@ -79,6 +84,8 @@ final class Start {
         }
         MessageStoreConfig config = Settings.of(root);
         MixAll.properties2Object(properties, config);
+        // A machine may be busy.
+        config.setOsPageCacheBusyTimeOutMills(Long.MAX_VALUE);
         ThreadGroup group = new ThreadGroup("start-" + groups++);
         Recorder recorder = new Recorder();
         OracleStore store;
@@ -89,7 +96,20 @@ final class Start {
             cause.printStackTrace();
             return "{\"loads\": false, \"reason\": \"" + hex(cause.toString()) + "\"}";
         }
-        stores.put(name, new Started(store, group, root));
+        stores.put(name, new Started(store, recorder, group, root));
+        return look(name);
+    }
+
+    /** Puts messages of a seed: see Puts. */
+    private String put(String name, List<String> words) throws Exception {
+        Puts puts = new Puts(stores.get(name).store(), Long.parseLong(words.get(0)));
+        return puts.put(Integer.parseInt(words.get(1)), words.subList(2, words.size()));
+    }
+
+    /** What a started store says of itself when all is dispatched. */
+    private String look(String name) throws Exception {
+        OracleStore store = stores.get(name).store();
+        Recorder recorder = stores.get(name).recorder();
         long behind = dispatched(store, recorder);
         return String.format(Locale.ROOT, "{\"loads\": true, \"min\": %d, \"max\": %d, \"behind\": %d, \"dispatched\": %s, \"queues\": [%s]}",
             store.getMinPhyOffset(), store.getMaxPhyOffset(), behind, recorder.json(), queues(store));

@@ -1,14 +1,22 @@
 package oracle;
 
+import java.io.IOException;
+import java.lang.reflect.Method;
+import java.net.BindException;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
 import java.nio.file.Path;
 import java.util.List;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.namesrv.NamesrvConfig;
 import org.apache.rocketmq.common.topic.TopicValidator;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.store.MessageStore;
+import org.apache.rocketmq.store.config.BrokerRole;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /** A name server, and a broker that serves a store as it stands; both on free ports of the loopback, in this JVM. */
@@ -29,9 +37,7 @@ final class ServBroker {
         NamesrvConfig config = new NamesrvConfig();
         config.setKvConfigPath(scratch.resolve("kvConfig.json").toString());
         config.setConfigStorePath(scratch.resolve("namesrv.properties").toString());
-        NettyServerConfig net = new NettyServerConfig();
-        net.setBindAddress(LOOPBACK);
-        net.setListenPort(0);
+        NettyServerConfig net = net();
         NamesrvController controller = new NamesrvController(config, net);
         if (!controller.initialize()) {
             throw new Main.Failure("the name server does not initialize");
@@ -47,22 +53,31 @@ final class ServBroker {
         config.setBrokerIP1(LOOPBACK);
         config.setBrokerIP2(LOOPBACK);
         config.setNamesrvAddr(address(nameServer));
-        config.setBrokerConfigPath(root.resolve("broker.conf").toString());
         config.setAutoCreateTopicEnable(false);
         config.setRocketmqHome(root.toString());
-        NettyServerConfig net = new NettyServerConfig();
-        net.setBindAddress(LOOPBACK);
-        net.setListenPort(0);
+        Settings.set(config, "brokerConfigPath=" + root.resolve("broker.conf") + "," + args.text("set", ""));
         MessageStoreConfig store = Settings.of(root, args, Settings.SEGMENT_SIZE);
-        store.setEnableCompaction(false);
-        // A broker gives back what was popped and never acknowledged only with it.
-        store.setTimerWheelEnable(args.has("timer-wheel"));
+        // BrokerStartup tells the ids apart so, too: a slave that has a master's id would pass over what it cannot dispatch.
+        config.setBrokerId(store.getBrokerRole() == BrokerRole.SLAVE ? 1 : MixAll.MASTER_ID);
+        config.setSlaveReadEnable(true);
+        // A broker gives back what was popped and never acknowledged only with timers.
+        Settings.set(store, "enableCompaction=false,timerWheelEnable=" + args.has("timer-wheel"));
         store.setDiskMaxUsedSpaceRatio(99);
-        BrokerController broker = new BrokerController(config, net, new NettyClientConfig(), store);
+        BrokerController broker = new BrokerController(config, net(), new NettyClientConfig(), store);
         if (!broker.initialize()) {
             throw new Main.Failure("the broker does not load the store in " + root);
         }
         broker.start();
+        if (store.getBrokerRole() == BrokerRole.SLAVE) {
+            // BrokerController.initialize tells it to an HA service that has no client before its start (5.3.3).
+            broker.getMessageStore().updateHaMasterAddress(store.getHaMasterAddress());
+            for (Method method : MessageStore.class.getMethods()) {
+                // 4.9 has no such method: its HA client looks for itself.
+                if (method.getName().equals("wakeupHAClient")) {
+                    method.invoke(broker.getMessageStore());
+                }
+            }
+        }
         // It registers at once, but in vain until its client has looked for the name server, and then only after 10 s.
         long end = System.nanoTime() + 240_000_000_000L;
         ServBroker booted = new ServBroker(broker);
@@ -74,6 +89,25 @@ final class ServBroker {
             broker.registerBrokerAll(true, false, true);
         }
         return booted;
+    }
+
+    private static NettyServerConfig net() throws IOException {
+        NettyServerConfig net = new NettyServerConfig();
+        Settings.set(net, "bindAddress=" + LOOPBACK);
+        net.setListenPort(Main.version().startsWith("4.") ? freePort() : 0);
+        return net;
+    }
+
+    /** A broker of 4.x tells others the port that its settings have, and takes a second one, two below it. */
+    private static int freePort() throws IOException {
+        while (true) {
+            try (ServerSocket one = new ServerSocket(0); ServerSocket other = new ServerSocket()) {
+                other.bind(new InetSocketAddress(one.getLocalPort() - 2));
+                return one.getLocalPort();
+            } catch (BindException e) {
+                continue;
+            }
+        }
     }
 
     static String address(NamesrvController nameServer) {
@@ -95,6 +129,19 @@ final class ServBroker {
 
     long behind() {
         return broker.getMessageStore().dispatchBehindBytes();
+    }
+
+    boolean isSlave() {
+        return broker.getMessageStoreConfig().getBrokerRole() == BrokerRole.SLAVE;
+    }
+
+    /** Where slaves ask it for its log. */
+    int haPort() {
+        return broker.getMessageStoreConfig().getHaListenPort();
+    }
+
+    String nameServer() {
+        return broker.getBrokerConfig().getNamesrvAddr();
     }
 
     /** The topics it had a config of when it booted, those that each broker makes for itself left out. */

@@ -19,7 +19,6 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.exception.RemotingException;
-import org.apache.rocketmq.remoting.protocol.ResponseCode;
 
 /** RocketMQ's own consumers, each telling all that it was given: lines of topic, queue, queue offset, physical offset. */
 final class ServConsumers {
@@ -30,16 +29,20 @@ final class ServConsumers {
     private static final int LONG = 120_000;
     private static final int STEP = 100;
     private static final int TRIES = 10;
+    /** ResponseCode.NO_MESSAGE: 4.9 and 5.x keep the class in different packages. */
+    static final int NO_MESSAGE = 208;
 
     private ServConsumers() {
     }
 
     /**
      * One pull after another from each queue's begin to its end. The lines tell what was asked for and answered, too:
-     * topic, queue, offset asked for, status, next offset, then queue offset and physical offset of each message.
+     * topic, queue, offset asked for, status, next offset, then queue offset and physical offset of each message. Nobody
+     * asks a slave where a queue begins: its queues are read from 0 on.
      */
     @SuppressWarnings("deprecation")  // The one client that hands out each answer as it comes.
-    static List<String> pull(String nameServer, List<String> topics, String tags, int batch) throws Exception {
+    static List<String> pull(String nameServer, List<String> topics, String tags, int batch, boolean slave)
+        throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("pulling");
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(nameServer + System.nanoTime());
@@ -48,7 +51,7 @@ final class ServConsumers {
             List<String> lines = new ArrayList<>();
             for (String topic : topics) {
                 for (MessageQueue queue : sorted(patiently(() -> consumer.fetchSubscribeMessageQueues(topic)))) {
-                    long offset = patiently(() -> consumer.minOffset(queue));
+                    long offset = slave ? 0 : patiently(() -> consumer.minOffset(queue));
                     for (boolean more = true; more; ) {
                         long from = offset;
                         PullResult result = patiently(() -> consumer.pull(queue, tags, from, batch));
@@ -109,8 +112,7 @@ final class ServConsumers {
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(nameServer + System.nanoTime());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.setClientRebalance(!pop);
-        consumer.setPopInvisibleTime(10_000);
+        Settings.set(consumer, "popInvisibleTime=10000,clientRebalance=" + !pop);
         for (String topic : topics) {
             consumer.subscribe(topic, "*");
         }
@@ -132,6 +134,21 @@ final class ServConsumers {
         return new ArrayList<>(lines);
     }
 
+    /** Consumes a topic until the program ends; gives each message back {@code times} times, to come again after a delay level. */
+    static void again(String nameServer, String group, String topic, int level, int times) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        consumer.setNamesrvAddr(nameServer);
+        consumer.setInstanceName(nameServer + System.nanoTime());
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            context.setDelayLevelWhenNextConsume(level);
+            return messages.get(0).getReconsumeTimes() < times
+                ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+    }
+
     /**
      * The answer to a question. It is asked again where the network, the name server or the broker did not answer in time, or
      * was busy and closed the connection: of most of these clients say only that there is no such queue or broker.
@@ -141,7 +158,7 @@ final class ServConsumers {
             try {
                 return question.call();
             } catch (MQBrokerException | MQClientException | RemotingException e) {
-                boolean answered = e instanceof MQClientException none && none.getResponseCode() == ResponseCode.NO_MESSAGE;
+                boolean answered = e instanceof MQClientException none && none.getResponseCode() == NO_MESSAGE;
                 if (answered || tries == TRIES) {
                     throw e;
                 }

@@ -1,10 +1,13 @@
 package oracle;
 
 import java.nio.charset.StandardCharsets;
+import java.util.List;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -31,6 +34,39 @@ final class ServProducer {
                 offsets.append(i == 0 ? "" : ",").append(MessageDecoder.decodeMessageId(result.getOffsetMsgId()).getOffset());
             }
             return offsets.toString();
+        } finally {
+            producer.shutdown();
+        }
+    }
+
+    /**
+     * Sends what {@code lines} say: milliseconds to wait before, topic, queue, tag, then properties as NAME=VALUE. Those of
+     * the broker are allowed, too: UNIQ_KEY, DELAY, TIMER_DELIVER_MS and the like.
+     */
+    static void sendLines(String nameServer, String brokerName, List<String> lines) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("producing");
+        producer.setNamesrvAddr(nameServer);
+        producer.setInstanceName(nameServer + System.nanoTime());
+        producer.start();
+        try {
+            for (String line : lines) {
+                String[] words = line.split("\t");
+                Thread.sleep(Long.parseLong(words[0]));
+                Message message = new Message(words[1], words[3], line.getBytes(StandardCharsets.UTF_8));
+                for (String property : List.of(words).subList(4, words.length)) {
+                    int equals = property.indexOf('=');
+                    MessageAccessor.putProperty(message, property.substring(0, equals), property.substring(equals + 1));
+                }
+                MessageQueue queue = new MessageQueue(words[1], brokerName, Integer.parseInt(words[2]));
+                try {
+                    ServConsumers.patiently(() -> producer.send(message, queue));
+                } catch (MQBrokerException e) {
+                    // A broker refuses a delete mark whose time has come.
+                    if (message.getProperty("TIMER_DEL_UNIQKEY") == null) {
+                        throw e;
+                    }
+                }
+            }
         } finally {
             producer.shutdown();
         }

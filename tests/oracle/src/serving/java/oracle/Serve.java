@@ -26,7 +26,7 @@ final class Serve {
     }
 
     public static void main(String[] argv) {
-        Main.run("usage: Serve   (steps on stdin: boot, pull, lite, push, pop, find, time, send, stop)", () -> {
+        Main.run("usage: Serve   (steps on stdin: boot, pull, lite, push, pop, find, time, send, state, stop)", () -> {
             // As BrokerStartup and NamesrvStartup do: who names no version is taken for one of 2012.
             System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
             // Keys and certificates that nobody asks for cost seconds.
@@ -35,7 +35,8 @@ final class Serve {
             CrashSteps.run(Map.of(
                 "boot", words -> serve.boot(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
                 "pull", words -> write(words.get(0), ServConsumers.pull(
-                    serve.nameServer, serve.broker.topics(), words.get(1), Integer.parseInt(words.get(2)))),
+                    serve.nameServer, serve.broker.topics(), words.get(1), Integer.parseInt(words.get(2)),
+                    serve.broker.isSlave())),
                 "lite", words -> write(words.get(0), ServConsumers.lite(
                     serve.nameServer, serve.broker.topics(), Integer.parseInt(words.get(1)), Integer.parseInt(words.get(2)))),
                 "push", words -> write(words.get(0), ServConsumers.push(
@@ -48,6 +49,7 @@ final class Serve {
                 "send", words -> ServProducer.send(
                     serve.nameServer, new MessageQueue(words.get(0), serve.name, Integer.parseInt(words.get(1))), words.get(2),
                     Integer.parseInt(words.get(3))),
+                "state", words -> serve.broker.end() + " " + serve.broker.behind() + " " + serve.broker.haPort(),
                 "stop", words -> serve.stop()), 1800);
         });
     }
@@ -61,7 +63,8 @@ final class Serve {
         name = brokerName;
         broker = ServBroker.boot(name, root, args, nameServers);
         admin = new ServAdmin(nameServer);
-        while (broker.behind() > 0) {
+        // A slave gets more meanwhile, and may never dispatch it.
+        while (!broker.isSlave() && broker.behind() > 0) {
             Thread.sleep(5);
         }
         return broker.end() + " " + String.join(" ", broker.topics());

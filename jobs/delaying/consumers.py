@@ -1,0 +1,95 @@
+"""A backup's config/consumerOffset.json, checked against the queues that were built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.file_names import first_byte
+from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.names import escape, path_component
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
+from rocketmq_reindex.storage_format.text import fast_json
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.staging import StagingFolder
+
+NAMED: Final = 20
+"""Groups that are named one by one."""
+_BYTES_MAX: Final = 256 << 20
+
+
+def given(path: str) -> dict[str, Any]:
+    """Return the JSON of the file at ``path``, an empty object for "". Raises InputError for what is no consumerOffset.json.
+
+    ``ConsumerOffsetManager`` (4.9 to 5.5): {"offsetTable": {"topic@group": {queue id: offset}}}. fastjson leaves queue ids
+    without quotes.
+    """
+    if not path:
+        return {}
+    try:
+        text = files.read_bytes(path, _BYTES_MAX).decode("utf-8", "replace")
+        found = fast_json.loads(text)
+        for _ in _offsets(found):
+            pass
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InputError(f"--consumer-offsets {escape(path)}: is no consumerOffset.json: name that of a backup") from None
+    return dict(found)
+
+
+def _offsets(table: dict[str, Any]) -> Iterator[tuple[str, str, int, int]]:
+    """(topic, group, queue id, offset) of each entry. Raises ValueError, KeyError, TypeError, AttributeError."""
+    for name, offsets in table["offsetTable"].items():
+        topic, _, group = name.partition("@")
+        for queue, offset in offsets.items():
+            if type(offset) is not int or not INT64_MIN <= offset <= INT64_MAX:
+                raise ValueError("has no offset")
+            yield topic, group, int(queue), offset
+
+
+def check(table: dict[str, Any], staging: StagingFolder, summary: Summary) -> None:
+    """Warn of each group whose offset is not one of its queue, as it was built into the tree."""
+    bounds: dict[tuple[str, int], tuple[int, int] | None] = {}
+    found = 0
+    for topic, group, queue, offset in _offsets(table):
+        if (topic, queue) not in bounds:
+            bounds[topic, queue] = _bounds(staging, topic, queue)
+        known = bounds[topic, queue]
+        if known is None:
+            # A queue that never had a message has offset 0.
+            what = "" if offset == 0 else "the log has no message of that queue"
+        else:
+            low, high = known
+            what = f"the queue ends at {high}" if offset > high else f"the queue begins at {low}" if offset < low else ""
+        found += bool(what)
+        if what and found <= NAMED:
+            summary.warn(
+                f"{CONSUMER_OFFSETS}: group {escape(group)} stands at offset {offset} of {escape(topic)}/{queue}: {what}"
+            )
+    if found > NAMED:
+        summary.warn(f"{CONSUMER_OFFSETS}: {counted(found - NAMED, 'more offset')} outside of their queues")
+
+
+def _bounds(staging: StagingFolder, topic: str, queue: int) -> tuple[int, int] | None:
+    """The first queue offset and the end of a queue in the tree; None for none."""
+    name = path_component(topic)
+    folder = files.join(staging.tree, f"consumequeue/{name}/{queue}")
+    if name is None or files.entry_of(folder).kind != files.FOLDER:
+        return None
+    names = sorted(found for found in files.names(folder) if first_byte(found) is not None)
+    if not names:
+        return None
+    first, last = (np.flatnonzero(_units(files.join(folder, found))["size"]) for found in (names[0], names[-1]))
+    low, high = int(names[0]) // UNIT_SIZE, int(names[-1]) // UNIT_SIZE
+    real = first[_units(files.join(folder, names[0]))["size"][first] != PRE_BLANK_SIZE]
+    return low + (int(real[0]) if len(real) else len(first)), high + (int(last[-1]) + 1 if len(last) else 0)
+
+
+def _units(path: str) -> np.ndarray[Any, np.dtype[np.void]]:
+    data = files.read_bytes(path)
+    return np.frombuffer(data[: len(data) // UNIT_SIZE * UNIT_SIZE], UNIT_LAYOUT.dtype)

@@ -1,0 +1,235 @@
+"""The records that show which delayed messages were delivered: those that wait in a system topic, and the copies of them.
+
+A copy has what its scheduled record has (``ScheduleMessageService.messageTimeup``, ``TimerMessageStore.convertMessage``): body,
+born time, reconsume times, UNIQ_KEY and, of a delay level, DELAY and REAL_TOPIC, of a timer TIMER_OUT_MS. A digest of these
+brings both together. Half messages that a check wrote anew have the same UNIQ_KEY.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC
+from rocketmq_reindex.storage_format.record import columns as c
+from rocketmq_reindex.storage_format.timer.layout import TIMER_TOPIC
+from rocketmq_reindex.storage_format.walk.state import MessageArrays
+
+Bytes = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.void]
+
+NO_KIND, SCHEDULED, COPY, TIMED, FIRED, HALF = range(6)
+"""What a record is: of SCHEDULE_TOPIC_XXXX, the copy of such a one, of the timer topic, its copy, a half message"""
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+"""``TransactionalMessageUtil.buildHalfTopic``"""
+
+EVIDENCE: Final = np.dtype(
+    [
+        ("digest", "<i8"),
+        ("digest2", "<i8"),
+        ("phy_offset", "<i8"),
+        ("kind", "<i8"),
+        ("queue", "<i8"),
+        ("queue_offset", "<i8"),
+        ("size", "<i8"),
+        ("store_time", "<i8"),
+        ("due", "<i8"),
+        ("topic_hash", "<i8"),
+        ("rolls", "<i8"),
+        ("delete", "<i8"),
+        ("keyed", "<i8"),
+    ]
+)
+"""One record. ``due`` and ``store_time`` are in milliseconds since 1970; ``topic_hash`` is Java's hashCode of REAL_TOPIC;
+``rolls`` is TIMER_ROLL_TIMES; ``delete`` and ``keyed`` are 1 where it has TIMER_DEL_UNIQKEY and UNIQ_KEY."""
+_NAMES: Final = (
+    b"UNIQ_KEY", b"REAL_TOPIC", b"REAL_QID", b"DELAY", b"TIMER_OUT_MS", b"TIMER_DEQUEUE_MS", b"TIMER_ROLL_TIMES",
+    b"TIMER_DEL_UNIQKEY",
+)  # fmt: skip
+_UNIQ_KEY, _REAL_TOPIC, _REAL_QID, _DELAY, _OUT_MS, _DEQUEUE_MS, _ROLL_TIMES, _DEL_KEY = range(len(_NAMES))
+_COLUMNS: Final = (("kind", 0), ("digest", 1), ("digest2", 2), ("topic_hash", 4), ("rolls", 5), ("delete", 6), ("keyed", 7))
+_TOPICS: Final = (SCHEDULE_TOPIC.encode(), TIMER_TOPIC.encode(), HALF_TOPIC.encode())
+
+
+def _table(names: tuple[bytes, ...]) -> Bytes:
+    longest = max(len(name) for name in names)
+    return np.array([list(name.ljust(longest, b"\0")) for name in names], np.uint8)
+
+
+_TEXT, _LENGTH = _table(_NAMES), np.array([len(name) for name in _NAMES], np.int64)
+_TOPIC_TEXT, _TOPIC_LENGTH = _table(_TOPICS), np.array([len(name) for name in _TOPICS], np.int64)
+_PRIMES: Final = np.array([2147483647, 2147483629, 2147483587, 2147483579], np.int64)
+_FACTORS: Final = np.array([1103515245, 1664525, 69069, 22695477], np.int64)
+
+
+@inlined
+def _which(data: Bytes, start: int, end: int, text: Bytes, lengths: Int64s) -> int:
+    """The number of the name ``data[start:end]`` among ``text``, or -1."""
+    for number in range(len(lengths)):
+        if lengths[number] != end - start:
+            continue
+        k = 0
+        while k < end - start and data[start + k] == text[number, k]:
+            k += 1
+        if k == end - start:
+            return number
+    return -1
+
+
+@jit
+def _find(data: Bytes, start: int, end: int, spans: Int64s) -> None:
+    """As ``properties.scan_properties``, of ``_NAMES``."""
+    for k in range(len(spans)):
+        spans[k] = -1
+    at = start
+    while at < end:
+        split = at
+        while split < end and data[split] != 1 and data[split] != 2:
+            split += 1
+        if split >= end:
+            return
+        if data[split] == 2:
+            at = split + 1
+            continue
+        stop = split + 1
+        while stop < end and data[stop] != 2:
+            stop += 1
+        if split > at and stop > split + 1:
+            number = _which(data, at, split, _TEXT, _LENGTH)
+            if number >= 0:
+                spans[2 * number], spans[2 * number + 1] = split + 1, stop
+        at = stop + 1
+
+
+@jit
+def _number(data: Bytes, spans: Int64s, name: int, otherwise: int) -> int:
+    """The decimal digits of a property; ``otherwise`` where it has none, or anything else."""
+    start, end = spans[2 * name], spans[2 * name + 1]
+    if start < 0 or end - start > 18:
+        return otherwise
+    value = np.int64(0)
+    for at in range(start, end):
+        digit = np.int64(data[at]) - 0x30
+        if digit < 0 or digit > 9:
+            return otherwise
+        value = value * 10 + digit
+    return int(value)
+
+
+@jit
+def _add_byte(lanes: Int64s, byte: int) -> None:
+    for k in range(4):
+        lanes[k] = (lanes[k] * _FACTORS[k] + byte + 1) % _PRIMES[k]
+
+
+@jit
+def _add_number(lanes: Int64s, value: int) -> None:
+    for k in range(8):
+        _add_byte(lanes, (value >> 8 * k) & 0xFF)
+
+
+@jit
+def _add_text(lanes: Int64s, data: Bytes, start: int, end: int) -> None:
+    _add_number(lanes, end - start)
+    for at in range(start, end):
+        _add_byte(lanes, np.int64(data[at]))
+
+
+@jit
+def _hash_code(data: Bytes, start: int, end: int) -> int:
+    """Java's hashCode of ASCII."""
+    value = np.int64(0)
+    for at in range(start, end):
+        value = (value * 31 + np.int64(data[at])) & 0xFFFFFFFF
+    return int(value - 0x100000000 if value >= 0x80000000 else value)
+
+
+@jit
+def _kind(data: Bytes, topic: int, topic_end: int, queue: int, spans: Int64s) -> int:
+    own = _which(data, topic, topic_end, _TOPIC_TEXT, _TOPIC_LENGTH)
+    real, real_end = spans[2 * _REAL_TOPIC], spans[2 * _REAL_TOPIC + 1]
+    if own == 0:
+        return SCHEDULED if real >= 0 else NO_KIND
+    if own == 1:
+        return TIMED if queue == 0 else NO_KIND
+    if own == 2:
+        return HALF if queue == 0 else NO_KIND
+    if real >= 0 and spans[2 * _DELAY] >= 0 and real_end - real == topic_end - topic:
+        k = 0
+        while k < topic_end - topic and data[real + k] == data[topic + k]:
+            k += 1
+        if k == topic_end - topic:
+            return COPY
+    return FIRED if spans[2 * _DEQUEUE_MS] >= 0 else NO_KIND
+
+
+@jit
+def _read(data: Bytes, fields: Int64s, out: Int64s, spans: Int64s, lanes: Int64s) -> None:
+    for n in range(fields.shape[1]):
+        _find(data, fields[c.PROPS_START, n], fields[c.PROPS_END, n], spans)
+        topic, topic_end, queue = fields[c.TOPIC_START, n], fields[c.TOPIC_END, n], fields[c.QUEUE_ID, n]
+        kind = _kind(data, topic, topic_end, queue, spans)
+        out[0, n] = kind
+        if kind == NO_KIND:
+            continue
+        key, key_end = spans[2 * _UNIQ_KEY], spans[2 * _UNIQ_KEY + 1]
+        for k in range(4):
+            lanes[k] = 17
+        if key >= 0:
+            _add_text(lanes, data, key, key_end)
+        if kind == HALF:
+            _add_number(lanes, -2)
+            if key < 0:
+                _add_number(lanes, fields[c.QUEUE_OFFSET, n])
+        else:
+            if kind in (SCHEDULED, TIMED):
+                topic, topic_end = spans[2 * _REAL_TOPIC], spans[2 * _REAL_TOPIC + 1]
+                queue = _number(data, spans, _REAL_QID, 0)
+            _add_text(lanes, data, topic, topic_end)
+            _add_number(lanes, queue)
+            if kind in (SCHEDULED, COPY):
+                _add_number(lanes, -1)
+                _add_number(lanes, _number(data, spans, _DELAY, 0))
+            else:
+                _add_number(lanes, _number(data, spans, _OUT_MS, 0))
+            _add_number(lanes, fields[c.BODY_CRC, n])
+            _add_number(lanes, fields[c.BORN_TIME, n])
+            _add_number(lanes, fields[c.RECONSUME_TIMES, n])
+        out[1, n] = lanes[0] << 31 | lanes[1]
+        out[2, n] = lanes[2] << 31 | lanes[3]
+        out[3, n] = _number(data, spans, _OUT_MS, 0)
+        out[4, n] = _hash_code(data, topic, topic_end)
+        out[5, n] = _number(data, spans, _ROLL_TIMES, 0)
+        out[6, n] = 1 if spans[2 * _DEL_KEY] >= 0 else 0
+        out[7, n] = 1 if key >= 0 else 0
+
+
+def read_evidence(data: Bytes, base: int, messages: MessageArrays) -> Rows:
+    """The records of a scanned block (``Block``) that are evidence: rows of EVIDENCE in the order of the log."""
+    if not len(messages.phy_offset):
+        return np.zeros(0, EVIDENCE)
+    fields = c.read_fields(data, base, messages.phy_offset, False)
+    out = np.zeros((8, fields.shape[1]), np.int64)
+    _read(data, fields, out, np.empty(2 * len(_NAMES), np.int64), np.empty(4, np.int64))
+    some = np.flatnonzero(out[0])
+    rows = np.zeros(len(some), EVIDENCE)
+    for name, number in (
+        ("kind", 0),
+        ("digest", 1),
+        ("digest2", 2),
+        ("topic_hash", 4),
+        ("rolls", 5),
+        ("delete", 6),
+        ("keyed", 7),
+    ):
+        rows[name] = out[number, some]
+    rows["phy_offset"], rows["size"] = messages.phy_offset[some], messages.size[some]
+    rows["queue"], rows["queue_offset"] = fields[c.QUEUE_ID, some], fields[c.QUEUE_OFFSET, some]
+    rows["store_time"] = fields[c.STORE_TIME, some]
+    # The tagsCode of a record of SCHEDULE_TOPIC_XXXX is its time (CommitLog.checkMessageAndReturnSize).
+    rows["due"] = np.where(out[0, some] == SCHEDULED, messages.tags_code[some], out[3, some])
+    return rows

@@ -1,0 +1,58 @@
+"""Layouts of ``timerlog`` (``TimerLog``), ``timerwheel`` (``TimerWheel``, ``Slot``) and the rules of a slot's time.
+
+They are the same from 5.0.0 to 5.5.1.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rocketmq_reindex.storage_format.integers import as_int
+from rocketmq_reindex.storage_format.layouts import INT32, INT64, Field, Layout
+from rocketmq_reindex.storage_format.names import SYSTEM_PREFIX
+from rocketmq_reindex.storage_format.timer.settings import SLOTS_TOTAL
+
+TIMER_TOPIC: Final = f"{SYSTEM_PREFIX}wheel_timer"
+"""``TimerMessageStore.TIMER_TOPIC``; a broker reads its queue 0 alone"""
+
+LOG_LAYOUT: Final = Layout(
+    Field("size", "size", INT32),
+    Field("prev pos", "prev_pos", INT64),  # the unit before it in its slot, -1 for the first
+    Field("magic", "magic", INT32),
+    Field("curr write time", "written", INT64),
+    Field("delayed time", "delayed", INT32),  # milliseconds after it: the slot's time
+    Field("offsetPy", "phy_offset", INT64),
+    Field("sizePy", "record_size", INT32),
+    Field("hash code of real topic", "topic_hash", INT32),
+    Field("reserved value", "reserved", INT64),
+)
+LOG_UNIT: Final = LOG_LAYOUT.dtype
+"""``TimerLog.UNIT_SIZE``: 52 bytes"""
+BLANK_SIZE: Final = 16
+"""``TimerLog.MIN_BLANK_LEN``: the first three fields of a unit, which close a file"""
+MAGIC_BLANK: Final = as_int(0xBBCCDDEE ^ (1880681586 + 8))
+"""``TimerLog.BLANK_MAGIC_CODE``"""
+MAGIC_BITS: Final = 0xF
+"""``TimerMessageStore.isMagicOK``: a unit's magic has no other bits"""
+MAGIC_DEFAULT: Final = 1
+MAGIC_ROLL: Final = 2
+"""When its slot is read, the message is put into the timer topic once more."""
+MAGIC_DELETE: Final = 4
+"""The message is a mark that deletes another one of its slot."""
+
+SLOT_LAYOUT: Final = Layout(
+    Field("delayed time", "time", INT64),  # in units of timerPrecisionMs
+    Field("first pos", "first_pos", INT64),
+    Field("last pos", "last_pos", INT64),
+    Field("num", "count", INT32),  # units without the marks that delete, less those marks
+    Field("magic", "magic", INT32),
+)
+SLOT: Final = SLOT_LAYOUT.dtype
+"""``Slot.SIZE``: 32 bytes"""
+WHEEL_SLOTS: Final = 2 * SLOTS_TOTAL
+WHEEL_SIZE: Final = WHEEL_SLOTS * SLOT_LAYOUT.size
+
+
+def units_per_file(log_file_size: int) -> int:
+    """Units that a file of ``timerlog`` takes (``TimerLog.append``): a blank one always fits behind them."""
+    return (log_file_size - BLANK_SIZE) // LOG_LAYOUT.size

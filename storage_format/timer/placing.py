@@ -1,0 +1,87 @@
+"""Into which slot of the wheel a timer message goes (``TimerMessageStore.doEnqueue``), by the broker's clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.timer.layout import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL
+from rocketmq_reindex.storage_format.timer.settings import BLANK_SLOTS, SLOTS_TOTAL, TimerSettings
+
+OVERDUE_PER_SLOT: Final = 100_000
+"""A broker makes an object of each unit of a slot before it delivers the first."""
+OVERDUE_SLOTS_MAX: Final = 6 * 24 * 3600
+"""They lie in front of the clock, and a broker reads no slot that is SLOTS_TOTAL behind it."""
+
+Longs = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where messages lie in the wheel, in their order, and from where a broker reads its slots."""
+
+    times: Longs
+    """when each one's slot is read, in milliseconds since 1970"""
+    magics: npt.NDArray[np.int32]
+    first: int
+    """the time of the first slot, or the clock where none is before it"""
+
+
+def place(due: Longs, stored: Longs, deletes: Flags, clock: int, settings: TimerSettings) -> Placed:
+    """Place messages by the times at which they are ``due`` and were ``stored``; ``clock`` is a multiple of the precision.
+
+    A broker lets a message roll that is due beyond its window, so that its record is not deleted before; by default a record
+    lives for one window and a half. Only what is due later than that rolls here, and when the broker would have let it: a mark
+    may get lost on that way. All others go to the slot in which they are due.
+    A broker delivers at once what is overdue when it takes it, and has no slot for it: it gets one here, right in front of the
+    clock, so that a start within days finds it.
+    A mark (``deletes``) works on the messages of its own slot alone. So a due time with marks keeps a slot of its own.
+    Raises InputError where these are more than OVERDUE_SLOTS_MAX.
+    """
+    step, window = settings.precision_ms, settings.roll_window
+    times, magics = due.copy(), np.full(len(due), MAGIC_DEFAULT, np.int32)
+    magics[deletes] |= MAGIC_DELETE
+    # A broker takes a message right after it was stored; of a record without a time nothing is known.
+    taken = np.where(stored > 0, np.minimum(stored // step * step, clock), clock)
+    far = (SLOTS_TOTAL - BLANK_SLOTS) * step
+    rolled = (due >= clock) & ((due - taken >= window + window // 2) | (due - clock >= far))
+    magics[rolled] |= MAGIC_ROLL
+    # A roll that is nearly all of the way would leave little time for the next one.
+    near = due - taken - window < window // step // 3 * step
+    ahead = np.where(near, window // step // 2 * step, window)
+    times[rolled] = np.maximum(taken + ahead, clock)[rolled]
+    overdue = np.flatnonzero(due < clock)
+    if not len(overdue):
+        return Placed(times, magics, clock)
+    ranks = _ranks(due[overdue] // step, deletes[overdue])
+    count = int(ranks.max()) + 1
+    if count > OVERDUE_SLOTS_MAX:
+        raise InputError(
+            f"timer messages of {count:,} seconds are overdue and have delete marks: {OVERDUE_SLOTS_MAX:,} at most can be kept"
+        )
+    first = clock - count * step
+    times[overdue] = first + ranks * step
+    return Placed(times, magics, first)
+
+
+def _ranks(slots: Longs, deletes: Flags) -> Longs:
+    """For each overdue message the number of its new slot: by due time, those without marks together."""
+    order = np.argsort(slots, kind="stable")
+    ordered = slots[order]
+    begins = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
+    marked = np.repeat(np.logical_or.reduceat(deletes[order], begins), np.diff(begins, append=len(ordered)))
+    apart = np.diff(ordered, prepend=ordered[0]) != 0
+    new = (marked & apart) | (np.diff(marked.astype(np.int8), prepend=marked[:1].astype(np.int8)) != 0)
+    # A group without marks is cut where it is long.
+    starts = np.flatnonzero(new)
+    group = np.cumsum(new)
+    within = np.arange(len(ordered)) - np.concatenate((np.zeros(1, np.int64), starts))[group]
+    new |= ~marked & (within > 0) & (within % OVERDUE_PER_SLOT == 0)
+    ranks = np.empty(len(slots), np.int64)
+    ranks[order] = np.cumsum(new)
+    return ranks

@@ -1,0 +1,29 @@
+"""The settings of a broker that its timer files depend on. No numpy here: every command reads its settings first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+SLOTS_TOTAL: Final = 7 * 24 * 3600
+"""``TIMER_WHEEL_TTL_DAY`` at a precision of a second; a broker that was down for more slots passes over messages"""
+BLANK_SLOTS: Final = 60
+"""``TIMER_BLANK_SLOTS``"""
+
+
+@dataclass(frozen=True)
+class TimerSettings:
+    """The settings of a broker that its timer files depend on."""
+
+    precision_ms: int = 1000
+    """timerPrecisionMs"""
+    roll_window_slots: int = 2 * 24 * 3600
+    """timerRollWindowSlot"""
+    log_file_size: int = 100 << 20
+    """mappedFileSizeTimerLog"""
+
+    @property
+    def roll_window(self) -> int:
+        """Milliseconds: a message that is due later is put into the timer topic once more on its way."""
+        most = SLOTS_TOTAL - BLANK_SLOTS
+        return (self.roll_window_slots if 2 <= self.roll_window_slots <= most else most) * self.precision_ms

@@ -1,0 +1,117 @@
+package oracle;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.rocketmq.common.MQVersion;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.remoting.netty.TlsSystemConfig;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+
+/**
+ * A broker that is sent delayed messages, timer messages and half messages until it is killed, or until a test has seen
+ * enough. Of 4.9 and 5.x alike: what {@link Serve} has beyond it is of 5.x.
+ */
+final class Delayed {
+    private final Path scratch = Path.of(System.getProperty("user.home"));
+    private ServBroker broker;
+    private String name;
+    private ServTransactions transactions;
+    private Thread sending;
+    private volatile Throwable failed;
+
+    private Delayed() {
+    }
+
+    public static void main(String[] argv) {
+        Main.run("usage: Delayed   (steps on stdin: boot, send, transact, sent, answer, checked, again, pull)", () -> {
+            System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
+            System.setProperty(TlsSystemConfig.TLS_SERVER_MODE, "disabled");
+            Delayed delayed = new Delayed();
+            CrashSteps.run(Map.of(
+                "boot", words -> delayed.boot(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
+                "send", words -> delayed.send(Files.readAllLines(Path.of(words.get(0)))),
+                "transact", words -> delayed.transact(Files.readAllLines(Path.of(words.get(0)))),
+                "sent", words -> delayed.sent(),
+                "answer", words -> delayed.answer(words.get(0), words.get(1)),
+                "checked", words -> String.join(",", delayed.transactions.checked()),
+                "again", words -> delayed.again(words.get(0), words.get(1), words.subList(2, words.size())),
+                "pull", words -> delayed.pull(Path.of(words.get(0)), words.subList(1, words.size()))), 1800);
+        });
+    }
+
+    /** Answers where the broker sees the log's end. */
+    private String boot(String brokerName, Path root, List<String> options) throws Exception {
+        NamesrvController nameServers = ServBroker.nameServer(scratch);
+        Args args = new Args(options.toArray(new String[0]),
+            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items", "set"), Set.of("timer-wheel"));
+        name = brokerName;
+        broker = ServBroker.boot(name, root, args, nameServers);
+        while (broker.behind() > 0) {
+            Thread.sleep(5);
+        }
+        return String.valueOf(broker.end());
+    }
+
+    /** Sends the messages of {@code lines} in a thread of its own, as {@link ServProducer#sendLines} says. */
+    private String send(List<String> lines) {
+        return inThread(() -> ServProducer.sendLines(broker.nameServer(), name, lines));
+    }
+
+    /** The same of transactions: {@link ServTransactions}. */
+    private String transact(List<String> lines) throws Exception {
+        if (transactions == null) {
+            transactions = new ServTransactions(broker.nameServer());
+        }
+        return inThread(() -> transactions.send(lines));
+    }
+
+    /** What a check of half messages gets from now on; {@code topic} is one that the producer greets the broker with. */
+    private String answer(String topic, String answer) throws Exception {
+        if (transactions == null) {
+            transactions = new ServTransactions(broker.nameServer());
+            transactions.greet(topic);
+        }
+        transactions.answer(answer);
+        return answer;
+    }
+
+    /** Waits until all is sent. */
+    private String sent() throws Exception {
+        sending.join();
+        if (failed != null) {
+            throw new Main.Failure("not all is sent: " + failed);
+        }
+        return "all";
+    }
+
+    /** A consumer that gives each message of a topic back, {@code times} times, to come again after a delay level. */
+    private String again(String group, String topic, List<String> words) throws Exception {
+        ServConsumers.again(
+            broker.nameServer(), group, topic, Integer.parseInt(words.get(0)), Integer.parseInt(words.get(1)));
+        return "consuming";
+    }
+
+    /** What a consumer is given of these topics: {@link ServConsumers#pull}. */
+    private String pull(Path file, List<String> topics) throws Exception {
+        List<String> lines = ServConsumers.pull(broker.nameServer(), topics, "*", 32, false);
+        Files.write(file, lines);
+        return String.valueOf(lines.size());
+    }
+
+    private String inThread(Main.Program program) {
+        sending = new Thread(() -> {
+            try {
+                program.run();
+            } catch (Throwable e) {
+                e.printStackTrace();
+                failed = e;
+            }
+        });
+        sending.setDaemon(true);
+        sending.start();
+        return "sending";
+    }
+}

@@ -1,0 +1,200 @@
+"""One damaged store, repaired with and without a replica: all that is wrong with the results, in words."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rocketmq_reindex.jobs.building.summary import Summary
+from tests.preflight.predicted import predict
+from tests.preflight.real import RealStores
+from tests.repair.bases import Base
+from tests.repair.repaired import DERIVED, build, repair, tree
+from tests.repair.starts import SHOWN, Wanted, started
+from tests.repair.truth import Truth, items_of, meets, places, read_mended, truth_of
+from tests.repair.ways import damage, touched
+
+NEIGHBOUR = 160
+"""Bytes of damage that have room for a record of their own, whatever properties it needs."""
+LOG = ("commitlog/",)
+
+
+@dataclass
+class Verdict:
+    """Of the store of one seed: what befell it, what is wrong, and figures to be added up."""
+
+    seed: int
+    kind: str
+    deeds: list[str]
+    wrong: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def lines(self, release: str) -> list[str]:
+        """What is wrong, after a line with what repeats it."""
+        if not self.wrong:
+            return []
+        first = f"--version {release} --one {self.seed}, {self.kind} ({'; '.join(self.deeds)}):"
+        return [first, *(f"  {words}" for words in self.wrong)]
+
+
+def judge(real: RealStores, base: Base, scratch: Path, seed: int) -> Verdict:
+    """Damage a copy of ``base``, and judge what repair makes of it. Nothing is left in ``scratch``."""
+    place = scratch / str(seed)
+    store, out = place / "store", place / "out"
+    shutil.copytree(base.path, store)
+    verdict = Verdict(seed, base.kind, damage(store, base.conf.sizes, seed))
+    stretches = touched(base.path / "commitlog", store / "commitlog")
+    truth = truth_of(base.path / "commitlog", store / "commitlog", real.release, stretches)
+    verdict.counts.update(stores=1, touched=sum(high - low for low, high in stretches), survivors=len(truth.survivors))
+    try:
+        _judge(real, base, store, out, truth, verdict)
+    except Exception as error:  # noqa: BLE001  whatever comes out of a repair but its own errors is a finding
+        verdict.wrong.append(f"raised {type(error).__name__}: {error}")
+    shutil.rmtree(place, ignore_errors=True)
+    return verdict
+
+
+def _judge(real: RealStores, base: Base, store: Path, out: Path, truth: Truth, verdict: Verdict) -> None:
+    before, seed, wrong, counts = tree(store), verdict.seed, verdict.wrong, verdict.counts
+    told = repair(base, store, out, seed)
+    if told.error:
+        counts["refused"] += 1
+        if truth.survivors:
+            wrong.append(f"repair ends with {told.exit}: {told.error}")
+    else:
+        wrong += _judge_log(base, out, told, truth, real.release, counts)
+        wrong += _judge_starts(real, base, out, told, truth, seed)
+        wrong += _judge_again(base, out, seed)
+        wrong += _judge_replica(base, store, out.with_name("copied"), truth, seed, counts)
+    if tree(store) != before:
+        wrong.append("the damaged store was changed")
+    wrong += _judge_damaged(real, base, store, truth, seed, counts)
+
+
+def _ranges(told: Summary) -> list[tuple[int, int, tuple[int, int], str]]:
+    """Of each changed range [low, high) the damage in it, and how it was treated."""
+    assert told.repair is not None
+    return [
+        (entry["offset"], entry["offset"] + entry["length"], (entry["damaged"][0], sum(entry["damaged"])), entry["how"])
+        for entry in told.repair["ranges"]
+    ]
+
+
+def _survivors(told: Summary, truth: Truth) -> tuple[list[int], list[int]]:
+    """Offsets of survivors that a change took: those beside damage that is too small for a record, and others."""
+    beside: list[int] = []
+    others: list[int] = []
+    for record in truth.survivors:
+        for low, high, (first, last), _ in _ranges(told):
+            if low < record.offset + record.size and record.offset < high:
+                inside = first < record.offset + record.size and record.offset < last
+                (others if inside or last - first >= NEIGHBOUR else beside).append(record.offset)
+    return beside, others
+
+
+def _judge_log(
+    base: Base, out: Path, told: Summary, truth: Truth, release: str, counts: Counter[str]
+) -> Iterator[str]:  # fmt: skip
+    """The new log beside the undamaged one."""
+    beside, others = _survivors(told, truth)
+    counts["neighbours"] += len(beside)
+    if others:
+        yield f"survivors were taken: {others[:SHOWN]}"
+    lost = any(how != "replica" for *_, how in _ranges(told))
+    if told.exit != (3 if lost else 0):
+        yield f"exit {told.exit} with {len(_ranges(told))} ranges changed"
+    counts["ranges"] += len(_ranges(told))
+    mended = read_mended(out / "commitlog", release)
+    if mended.end < truth.good_to:
+        yield f"the chain of records ends at {mended.end}, and good ones follow up to {truth.good_to}"
+    gone = set(beside) | set(others)
+    new = touched(base.path / "commitlog", out / "commitlog")
+    changed = [
+        record.offset for record in truth.survivors
+        if record.offset not in gone and any(low < record.offset + record.size and record.offset < high for low, high in new)
+    ]  # fmt: skip
+    if changed:
+        yield f"survivors have other bytes: {changed[:SHOWN]}"
+
+
+def _judge_starts(real: RealStores, base: Base, out: Path, told: Summary, truth: Truth, seed: int) -> Iterator[str]:
+    gone = {offset for part in _survivors(told, truth) for offset in part}
+    left = [record for record in truth.survivors if record.offset not in gone]
+    keys = [(record.topic, record.properties.get("UNIQ_KEY", ""), record.offset) for record in left if record.items(False)]
+    wanted = Wanted(
+        read_mended(out / "commitlog", real.release), [one for record in left for one in places(base, record)],
+        items_of(left, real.release), [one for one in keys if len(one[1]) == 16], truth.known,
+    )  # fmt: skip
+    for crashed in (False, True):
+        for words in started(real, base, out, wanted, seed, crashed=crashed):
+            yield f"{'after a crash' if crashed else 'clean'}: {words}"
+
+
+def _judge_again(base: Base, out: Path, seed: int) -> Iterator[str]:
+    """A repair of the repaired log changes nothing, and a build of it finds the same."""
+    again, built = out.with_name("again"), out.with_name("built")
+    told = repair(base, out, again, seed + 1)
+    if told.exit or _ranges(told):
+        yield f"repair of its own output: exit {told.exit}, {told.error or _ranges(told)[:SHOWN]}"
+    elif tree(again, LOG) != tree(out, LOG):
+        yield "repair of its own output changes the log"
+    elif tree(again, DERIVED) != tree(out, DERIVED):
+        yield "repair of its own output derives other files"
+    told = build(base, out, built)
+    if told.exit or told.error:
+        yield f"build of the repaired log: exit {told.exit}: {told.error}"
+        return
+    new, old = tree(built, DERIVED), tree(out, DERIVED)
+    if new != old:
+        names = sorted(name for name in new.keys() | old.keys() if new.get(name) != old.get(name))
+        yield f"build of the repaired log makes other files: {names[:SHOWN]}"
+
+
+def _judge_replica(base: Base, store: Path, out: Path, truth: Truth, seed: int, counts: Counter[str]) -> Iterator[str]:
+    """With the undamaged log beside it nothing is lost, but for a range in which that log ends: no record borders on it."""
+    told = repair(base, store, out, seed, base.path)
+    if told.error:
+        yield f"with a replica: exit {told.exit}: {told.error}"
+        return
+    lost = [(low, high) for low, high, _, how in _ranges(told) if how != "replica" and high <= truth.end]
+    open_ranges = [(low, high) for low, high, _, how in _ranges(told) if how != "replica" and high > truth.end]
+    if lost or told.exit != (3 if open_ranges else 0):
+        yield f"with a replica: exit {told.exit}, lost {lost[:SHOWN]}"
+    segments = [int(path.name) for path in (store / "commitlog").iterdir()]
+    changed = [(low, high) for low, high, _, how in _ranges(told) if how == "replica"]
+    differing = []
+    for low, high in touched(base.path / "commitlog", out / "commitlog"):
+        if low < min(segments) or low >= max(segments) + base.conf.sizes.segment:
+            counts["bytes of segments at the ends"] += high - low
+        elif low >= truth.good_to or meets(open_ranges, low, high):
+            counts["bytes of the log's end"] += high - low
+        elif truth.hidden(low) and not meets(changed, low, high):
+            counts["bytes that no check covers"] += high - low
+        else:
+            differing.append((low, high))
+    if differing:
+        yield f"with a replica: {len(differing)} stretches differ from the undamaged log, as {differing[:SHOWN]}"
+
+
+def _judge_damaged(
+    real: RealStores, base: Base, store: Path, truth: Truth, seed: int, counts: Counter[str]
+) -> Iterator[str]:  # fmt: skip
+    """Of the damaged store itself: where the real start cuts, preflight says so."""
+    crashed = random.Random(f"abort {seed}").random() < 0.5
+    if crashed:
+        (store / "abort").touch()
+    said = predict(store, real.release, base.conf, store.parent)
+    told = real.start(store, base.conf)
+    if told.loads:
+        real.leave(store)
+    cut = not told.loads or told.behind > 0 or told.max_offset < truth.good_to
+    counts[
+        "damaged stores that do not load" if not told.loads else "damaged stores cut" if cut else "damaged stores whole"
+    ] += 1
+    if cut and not isinstance(said, str) and said["exit"] != 4:
+        words = told.reason or f"ends at {told.max_offset}, {told.behind} bytes behind, and good records go to {truth.good_to}"
+        yield f"damaged store{' after a crash' if crashed else ''} {words}: preflight says {said['exit']}"

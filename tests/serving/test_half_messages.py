@@ -1,0 +1,112 @@
+"""Half messages after a restore without config/: what a real broker asks its producers again, and what it delivers then."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.delayed.life import Life, queues, restore
+from tests.delayed.log import Stored
+
+TOPIC, HALF, OP = "T", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+EACH = 40
+"""More than the 32 op messages that a broker reads at once"""
+KINDS = ("commit", "rollback", "unknow")
+LATE = {"transactionTimeOut": 600_000, "transactionOpBatchInterval": 100}
+"""No check while these are in force; 5.x collects op messages for 3 s by default, which a kill loses."""
+SOON = {"transactionTimeOut": 500, "transactionCheckInterval": 300, "transactionOpBatchInterval": 100}
+
+
+def keys(kind: str) -> list[str]:
+    return [f"{KINDS.index(kind) * 1000 + number:032X}" for number in range(EACH)]
+
+
+def decisions(kinds: Iterable[str]) -> list[str]:
+    """Lines for Delayed.java's step transact, one kind after the other."""
+    return [f"{TOPIC}\t{key}\t{kind}" for kind_keys in zip(*(keys(kind) for kind in kinds), strict=True)
+            for key, kind in zip(kind_keys, kinds, strict=True)]  # fmt: skip
+
+
+def delivered(log: Iterable[Stored]) -> Counter[str]:
+    """UNIQ_KEYs of the messages in the topic; the greeting of a producer is none."""
+    return Counter(record.key for record in log if record.topic == TOPIC and "DECISION" in record.properties)
+
+
+def done(log: Iterable[Stored]) -> int:
+    """How many half messages the op messages name: by 4.9 one each, by 5.x some, each with a comma behind."""
+    return sum(max(1, record.body.count(b",")) for record in log if record.topic == OP)
+
+
+def checked(life: Life) -> Counter[str]:
+    return Counter(key for key in life.step("checked").split(",") if key)
+
+
+@pytest.mark.parametrize("version", ["4.9.8", pytest.param("5.3.3", marks=pytest.mark.slow)])
+def test_what_is_pending_is_asked_and_delivered_once(version: str, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    queues({TOPIC: 1}, store)
+    with Life(version, store, tmp_path, LATE) as life:
+        life.send(decisions(KINDS), "transact")
+        life.step("sent")
+        life.wait(lambda log: done(log) == 2 * EACH, "an op message for all that was decided")
+        assert checked(life) == {}
+    restore(store, version, LATE)
+    with Life(version, store, tmp_path, SOON) as life:
+        life.step("answer", TOPIC, "commit")
+        log = life.wait(lambda log: done(log) == 3 * EACH, "the end of all that was pending")
+        asked = checked(life)
+        life.settle()
+        assert checked(life) == asked
+        log = life.log()
+    assert asked.keys() == set(keys("unknow"))
+    assert delivered(log) == Counter(keys("commit") + keys("unknow"))
+
+
+@pytest.mark.parametrize("version", [pytest.param("4.9.8", marks=pytest.mark.slow), "5.3.3"])
+def test_what_was_asked_before_is_asked_again_without_the_offset(version: str, tmp_path: Path) -> None:
+    """Each check writes the half message anew, and only consumerOffset.json says that the old one is passed."""
+    store = tmp_path / "store"
+    queues({TOPIC: 1}, store)
+    with Life(version, store, tmp_path, SOON) as life:
+        life.send(decisions(["unknow"]), "transact")
+        life.step("sent")
+        life.step("answer", TOPIC, "commit")
+        log = life.wait(lambda log: done(log) == EACH, "the end of all that was pending")
+    assert delivered(log) == Counter(keys("unknow"))
+    restore(store, version, SOON, "--write-delay")
+    shutil.copytree(store, tmp_path / "bare")
+    offsets = tmp_path / "bare" / "config" / "consumerOffset.json"
+    table = json.loads(offsets.read_text())["offsetTable"]
+    assert table == {f"{HALF}@CID_RMQ_SYS_TRANS": {"0": passed(log)}}
+    offsets.unlink()
+    with Life(version, store, tmp_path, SOON) as life:
+        life.step("answer", TOPIC, "commit")
+        life.settle()
+        assert checked(life) == {}
+        assert delivered(life.log()) == Counter(keys("unknow"))
+    with Life(version, tmp_path / "bare", tmp_path, SOON) as life:
+        life.step("answer", TOPIC, "commit")
+        life.wait(lambda log: done(log) >= 2 * EACH, "the second end of all")
+        life.settle()
+        assert checked(life).keys() == set(keys("unknow"))
+        counts = delivered(life.log())
+    assert counts.keys() == set(keys("unknow"))
+    assert min(counts.values()) > 1
+    print(f"{version}: {counts.total()} deliveries of {EACH} messages without the offset")
+
+
+def passed(log: Iterable[Stored]) -> int:
+    """Up to where a broker has worked through the half messages: behind the last one that it has written anew."""
+    newest: dict[str, int] = {}
+    found = 0
+    for record in log:
+        if record.topic == HALF:
+            if record.key in newest:
+                found = max(found, newest[record.key] + 1)
+            newest[record.key] = record.queue_offset
+    return found

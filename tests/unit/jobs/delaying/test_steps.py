@@ -1,0 +1,147 @@
+"""--write-delay and --consumer-offsets on logs that tests make."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.fetching.build import find_build
+from rocketmq_reindex.storage_format.timer.check import TimerCheckpoint
+from tests.tools.compare import SMALL
+from tests.tools.encode import EPOCH, Message
+from tests.tools.local_engine import local_build
+from tests.tools.log_writer import LogWriter
+
+DELAYS = "1s 5s"
+HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+
+
+def scheduled(number: int, level: int, key: bool = True) -> Message:
+    """A message that waits in its level's queue."""
+    properties = {"UNIQ_KEY": f"K{number}"} if key else {}
+    properties |= {"DELAY": str(level), "REAL_TOPIC": "T", "REAL_QID": "1"}
+    return Message("SCHEDULE_TOPIC_XXXX", level - 1, properties=properties, store_timestamp=EPOCH + number)
+
+
+def copy(of: Message, later: int = 10_000) -> Message:
+    """What the broker delivers of it."""
+    return dataclasses.replace(of, topic="T", queue_id=1, store_timestamp=of.store_timestamp + later)
+
+
+def timed(number: int, **more: str) -> Message:
+    due = str(EPOCH + 60_000)
+    properties = {"UNIQ_KEY": f"W{number}", "REAL_TOPIC": "T", "REAL_QID": "0", "TIMER_OUT_MS": due, **more}
+    return Message("rmq_sys_wheel_timer", 0, properties=properties, store_timestamp=EPOCH + 20_000)
+
+
+def fired(of: Message) -> Message:
+    kept = {name: value for name, value in dict(of.properties).items() if not name.startswith("REAL")}  # type: ignore[arg-type]
+    properties = kept | {"TIMER_DEQUEUE_MS": "1"}
+    return dataclasses.replace(of, topic="T", queue_id=0, properties=properties, store_timestamp=EPOCH + 60_000)
+
+
+def build(tmp_path: Path, records: list[Message], **settings: Any) -> Summary:
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 12) as writer:
+        for record in records:
+            writer.append(record)
+    given = SMALL | {"write_delay": True, "delay_levels": DELAYS} | settings
+    return local_build(tmp_path / "store", tmp_path / "out", **given)
+
+
+def offsets(tmp_path: Path) -> dict[str, int]:
+    found: dict[str, int] = json.loads((tmp_path / "out" / "config" / "delayOffset.json").read_text())["offsetTable"]
+    return found
+
+
+def test_levels_go_on_behind_the_last_delivered_one(tmp_path: Path) -> None:
+    waiting = [scheduled(number, 1 + number % 2) for number in range(8)]
+    summary = build(tmp_path, [*waiting, *(copy(message) for message in waiting[:5])])
+    assert offsets(tmp_path) == {"1": 3, "2": 2}
+    assert summary.delay is not None
+    assert [level["pending"] for level in summary.delay["levels"]] == [1, 2]
+    assert summary.delay["undecided_count"] == 0
+    wanted = find_build(str(tmp_path / "out"))
+    assert "config/delayOffset.json" in wanted.parts
+
+
+@pytest.mark.parametrize(("policy", "wanted", "again"), [("deliver", 1, 1), ("drop", 3, 0)])
+def test_one_that_has_no_copy_is_undecided(policy: str, wanted: int, again: int, tmp_path: Path) -> None:
+    waiting = [scheduled(number, 1) for number in range(4)]
+    summary = build(tmp_path, [*waiting, copy(waiting[0]), copy(waiting[2])], undecided=policy)
+    assert offsets(tmp_path) == {"1": wanted}
+    assert summary.delay is not None
+    (level,), (message,) = summary.delay["levels"], summary.delay["undecided"]
+    assert (level["again"], level["pending"]) == (again, 1)
+    assert (message["uniq_key"], message["real_topic"], message["queue_offset"]) == ("K1", "T", 1)
+    assert json.loads((tmp_path / "out" / "reindex.json").read_text())["delay"] == summary.delay
+
+
+def test_a_copy_may_lie_in_damage(tmp_path: Path) -> None:
+    waiting = [scheduled(number, 1) for number in range(3)]
+    lost = dataclasses.replace(copy(waiting[1]), body_crc=1)
+    summary = build(tmp_path, [*waiting, copy(waiting[0]), lost, copy(scheduled(9, 2))], on_damage="salvage")
+    assert summary.delay is not None
+    assert [message["uniq_key"] for message in summary.delay["undecided"]] == ["K1", "K2"]
+    assert offsets(tmp_path) == {"1": 1}
+
+
+def test_a_message_of_the_same_key_and_level_and_without_a_key(tmp_path: Path) -> None:
+    twice = [scheduled(1, 1), dataclasses.replace(scheduled(1, 1), born_timestamp=EPOCH + 5)]
+    bare = [scheduled(2, 2, key=False), dataclasses.replace(scheduled(2, 2, key=False), body=b"other")]
+    build(tmp_path, [*twice, *bare, copy(twice[0]), copy(twice[0]), copy(bare[0])])
+    assert offsets(tmp_path) == {"1": 1, "2": 1}
+
+
+def test_timer_files_have_the_pending_ones(tmp_path: Path) -> None:
+    first, second, third = timed(1), timed(2), timed(3)
+    rolled = timed(3, TIMER_ROLL_TIMES="1")
+    summary = build(tmp_path, [first, second, third, rolled, fired(first)])
+    assert summary.delay is not None
+    assert summary.delay["timers"] == {"pending": 2, "undecided": 0}
+    out = tmp_path / "out"
+    assert (out / "timerwheel").stat().st_size
+    assert list((out / "timerlog").iterdir())
+    check = TimerCheckpoint.from_bytes((out / "config" / "timercheck").read_bytes())
+    assert 4 in dataclasses.astuple(check)
+    assert {"timerlog", "timerwheel", "config/timercheck"} <= set(find_build(str(out)).parts)
+
+
+def test_half_messages_that_were_written_anew_are_passed(tmp_path: Path) -> None:
+    half = [Message(HALF, properties={"UNIQ_KEY": key}) for key in ("A", "B", "A", "C")]
+    build(tmp_path, half)
+    table = json.loads((tmp_path / "out" / "config" / "consumerOffset.json").read_text())["offsetTable"]
+    assert table == {f"{HALF}@CID_RMQ_SYS_TRANS": {"0": 1}}
+
+
+def test_consumer_offsets_are_checked(tmp_path: Path) -> None:
+    backup = tmp_path / "consumerOffset.json"
+    text = '{"offsetTable":{"A@g":{0:2,1:0},"A@far":{0:9},"B@gone":{0:1}}}'
+    backup.write_text(text)
+    summary = build(tmp_path, [Message("A"), Message("A")], write_delay=False, consumer_offsets=str(backup))
+    assert (tmp_path / "out" / "config" / "consumerOffset.json").read_text() == text
+    warned = [warning for warning in summary.warnings if "consumerOffset" in warning]
+    assert len(warned) == 2
+    assert "group far stands at offset 9 of A/0: the queue ends at 2" in warned[0]
+    assert "group gone" in warned[1]
+
+
+def test_what_is_no_backup_is_refused(tmp_path: Path) -> None:
+    backup = tmp_path / "consumerOffset.json"
+    backup.write_text('{"offsetTable":{"A@g":{"0":"x"}}}')
+    summary = build(tmp_path, [Message("A")], write_delay=False, consumer_offsets=str(backup))
+    assert "is no consumerOffset.json" in (summary.error or "")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "more", [["--only", "index"], ["--include-topic", "A"], ["--until-offset", "9"], ["--until-time", "9"]]
+)
+def test_less_than_the_whole_log_is_refused(more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", str(tmp_path), "--out", str(tmp_path / "out"), "--write-delay", *more]) == 2
+    assert "--write-delay: needs all of the log" in capsys.readouterr().err

@@ -1,0 +1,80 @@
+"""Which scheduled records the copies settle, and at which offset a level goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rocketmq_reindex.storage_format.delay.decide import DELIVER, DROP, LevelOffset, doubtful, level_offset
+from rocketmq_reindex.storage_format.delay.evidence import COPY, EVIDENCE, FIRED, HALF, SCHEDULED, TIMED, Rows
+from rocketmq_reindex.storage_format.delay.join import OPEN, SETTLED, UNCLEAR, join
+
+
+def rows(*given: dict[str, Any]) -> Rows:
+    """Rows in the order of the log, all of digest 1 unless they say another."""
+    found = np.zeros(len(given), EVIDENCE)
+    found["phy_offset"], found["digest"], found["keyed"] = np.arange(len(given)) * 100, 1, 1
+    for number, fields in enumerate(given):
+        for name, value in fields.items():
+            found[name][number] = value
+    return found
+
+
+def states(*given: dict[str, Any]) -> list[int]:
+    """Of each row, in the order of the log."""
+    found, state = join(rows(*given))
+    return [int(state[k]) for k in np.argsort(found["phy_offset"])]
+
+
+def test_a_copy_settles_the_first_record_before_it() -> None:
+    assert states({"kind": SCHEDULED}, {"kind": SCHEDULED}, {"kind": COPY}) == [SETTLED, OPEN, SETTLED]
+    assert states({"kind": COPY}, {"kind": SCHEDULED}) == [SETTLED, OPEN]
+    assert states({"kind": SCHEDULED}, {"kind": COPY}, {"kind": COPY}, {"kind": SCHEDULED}) == [1, 1, 1, OPEN]
+    assert states({"kind": SCHEDULED}, {"kind": COPY, "digest": 2}) == [OPEN, SETTLED]
+
+
+def test_records_without_a_key_that_are_alike_are_unclear() -> None:
+    bare: dict[str, Any] = {"kind": SCHEDULED, "keyed": 0}
+    assert states(bare, bare, {"kind": COPY, "keyed": 0}) == [SETTLED, UNCLEAR, SETTLED]
+    assert states(bare, bare) == [OPEN, OPEN]
+
+
+def test_a_roll_settles_the_record_with_one_roll_less() -> None:
+    def rolled(times: int) -> dict[str, Any]:
+        return {"kind": TIMED, "rolls": times}
+
+    assert states(rolled(0), rolled(1), rolled(2)) == [SETTLED, SETTLED, OPEN]
+    assert states(rolled(0), rolled(1), {"kind": FIRED}) == [SETTLED, SETTLED, SETTLED]
+    # A broker that was killed rolls it once more. One whose first record is no longer in the log is pending.
+    assert states(rolled(0), rolled(1), rolled(1)) == [SETTLED, OPEN, SETTLED]
+    assert states(rolled(3)) == [OPEN]
+
+
+def test_all_but_the_last_half_message_are_passed() -> None:
+    assert states({"kind": HALF}, {"kind": HALF}, {"kind": HALF}) == [SETTLED, SETTLED, OPEN]
+
+
+@pytest.mark.parametrize(
+    ("highest", "places", "policy", "wanted"),
+    [
+        (-1, [], DELIVER, LevelOffset(0, 0)),
+        (7, [], DELIVER, LevelOffset(8, 0)),
+        (7, [3, 5], DELIVER, LevelOffset(3, 3)),
+        (7, [3, 5], DROP, LevelOffset(8, 0)),
+        (7, [8, 9], DELIVER, LevelOffset(8, 0)),
+        (7, [8, 9], DROP, LevelOffset(10, 0)),
+    ],
+)
+def test_where_a_level_goes_on(highest: int, places: list[int], policy: str, wanted: LevelOffset) -> None:
+    assert level_offset(highest, rows(*({"queue_offset": place} for place in places)), policy) == wanted
+
+
+def test_what_the_log_does_not_tell() -> None:
+    given = rows(*({"queue_offset": place, "due": 50} for place in range(4)))
+    masks = doubtful(given, 1, 150, 60, np.array([300]))
+    assert [mask.tolist() for mask in masks] == [
+        [True, False, False, False], [False, True, False, False], [False, False, False, True],
+    ]  # fmt: skip
+    assert not any(mask.any() for mask in doubtful(given, -1, 1000, 49, np.array([], np.int64)))

@@ -1,0 +1,1 @@
+"""Join scheduled messages with their delivered copies, in tasks."""
