@@ -55,5 +55,8 @@ class RepairSettings(BuildSettings):
 
     def for_manifest(self) -> dict[str, Any]:
         """Return the settings that decide what is written, by the names of the manifest."""
-        mine = {"replicas": len(self.replicas), "tombstones": self.tombstones, "include_broken": self.include_broken}
+        mine = {
+            "replicas": len(self.replicas), "tombstones": self.tombstones, "include_broken": self.include_broken,
+            "property_crc_forced": self.property_crc_forced,
+        }  # fmt: skip
         return super().for_manifest() | mine
