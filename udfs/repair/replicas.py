@@ -37,8 +37,8 @@ class Replica:
             return None
         try:
             found = walker.walk(segment, low, high)
-        except (OSError, InputError):
-            # A backup that cannot be read gives nothing.
+        except InputError:
+            # One that has become shorter gives nothing. One that cannot be read ends the run: it may have the right bytes.
             return None
         whole = high == damage.segment_end
         ends = found.end == high or (whole and found.end == damage.segment_end)
@@ -55,5 +55,5 @@ class Replica:
         try:
             with files.Reader(segment.path) as reader:
                 return reader.read(border.offset - segment.start, len(mine)) == mine
-        except (OSError, InputError):
+        except InputError:
             return False
