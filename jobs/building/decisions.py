@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
-from rocketmq_reindex.storage_format.scan.segment_chain import MISNAMED
+from rocketmq_reindex.storage_format.scan.segment_chain import misnamed
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.order.decide import DecideOrder
 from rocketmq_reindex.udfs.order.results import OrderResult
@@ -55,6 +55,14 @@ def decide(
 def odd_queues(scan: Scan, settings: BuildSettings, segments: list[Segment], chain: Chain) -> OddQueues:
     """Return the queues out of order, before any policy is applied."""
     return _Decisions(scan, settings, segments, chain, Summary()).odd_queues()
+
+
+def too_much(first: Hole) -> str:
+    """Return what to say where there is more damage than any disk makes; ``first`` is the first of it."""
+    return (
+        f"segment {first.segment}: damage at offset {first.offset}: {first.reason} (more than {HOLES_MAX:,} in all): is this a "
+        "commitlog?"
+    )
 
 
 class _Decisions:
@@ -104,16 +112,12 @@ class _Decisions:
         if len(holes) > HOLES_MAX:
             self.tail = None
             self._report(holes[:1], FirstHoles())
-            first = holes[0]
-            raise RefusedError(
-                f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
-                f" (more than {HOLES_MAX:,} in all): is this a commitlog? Choose --on-damage stop"
-            )
+            raise RefusedError(f"{too_much(holes[0])} Choose --on-damage stop")
         if holes and settings.on_damage == "fail":
             self._report(holes, FirstHoles())
             # A wrong name explains more than the gap that it leaves.
-            first = next((hole for hole in holes if hole.reason.startswith(MISNAMED)), holes[0])
-            advice = "rename it" if first.reason.startswith(MISNAMED) else stale_tails.advice(self.chain)
+            wrong = misnamed(holes)
+            first, advice = (wrong, "rename it") if wrong else (holes[0], stale_tails.advice(self.chain))
             raise RefusedError(
                 f"segment {first.segment}: damage at offset {first.offset}: {first.reason} ({len(holes)} in all): {advice}"
             )

@@ -20,7 +20,7 @@ from rocketmq_reindex.jobs.command.options import checked, command_parser
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import ENGINES, StoreSettings, default_of
 from rocketmq_reindex.jobs.watching.options import add_watch_options, watch_environment
-from rocketmq_reindex.storage_format.delay.decide import UNDECIDED
+from rocketmq_reindex.storage_format.delay.policies import UNDECIDED
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.topics import batch_topics

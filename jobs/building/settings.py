@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.store.settings import CRC_MODES as CRC_MODES
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS as DELAY_LEVELS
 from rocketmq_reindex.jobs.store.settings import StoreSettings, check_tables, checked_paths
 from rocketmq_reindex.jobs.store.settings import parse_delay_levels as parse_delay_levels
-from rocketmq_reindex.storage_format.delay.decide import DELIVER, UNDECIDED
+from rocketmq_reindex.storage_format.delay.policies import DELIVER, UNDECIDED
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MAX
 from rocketmq_reindex.udfs.sql.option_words import UNITS

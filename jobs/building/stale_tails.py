@@ -11,7 +11,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
-from rocketmq_reindex.storage_format.scan.segment_chain import MISNAMED
+from rocketmq_reindex.storage_format.scan.segment_chain import misnamed
 from rocketmq_reindex.storage_format.scan.stale_tail import Damage, Doubt, StaleTail
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.stale_tails import find_stale_tail, has_data, reason
@@ -60,7 +60,7 @@ def advice(chain: Chain) -> str:
 
 def undecided(chain: Chain) -> str:
     """Return why no build is advised before somebody has looked: a wrong name, or old records; "" for neither."""
-    wrong = next((hole for hole in chain.holes if hole.reason.startswith(MISNAMED)), None)
+    wrong = misnamed(chain.holes)
     if wrong is not None:
         return f"{wrong.segment}: {wrong.reason}: rename it first"
     return advice(chain) if chain.doubt else ""

@@ -16,8 +16,9 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.delaying import consumers
 from rocketmq_reindex.jobs.delaying.evidence import Evidence, merge
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS
-from rocketmq_reindex.storage_format.delay.decide import DROP, REASONS, level_offset
+from rocketmq_reindex.storage_format.delay.decide import REASONS, level_offset
 from rocketmq_reindex.storage_format.delay.evidence import HALF_TOPIC, Rows
+from rocketmq_reindex.storage_format.delay.policies import DROP
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, escape
 from rocketmq_reindex.storage_format.plurals import counted

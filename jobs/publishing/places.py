@@ -48,7 +48,8 @@ def check_target(target: str, out: str, overwrite: bool, *, may_lack_manifest: b
 def strangers(target: str, names: list[str]) -> list[str]:
     """Return which of ``names`` no build writes. What a build did not write in config/ is a broker's."""
     found = [name for name in names if name not in PUBLISHED]
-    if is_repaired(target):
+    # A build's manifest is not read for it.
+    if set(found) & set(REPAIRED) and is_repaired(target):
         found = [name for name in found if name not in REPAIRED]
     config = os.path.join(target, CONFIG)
     if CONFIG in names and (os.path.islink(config) or not os.path.isdir(config)):
@@ -102,6 +103,8 @@ def _entries(manifest: str) -> tuple[str, dict[str, dict[str, Any]]]:
             elif found.startswith(line):
                 entry = json.loads(found.strip(b" ,\n"))
                 entries[str(entry["path"])] = entry
+            elif entries:
+                break  # the files are sorted by path
     return kind, entries
 
 

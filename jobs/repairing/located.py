@@ -21,27 +21,26 @@ def located(found: Sequence[Damage], accepted: Sequence[RangeSummary], segments:
     starts = [segment.start for segment in segments]
 
     def place(offset: int, anchor: int) -> RecordAt:
-        segment = segments[bisect_right(starts, offset) - 1]
-        return RecordAt(segment.path, segment.start, segment.data_end, offset, anchor)
+        return RecordAt(segments[bisect_right(starts, offset) - 1], offset, anchor)
 
     done: list[Damage] = []
     for damage in found:
-        before, after = bisect_right(firsts, damage.start - 1) - 1, bisect_right(firsts, damage.segment_end - 1)
+        before, after = bisect_right(firsts, damage.segment.start - 1) - 1, bisect_right(firsts, damage.segment.segment_end - 1)
         anchors = firsts[before + 1 : bisect_right(firsts, damage.offset - 1)]
-        if done and done[-1].start == damage.start:
+        if done and done[-1].segment == damage.segment:
             # A good record begins where the stretch before it ends.
             anchors.append(done[-1].end)
         anchor = max(anchors, default=-1)
-        one = replace(damage, anchor=anchor if anchor >= damage.start else -1)
+        one = replace(damage, anchor=anchor if anchor >= damage.segment.start else -1)
         if before >= 0 and good[before].last_good >= 0:
             # Where damage lies beside it as well, it may be spoilt: the records before it may be looked at then.
-            start = place(good[before].last_good, -1).start
-            is_beside = any(other.start == start and other.end == other.segment_end for other in found)
+            segment = place(good[before].last_good, -1).segment
+            is_beside = any(other.segment == segment and other.end == segment.segment_end for other in found)
             last = place(good[before].last_good, good[before].first if is_beside else -1)
-            one = replace(one, before=last, time_before=good[before].last_time)
+            one = replace(one, before=last)
         if after < len(good):
             first = place(_first_good(good[after]), -1)
-            one = replace(one, after=first._replace(anchor=first.offset) if first.offset > first.start else first)
+            one = replace(one, after=first._replace(anchor=first.offset) if first.offset > first.segment.start else first)
         done.append(one)
     return done
 

@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.repairing.settings import RepairSettings
 from rocketmq_reindex.jobs.watching.options import add_watch_options
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.udfs.repair.segments import LINKS
+from rocketmq_reindex.udfs.repair.links import LINKS
 
 
 def build_parser() -> argparse.ArgumentParser:

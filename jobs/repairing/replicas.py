@@ -8,11 +8,11 @@ from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.repair.walking import SegmentFile
 
 
-def list_replicas(places: Sequence[str], log: Commitlog) -> list[list[SegmentFile]]:
+def list_replicas(places: Sequence[str], log: Commitlog) -> list[list[Segment]]:
     """Return the segments of each replica, which are as long as those of the damaged ``log``.
 
     A place is a store, with its segments in commitlog/, or a folder of segments. Raises InputError for one that has none.
@@ -21,7 +21,7 @@ def list_replicas(places: Sequence[str], log: Commitlog) -> list[list[SegmentFil
     return [_list(place, size) for place in places]
 
 
-def _list(place: str, size: int) -> list[SegmentFile]:
+def _list(place: str, size: int) -> list[Segment]:
     inner = files.join(place, "commitlog")
     root = inner if files.entry_of(inner).kind == files.FOLDER else place
     if files.entry_of(root).kind != files.FOLDER:
@@ -30,7 +30,7 @@ def _list(place: str, size: int) -> list[SegmentFile]:
     for entry in sorted(files.listing(root), key=lambda entry: entry.name):
         start = first_byte(entry.name)
         if entry.kind == files.FILE and start is not None and entry.size <= size:
-            found.append(SegmentFile(entry.path, start, start + entry.size, start + size))
+            found.append(Segment(entry.name, entry.path, start, start + entry.size, start + size))
     if not found:
         raise InputError(
             f"{escape(root)}: holds no segment of at most {size} bytes: --replica is a store, or a folder of segments"

@@ -12,7 +12,7 @@ from rocketmq_reindex.storage_format.repair.damage import Damage
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.repair.segments import HARD, NONE
+from rocketmq_reindex.udfs.repair.links import HARD, NONE
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 
@@ -55,10 +55,10 @@ def check_room(
     free = files.free_bytes(staging.root)
     if free is None:
         return
-    needed = log_bytes(staging, settings.link, whole, last, frozenset(damage.start for damage in found))
-    needed += sum(max(0, min(damage.end, damage.data_end) - damage.offset) for damage in found if damage.path)
+    needed = log_bytes(staging, settings.link, whole, last, frozenset(damage.segment.start for damage in found))
+    needed += sum(max(0, min(damage.end, damage.segment.data_end) - damage.offset) for damage in found if damage.segment.path)
     if settings.replicas:
-        needed += sum(damage.length for damage in found if not damage.path)
+        needed += sum(damage.length for damage in found if not damage.segment.path)
     if needed > free:
         raise InputError(
             f"{escape(settings.out)}: the new log needs about {needed:,} bytes where {free:,} are free: make room, or choose a "

@@ -9,7 +9,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.settings import checked_paths
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.repair.segments import LINKS, REFLINK
+from rocketmq_reindex.udfs.repair.links import LINKS, REFLINK
 
 
 @dataclass(frozen=True, kw_only=True)

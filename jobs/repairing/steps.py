@@ -10,13 +10,14 @@ import dataclasses
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.building import stale_tails
-from rocketmq_reindex.jobs.building.decisions import odd_queues
+from rocketmq_reindex.jobs.building.decisions import odd_queues, too_much
 from rocketmq_reindex.jobs.building.estimate import check_free
 from rocketmq_reindex.jobs.building.full import FullBuild
 from rocketmq_reindex.jobs.building.planning import scan_settings
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.engines.tasks import task_count
+from rocketmq_reindex.jobs.publishing.layout import REPAIRED
 from rocketmq_reindex.jobs.repairing import reporting
 from rocketmq_reindex.jobs.repairing.located import located, record_ends
 from rocketmq_reindex.jobs.repairing.odd import gaps, out_of_line
@@ -37,7 +38,7 @@ from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Segment
-from rocketmq_reindex.storage_format.scan.segment_chain import MISNAMED
+from rocketmq_reindex.storage_format.scan.segment_chain import misnamed
 from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.progress import Positions
 from rocketmq_reindex.udfs.repair.mend import MendDamage, Mended
@@ -67,7 +68,7 @@ class RepairSteps(FullBuild):
         check_free(self.settings, scan, self.log, staging, accepted, plans, extra_units, besides)
 
     def staged(self, staging: StagingFolder) -> None:
-        for folder in (FOLDER, "quarantine"):
+        for folder in REPAIRED:
             files.make_folder(files.join(staging.tree, folder), below=staging.tree)
 
     def mended(
@@ -149,9 +150,7 @@ class RepairSteps(FullBuild):
             for piece in one.pieces
         ]
         link = link_of(self.settings.link, segment, self._last)
-        return SegmentPlan(
-            segment.name, segment.path, segment.start, segment.data_end, segment.segment_end, link, pieces
-        )  # fmt: skip
+        return SegmentPlan(segment, link, pieces)
 
 
 def _refuse(chain: Chain) -> None:
@@ -159,12 +158,8 @@ def _refuse(chain: Chain) -> None:
     and somebody has to look first.
     """
     if len(chain.holes) > HOLES_MAX:
-        first = chain.holes[0]
-        raise RefusedError(
-            f"segment {first.segment}: damage at offset {first.offset}: {first.reason} (more than {HOLES_MAX:,} in all): is "
-            "this a commitlog?"
-        )
-    wrong = next((hole for hole in chain.holes if hole.reason.startswith(MISNAMED)), None)
+        raise RefusedError(too_much(chain.holes[0]))
+    wrong = misnamed(chain.holes)
     if wrong is not None:
         raise RefusedError(f"segment {wrong.segment}: {wrong.reason}: rename it, and repair then")
 

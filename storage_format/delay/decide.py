@@ -12,11 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.delay.evidence import Rows
+from rocketmq_reindex.storage_format.delay.policies import DROP
 
 Bools = npt.NDArray[np.bool_]
-DELIVER: Final = "deliver"
-DROP: Final = "drop"
-UNDECIDED: Final = (DELIVER, DROP)
 BELOW: Final = "no copy, though later ones of its level were delivered"
 DAMAGE: Final = "was due, and its copy may lie in damage"
 ALIKE: Final = "others are like it and have no UNIQ_KEY, and only some of them were delivered"

@@ -12,9 +12,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
+from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC
 from rocketmq_reindex.storage_format.record import columns as c
+from rocketmq_reindex.storage_format.record.properties import next_piece, number_of_name
+from rocketmq_reindex.storage_format.text.java_text import java_hash, parse_number, signed32
 from rocketmq_reindex.storage_format.timer.layout import TIMER_TOPIC
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 
@@ -66,58 +69,27 @@ _PRIMES: Final = np.array([2147483647, 2147483629, 2147483587, 2147483579], np.i
 _FACTORS: Final = np.array([1103515245, 1664525, 69069, 22695477], np.int64)
 
 
-@inlined
-def _which(data: Bytes, start: int, end: int, text: Bytes, lengths: Int64s) -> int:
-    """The number of the name ``data[start:end]`` among ``text``, or -1."""
-    for number in range(len(lengths)):
-        if lengths[number] != end - start:
-            continue
-        k = 0
-        while k < end - start and data[start + k] == text[number, k]:
-            k += 1
-        if k == end - start:
-            return number
-    return -1
-
-
 @jit
 def _find(data: Bytes, start: int, end: int, spans: Int64s) -> None:
     """As ``properties.scan_properties``, of ``_NAMES``."""
     for k in range(len(spans)):
         spans[k] = -1
-    at = start
+    at, split, stop = next_piece(data, start, end)
     while at < end:
-        split = at
-        while split < end and data[split] != 1 and data[split] != 2:
-            split += 1
-        if split >= end:
-            return
-        if data[split] == 2:
-            at = split + 1
-            continue
-        stop = split + 1
-        while stop < end and data[stop] != 2:
-            stop += 1
-        if split > at and stop > split + 1:
-            number = _which(data, at, split, _TEXT, _LENGTH)
-            if number >= 0:
-                spans[2 * number], spans[2 * number + 1] = split + 1, stop
-        at = stop + 1
+        number = number_of_name(data, at, split, _TEXT, _LENGTH)
+        if number >= 0:
+            spans[2 * number], spans[2 * number + 1] = split + 1, stop
+        at, split, stop = next_piece(data, stop + 1, end)
 
 
 @jit
-def _number(data: Bytes, spans: Int64s, name: int, otherwise: int) -> int:
-    """The decimal digits of a property; ``otherwise`` where it has none, or anything else."""
+def _number(data: Bytes, spans: Int64s, name: int) -> int:
+    """The number, not below 0, that a property is; 0 where there is none."""
     start, end = spans[2 * name], spans[2 * name + 1]
-    if start < 0 or end - start > 18:
-        return otherwise
-    value = np.int64(0)
-    for at in range(start, end):
-        digit = np.int64(data[at]) - 0x30
-        if digit < 0 or digit > 9:
-            return otherwise
-        value = value * 10 + digit
-    return int(value)
+    if start < 0:
+        return 0
+    number, value = parse_number(data, start, end, 0, INT64_MAX)
+    return value if number else 0
 
 
 @jit
@@ -140,17 +112,8 @@ def _add_text(lanes: Int64s, data: Bytes, start: int, end: int) -> None:
 
 
 @jit
-def _hash_code(data: Bytes, start: int, end: int) -> int:
-    """Java's hashCode of ASCII."""
-    value = np.int64(0)
-    for at in range(start, end):
-        value = (value * 31 + np.int64(data[at])) & 0xFFFFFFFF
-    return int(value - 0x100000000 if value >= 0x80000000 else value)
-
-
-@jit
 def _kind(data: Bytes, topic: int, topic_end: int, queue: int, spans: Int64s) -> int:
-    own = _which(data, topic, topic_end, _TOPIC_TEXT, _TOPIC_LENGTH)
+    own = number_of_name(data, topic, topic_end, _TOPIC_TEXT, _TOPIC_LENGTH)
     real, real_end = spans[2 * _REAL_TOPIC], spans[2 * _REAL_TOPIC + 1]
     if own == 0:
         return SCHEDULED if real >= 0 else NO_KIND
@@ -188,22 +151,22 @@ def _read(data: Bytes, fields: Int64s, out: Int64s, spans: Int64s, lanes: Int64s
         else:
             if kind in (SCHEDULED, TIMED):
                 topic, topic_end = spans[2 * _REAL_TOPIC], spans[2 * _REAL_TOPIC + 1]
-                queue = _number(data, spans, _REAL_QID, 0)
+                queue = _number(data, spans, _REAL_QID)
             _add_text(lanes, data, topic, topic_end)
             _add_number(lanes, queue)
             if kind in (SCHEDULED, COPY):
                 _add_number(lanes, -1)
-                _add_number(lanes, _number(data, spans, _DELAY, 0))
+                _add_number(lanes, _number(data, spans, _DELAY))
             else:
-                _add_number(lanes, _number(data, spans, _OUT_MS, 0))
+                _add_number(lanes, _number(data, spans, _OUT_MS))
             _add_number(lanes, fields[c.BODY_CRC, n])
             _add_number(lanes, fields[c.BORN_TIME, n])
             _add_number(lanes, fields[c.RECONSUME_TIMES, n])
         out[1, n] = lanes[0] << 31 | lanes[1]
         out[2, n] = lanes[2] << 31 | lanes[3]
-        out[3, n] = _number(data, spans, _OUT_MS, 0)
-        out[4, n] = _hash_code(data, topic, topic_end)
-        out[5, n] = _number(data, spans, _ROLL_TIMES, 0)
+        out[3, n] = _number(data, spans, _OUT_MS)
+        out[4, n] = signed32(java_hash(data, topic, topic_end, 0))
+        out[5, n] = _number(data, spans, _ROLL_TIMES)
         out[6, n] = 1 if spans[2 * _DEL_KEY] >= 0 else 0
         out[7, n] = 1 if key >= 0 else 0
 
@@ -217,15 +180,7 @@ def read_evidence(data: Bytes, base: int, messages: MessageArrays) -> Rows:
     _read(data, fields, out, np.empty(2 * len(_NAMES), np.int64), np.empty(4, np.int64))
     some = np.flatnonzero(out[0])
     rows = np.zeros(len(some), EVIDENCE)
-    for name, number in (
-        ("kind", 0),
-        ("digest", 1),
-        ("digest2", 2),
-        ("topic_hash", 4),
-        ("rolls", 5),
-        ("delete", 6),
-        ("keyed", 7),
-    ):
+    for name, number in _COLUMNS:
         rows[name] = out[number, some]
     rows["phy_offset"], rows["size"] = messages.phy_offset[some], messages.size[some]
     rows["queue"], rows["queue_offset"] = fields[c.QUEUE_ID, some], fields[c.QUEUE_OFFSET, some]

@@ -48,6 +48,23 @@ _WORD: Final = np.array([int.from_bytes(name[:WORD].rjust(WORD, b"\0"), "little"
 
 
 @inlined
+def number_of_name(
+    data: npt.NDArray[np.uint8], start: int, end: int, texts: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]
+) -> int:
+    """Which of the names in ``texts``, uint8 (names, longest), ``data[start:end]`` is, or -1. ``lengths`` is int64 (names,)."""
+    length = end - start
+    for number in range(len(lengths)):
+        if lengths[number] != length:
+            continue
+        k = 0
+        while k < length and data[start + k] == texts[number, k]:
+            k += 1
+        if k == length:
+            return number
+    return -1
+
+
+@inlined
 def _name_number(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     """Which of NAMES ``data[start:end]`` is, or -1."""
     length = end - start
@@ -58,15 +75,25 @@ def _name_number(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
                 if _WORD[number] == word and _LENGTH[number] == length:
                     return number
             return -1
-    for number in range(len(_LENGTH)):
-        if _LENGTH[number] != length:
+    return int(number_of_name(data, start, end, _TEXT, _LENGTH))
+
+
+@inlined
+def next_piece(data: npt.NDArray[np.uint8], start: int, end: int) -> tuple[int, int, int]:
+    """Where the next piece of ``data[start:end]`` that counts has its name, its 0x01 and its end; ``end`` for none."""
+    at = start
+    while at < end:
+        split = find_byte(data, at, end, NAME_SEPARATOR, PROPERTY_SEPARATOR)
+        if split >= end:
+            break
+        if data[split] == PROPERTY_SEPARATOR:
+            at = split + 1
             continue
-        k = 0
-        while k < length and data[start + k] == _TEXT[number, k]:
-            k += 1
-        if k == length:
-            return number
-    return -1
+        stop = find_byte(data, split + 1, end, PROPERTY_SEPARATOR, PROPERTY_SEPARATOR)
+        if split > at and stop > split + 1:
+            return at, split, stop
+        at = stop + 1
+    return end, end, end
 
 
 @inlined

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
+from rocketmq_reindex.storage_format.record.properties import next_piece
 from rocketmq_reindex.storage_format.record.text_columns import TextColumn, put_text, room_of
 
 Bytes = npt.NDArray[np.uint8]
@@ -72,28 +73,16 @@ def _maps(data: Bytes, starts: Int64s, ends: Int64s, room: int) -> tuple[Int32s,
     value_spans = np.empty(2 * longest + 2, np.int64)
     count, values_end = 0, 0
     for k in range(len(starts)):
-        first, at, end = count, starts[k], ends[k]
+        first, end = count, ends[k]
+        at, split, stop = next_piece(data, starts[k], end)
         while at < end:
-            # As ``properties.scan_properties``: the first 0x01 ends the name, the next 0x02 the piece.
-            split = at
-            while split < end and (data[split] > 2 or data[split] == 0):
-                split += 1
-            if split >= end:
-                break
-            if data[split] == 2:
-                at = split + 1
-                continue
-            stop = split + 1
-            while stop < end and data[stop] != 2:
-                stop += 1
-            if split > at and stop > split + 1:
-                name_end = put_text(data, at, split, names, name_offsets[count])
-                entry = _enter(names, name_offsets, count, name_end, slots, stamps, k)
-                value_spans[2 * (entry - first)], value_spans[2 * (entry - first) + 1] = split + 1, stop
-                if entry == count:
-                    name_offsets[count + 1] = name_end
-                    count += 1
-            at = stop + 1
+            name_end = put_text(data, at, split, names, name_offsets[count])
+            entry = _enter(names, name_offsets, count, name_end, slots, stamps, k)
+            value_spans[2 * (entry - first)], value_spans[2 * (entry - first) + 1] = split + 1, stop
+            if entry == count:
+                name_offsets[count + 1] = name_end
+                count += 1
+            at, split, stop = next_piece(data, stop + 1, end)
         for entry in range(first, count):
             span = 2 * (entry - first)
             values_end = put_text(data, value_spans[span], value_spans[span + 1], values, values_end)

@@ -20,31 +20,31 @@ class Place(NamedTuple):
 
 
 class RecordAt(NamedTuple):
-    """A good record: the file of its segment, the offset of that segment's first byte and of its end, the record's offset.
+    """A good record: its segment and its absolute offset.
 
     ``anchor`` is a good record of the segment at or before it, from which its neighbours may be found; -1 for none.
     """
 
-    path: str
-    start: int
-    data_end: int
+    segment: Segment
     offset: int
     anchor: int = -1
+
+    @classmethod
+    def of_fields(cls, fields: Sequence[Any] | None) -> RecordAt | None:
+        """The record with these fields, in which objects are lists (``udfs.plans``); None for none."""
+        return cls(Segment(*fields[0]), *fields[1:]) if fields else None
 
 
 @dataclass(frozen=True)
 class Damage:
     """A stretch [offset, offset + length) of one segment that holds no good record. All offsets are absolute.
 
-    ``path`` is the segment's file, "" where it is missing; ``start``, ``data_end`` and ``segment_end`` are as in ``Segment``.
+    The path of a missing segment is "".
     """
 
     offset: int
     length: int
-    path: str
-    start: int
-    data_end: int
-    segment_end: int
+    segment: Segment
     places: tuple[Place, ...]
     anchor: int = -1
     """a good record of the segment that begins at or before ``offset``, with good records up to there; -1 for none"""
@@ -52,8 +52,6 @@ class Damage:
     """the last good record of the segments before"""
     after: RecordAt | None = None
     """the first good record of the segments behind"""
-    time_before: int = 0
-    """store time of ``before``, 0 for none"""
 
     @property
     def end(self) -> int:
@@ -67,13 +65,14 @@ class Damage:
 
     @classmethod
     def of_fields(cls, fields: Sequence[Any]) -> Damage:
-        """The damage with these fields, in which tuples are lists (``udfs.plans``)."""
+        """The damage with these fields, in which tuples and objects are lists (``udfs.plans``)."""
         found = cls(*fields)
         return replace(
             found,
+            segment=Segment(*fields[2]),
             places=tuple(Place(*place) for place in found.places),
-            before=RecordAt(*found.before) if found.before else None,
-            after=RecordAt(*found.after) if found.after else None,
+            before=RecordAt.of_fields(found.before),
+            after=RecordAt.of_fields(found.after),
         )
 
 
@@ -135,4 +134,4 @@ def _joined(segment: Segment, places: list[Place]) -> Iterator[Damage]:
 
 def _damage(segment: Segment, places: list[Place], end: int) -> Damage:
     low = places[0].offset
-    return Damage(low, end - low, segment.path, segment.start, segment.data_end, segment.segment_end, tuple(places))
+    return Damage(low, end - low, segment, tuple(places))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -12,6 +13,11 @@ from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.scan.torn_tail import may_lie_elsewhere
 
 MISNAMED: Final = "segment is misnamed"
+
+
+def misnamed(holes: Iterable[Hole]) -> Hole | None:
+    """Return the first hole that is damage only because its segment has a wrong name; None for none."""
+    return next((hole for hole in holes if hole.reason.startswith(MISNAMED)), None)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -15,11 +15,12 @@ from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.repair.damage import Damage, RecordAt
 from rocketmq_reindex.storage_format.repair.pieces import COPY, Piece, lost_pieces
 from rocketmq_reindex.storage_format.repair.records import Demands
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import plans, results
 from rocketmq_reindex.udfs.repair.quarantine import Kept, keep
 from rocketmq_reindex.udfs.repair.replicas import Replica
-from rocketmq_reindex.udfs.repair.walking import SegmentFile, Walker, record_bytes
+from rocketmq_reindex.udfs.repair.walking import Walker, record_bytes
 from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.staging import StagingFolder
 
@@ -111,8 +112,8 @@ class MendDamage:
 
 def _mended(damage: Damage, low: int, high: int, replica: int, pieces: list[Piece], kept: Kept) -> Mended:
     return Mended(
-        damage.offset, damage.length, low, high, damage.start, damage.reason, replica, pieces, kept.digest, kept.entries,
-        kept.records,
+        damage.offset, damage.length, low, high, damage.segment.start, damage.reason, replica, pieces,
+        kept.digest, kept.entries, kept.records,
     )  # fmt: skip
 
 
@@ -133,72 +134,60 @@ def _before(walker: Walker, damage: Damage) -> _Side | None:
 def _last(walker: Walker, damage: Damage, stop: int) -> _Side | None:
     """The last good record of the segment before ``stop``, from the anchor of the damage on."""
     if stop <= damage.anchor:
-        return _side(damage.before) if damage.before and stop == damage.start else None
-    file = SegmentFile(damage.path, damage.start, damage.data_end, damage.segment_end)
-    found = walker.walk(file, damage.anchor, stop)
-    if found.last_good < 0:
-        return None
-    return _side(RecordAt(damage.path, damage.start, damage.data_end, found.last_good))
+        return _side(damage.before) if damage.before and stop == damage.segment.start else None
+    return _last_good(walker, RecordAt(damage.segment, stop, damage.anchor))
+
+
+def _last_good(walker: Walker, stop: RecordAt) -> _Side | None:
+    """The last good record before ``stop``, from its anchor on."""
+    found = walker.walk(stop.segment, stop.anchor, stop.offset)
+    return _side(stop._replace(offset=found.last_good)) if found.last_good >= 0 else None
 
 
 def _after(walker: Walker, damage: Damage) -> _Side | None:
     """The first good record behind a stretch."""
-    if damage.end >= min(damage.segment_end, damage.data_end):
+    if damage.end >= min(damage.segment.segment_end, damage.segment.data_end):
         return _side(damage.after) if damage.after else None
     return _next(walker, damage, damage.end)
 
 
 def _next(walker: Walker, damage: Damage, at: int) -> _Side | None:
-    """The good record of the segment that begins at ``at``."""
-    file = SegmentFile(damage.path, damage.start, damage.data_end, damage.segment_end)
-    if at == damage.segment_end:
+    """The good record that begins at ``at``, in the segment or right behind it."""
+    if at == damage.segment.segment_end:
         return _side(damage.after) if damage.after else None
-    if at >= damage.data_end or walker.walk(file, at, at + 1).last_good != at:
+    return _good_at(walker, damage.segment, at)
+
+
+def _good_at(walker: Walker, segment: Segment, at: int) -> _Side | None:
+    """The good record of ``segment`` that begins at ``at``."""
+    if at >= segment.data_end or walker.walk(segment, at, at + 1).last_good != at:
         return None
-    return _side(RecordAt(damage.path, damage.start, damage.data_end, at))
-
-
-def _segment_of(place: RecordAt, damage: Damage) -> Damage:
-    """The segment of a record, which lies in another than the damage."""
-    end = place.start + damage.segment_end - damage.start
-    return replace(damage, path=place.path, start=place.start, data_end=place.data_end, segment_end=end, after=None)
-
-
-def _earlier(walker: Walker, damage: Damage, place: RecordAt) -> _Side | None:
-    """The good record before ``place``, which lies in another segment than the damage."""
-    if not 0 <= place.anchor < place.offset:
-        return None
-    other = _segment_of(place, damage)
-    found = walker.walk(SegmentFile(place.path, place.start, place.data_end, other.segment_end), place.anchor, place.offset)
-    return _side(place._replace(offset=found.last_good)) if found.last_good >= 0 else None
+    return _side(RecordAt(segment, at))
 
 
 def _taken(walker: Walker, replica: Replica, damage: Damage, before: _Side | None, after: _Side | None) -> Piece | None:
     """The stretch as ``replica`` has it, if that is certain: the good records on both sides are equal in both logs."""
 
     def further_left(side: _Side) -> tuple[int, _Side | None]:
-        if side.place.start != damage.start:
-            return damage.offset, _earlier(walker, damage, side.place)
+        if side.place.segment != damage.segment:
+            return damage.offset, _last_good(walker, side.place) if 0 <= side.place.anchor < side.place.offset else None
         return side.place.offset, _last(walker, damage, side.place.offset)
 
     def further_right(side: _Side) -> tuple[int, _Side | None]:
         end = side.place.offset + side.message.size
-        if side.place.start != damage.start:
-            other = _segment_of(side.place, damage)
-            return damage.end, _next(walker, other, end) if side.place.anchor >= 0 else None
+        if side.place.segment != damage.segment:
+            return damage.end, _good_at(walker, side.place.segment, end) if side.place.anchor >= 0 else None
         return end, _next(walker, damage, end)
 
-    low = _border(replica, damage, before, damage.offset, further_left)
-    high = _border(replica, damage, after, damage.end, further_right)
+    low = _border(replica, before, damage.offset, further_left)
+    high = _border(replica, after, damage.end, further_right)
     if low is None or high is None or not (before or after):
         return None
     segment = replica.chains(walker, damage, low, high)
     return Piece(COPY, low, high, segment.path, segment.start) if segment else None
 
 
-def _border(
-    replica: Replica, damage: Damage, side: _Side | None, at: int, further: Callable[[_Side], tuple[int, _Side | None]]
-) -> int | None:  # fmt: skip
+def _border(replica: Replica, side: _Side | None, at: int, further: Callable[[_Side], tuple[int, _Side | None]]) -> int | None:
     """Where the bytes to be taken begin or end: beside a record that is equal in both logs, or ``at`` the log's own edge.
 
     Beside damage a record may be spoilt where no CRC covers it. So up to NEIGHBOURS records that the replica has otherwise go
@@ -209,7 +198,7 @@ def _border(
     for _ in range(NEIGHBOURS + 1):
         if side is None:
             return None
-        if replica.has(side.place, damage):
+        if replica.has(side.place):
             return at
         at, side = further(side)
     return None
@@ -230,11 +219,11 @@ def _lost(damage: Damage, before: _Side | None, after: _Side | None) -> tuple[in
         any("__CRC32#" in side.message.properties for side in sides),
         any("DUP_INFO" in side.message.properties for side in sides),
     )
-    bounds, low, high = (damage.start, damage.segment_end), damage.offset, damage.end
+    bounds, low, high = (damage.segment.start, damage.segment.segment_end), damage.offset, damage.end
     neighbours = sorted((side for side in sides if _touches(side, damage)), key=lambda side: side.cost)
     while (pieces := lost_pieces(low, high, bounds, time, demands)) is None:
         if not neighbours:
-            where = f"{escape(damage.path)}: offset {damage.offset}"
+            where = f"{escape(damage.segment.path)}: offset {damage.offset}"
             raise InputError(
                 f"{where}: {damage.length} bytes are too few for a record, and no record beside them can go with them"
             )
@@ -246,4 +235,4 @@ def _lost(damage: Damage, before: _Side | None, after: _Side | None) -> tuple[in
 def _touches(side: _Side, damage: Damage) -> bool:
     """Whether the record lies right beside the stretch, in its segment."""
     at, end = side.place.offset, side.place.offset + side.message.size
-    return side.place.start == damage.start and (end == damage.offset or at == damage.end)
+    return side.place.segment == damage.segment and (end == damage.offset or at == damage.end)

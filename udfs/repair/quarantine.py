@@ -16,10 +16,11 @@ from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.repair.damage import Damage
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import UsedDigest
 from rocketmq_reindex.udfs.repair.segments import read
-from rocketmq_reindex.udfs.repair.walking import SegmentFile, Walker
+from rocketmq_reindex.udfs.repair.walking import Walker
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 FOLDER: Final = "quarantine"
@@ -39,11 +40,11 @@ class Kept:
 def keep(staging: StagingFolder, walker: Walker, damage: Damage, low: int, high: int) -> Kept:
     """Keep the bytes [low, high) of the log, and list the records in them whose frame is sound."""
     kept = Kept()
-    if not damage.path:
+    segment = damage.segment
+    if not segment.path:
         return kept
-    file = SegmentFile(damage.path, damage.start, damage.data_end, damage.segment_end)
     name = f"{low:020d}"
-    kept.digest, used, of_used = _copy(staging, file, low, min(high, damage.data_end), f"{FOLDER}/{name}")
+    kept.digest, used, of_used = _copy(staging, segment, low, min(high, segment.data_end), f"{FOLDER}/{name}")
     if used:
         kept.entries.append({"path": f"{FOLDER}/{name}", "size": used, "used": used, "digest": of_used})
     head = {
@@ -55,11 +56,11 @@ def keep(staging: StagingFolder, walker: Walker, damage: Damage, low: int, high:
     }
     path, size, hasher = f"{FOLDER}/{name}.json", 0, new_digest()
     with (
-        files.Reader(file.path) as reader,
+        files.Reader(segment.path) as reader,
         files.writing(staging.temporary, files.join(staging.tree, path)) as writer,
     ):
         # There may be millions, with long keys: all of them never are in memory.
-        for text in _listing(head, _records(reader, walker, file, low, high), kept):
+        for text in _listing(head, _records(reader, walker, segment, low, high), kept):
             writer.append(text)
             hasher.update(text)
             size += len(text)
@@ -77,13 +78,13 @@ def _listing(head: dict[str, Any], records: Iterator[dict[str, Any]], kept: Kept
     yield b"\n ]\n}\n" if kept.records else b"]\n}\n"
 
 
-def _copy(staging: StagingFolder, file: SegmentFile, low: int, high: int, path: str) -> tuple[str, int, str]:
+def _copy(staging: StagingFolder, segment: Segment, low: int, high: int, path: str) -> tuple[str, int, str]:
     """Copy bytes up to the last that is not zero; returns the digest of all, how many were copied, and the digest of those."""
     whole, used = new_digest(), UsedDigest()
     writer: files.Writer | None = None
     try:
         at = 0
-        for piece in read(file.path, low - file.start, high - file.start):
+        for piece in read(segment.path, low - segment.start, high - segment.start):
             whole.update(piece.data)
             last = used.take(piece)
             if last:
@@ -99,15 +100,15 @@ def _copy(staging: StagingFolder, file: SegmentFile, low: int, high: int, path: 
     return whole.digest().hex(), *used.finish()
 
 
-def _records(reader: files.Reader, walker: Walker, file: SegmentFile, low: int, high: int) -> Iterator[dict[str, Any]]:
-    for offset in walker.framed(file, low, high):
-        at = offset - file.start
+def _records(reader: files.Reader, walker: Walker, segment: Segment, low: int, high: int) -> Iterator[dict[str, Any]]:
+    for offset in walker.framed(segment, low, high):
+        at = offset - segment.start
         size = reader.size()
 
         def read(inner: int, count: int, at: int = at, size: int = size) -> bytes:
             return reader.read(at + inner, max(0, min(count, size - at - inner)))
 
-        found = read_message(read, offset, file.data_end - offset)
+        found = read_message(read, offset, segment.data_end - offset)
         if isinstance(found, Message):
             yield record_entry(found)
 

@@ -11,45 +11,45 @@ from dataclasses import dataclass
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.repair.damage import Damage, RecordAt
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.repair.walking import SegmentFile, Walker, record_bytes
+from rocketmq_reindex.udfs.repair.walking import Walker, record_bytes
 
 
 @dataclass(frozen=True)
 class Replica:
     """The segments of a replica, by their first offset."""
 
-    segments: dict[int, SegmentFile]
+    segments: dict[int, Segment]
 
     @classmethod
     def of_fields(cls, listed: Sequence[Sequence[object]]) -> Replica:
         """The replica with these segments, as lists of fields."""
-        found = [SegmentFile(*fields) for fields in listed]  # type: ignore[arg-type]  # JSON has no types
+        found = [Segment(*fields) for fields in listed]  # type: ignore[arg-type]  # JSON has no types
         return cls({segment.start: segment for segment in found})
 
-    def chains(self, walker: Walker, damage: Damage, low: int, high: int) -> SegmentFile | None:
+    def chains(self, walker: Walker, damage: Damage, low: int, high: int) -> Segment | None:
         """The replica's segment, if its records chain from ``low`` to ``high`` exactly; None else.
 
         Where nothing follows in the damaged log, both logs may end in the segment: then zeros follow on the last record.
         """
-        segment = self.segments.get(damage.start)
-        if segment is None or segment.segment_end != damage.segment_end or segment.data_end < high:
+        segment = self.segments.get(damage.segment.start)
+        if segment is None or segment.segment_end != damage.segment.segment_end or segment.data_end < high:
             return None
         try:
             found = walker.walk(segment, low, high)
         except InputError:
             # One that has become shorter gives nothing. One that cannot be read ends the run: it may have the right bytes.
             return None
-        whole = high == damage.segment_end
-        ends = found.end == high or (whole and found.end == damage.segment_end)
+        whole = high == segment.segment_end
+        ends = found.end == high or (whole and found.end == segment.segment_end)
         runs_out = whole and damage.after is None and found.tail >= 0 and found.last_nonzero < 0
         return segment if not found.holes and (runs_out or (ends and found.tail < 0)) else None
 
-    def has(self, border: RecordAt, damage: Damage) -> bool:
+    def has(self, border: RecordAt) -> bool:
         """Whether the replica has the same bytes where the good record ``border`` lies in the damaged log."""
         mine = record_bytes(border)
-        length = damage.segment_end - damage.start
-        segment = self.segments.get(damage.start + (border.offset - damage.start) // length * length)
+        segment = self.segments.get(border.segment.start)
         if segment is None or border.offset + len(mine) > segment.data_end:
             return False
         try:

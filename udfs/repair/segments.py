@@ -12,34 +12,28 @@ import pyarrow as pa
 
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.repair.pieces import COPY, Piece, covered
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files, plans, results
 from rocketmq_reindex.udfs.files.digests import UsedDigest
 from rocketmq_reindex.udfs.progress import Position
+from rocketmq_reindex.udfs.repair.links import HARD, NONE, REFLINK
 from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 FOLDER: Final = "commitlog"
-REFLINK: Final = "reflink"
-HARD: Final = "hard"
-NONE: Final = "none"
-LINKS: Final = (REFLINK, HARD, NONE)
 _CHUNK: Final = 16 << 20
 Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class SegmentPlan:
-    """One segment to be written: its name, its file in the damaged log ("" for none), and offsets as in ``Segment``.
+    """One segment to be written: as it is in the damaged log, where the path of a missing one is "".
 
     ``pieces`` are the bytes that change, in order. ``link``, one of LINKS, says how an unchanged segment may share its bytes
     with the old file.
     """
 
-    name: str
-    path: str
-    start: int
-    data_end: int
-    segment_end: int
+    old: Segment
     link: str
     pieces: list[Piece] = field(default_factory=list)
 
@@ -47,7 +41,7 @@ class SegmentPlan:
     def of_fields(cls, fields: list[Any]) -> SegmentPlan:
         """The plan with these fields, as ``udfs.plans`` writes them."""
         found = cls(*fields)
-        return replace(found, pieces=[Piece(*piece) for piece in found.pieces])  # type: ignore[misc]  # JSON has lists
+        return replace(found, old=Segment(*fields[0]), pieces=[Piece(*piece) for piece in found.pieces])  # type: ignore[misc]  # JSON has lists
 
 
 @dataclass
@@ -72,36 +66,36 @@ class WriteSegments:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         planned = [SegmentPlan.of_fields(fields) for fields in plans.read_plan(self.plan)]
         for task in plans.numbers(batches):
-            for segment in plans.share(planned, task, self.tasks):
-                yield results.batch([self._write(segment)])
+            for plan in plans.share(planned, task, self.tasks):
+                yield results.batch([self._write(plan)])
 
-    def _write(self, segment: SegmentPlan) -> WrittenSegment:
-        relative = f"{FOLDER}/{segment.name}"
+    def _write(self, plan: SegmentPlan) -> WrittenSegment:
+        old, relative = plan.old, f"{FOLDER}/{plan.old.name}"
         target = files.join(self.staging.tree, relative)
-        size = segment.segment_end - segment.start
-        taken = _Taken(Position(self.staging, segment.name, size))
-        how = self._linked(segment, target)
+        size = old.segment_end - old.start
+        taken = _Taken(Position(self.staging, old.name, size))
+        how = self._linked(plan, target)
         if how:
-            for data in read(segment.path, 0, size):
+            for data in read(old.path, 0, size):
                 taken.take(data)
         else:
-            self._make(segment, target, size, taken)
+            self._make(plan, target, size, taken)
         used, digest = taken.used.finish()
         return WrittenSegment({"path": relative, "size": size, "used": used, "digest": digest}, how or "copy", taken.digests)
 
-    def _linked(self, segment: SegmentPlan, target: str) -> str:
+    def _linked(self, plan: SegmentPlan, target: str) -> str:
         """How an unchanged whole segment came to share its bytes with the old file; "" where it does not."""
-        if segment.pieces or segment.link == NONE or segment.data_end != segment.segment_end:
+        if plan.pieces or plan.link == NONE or plan.old.data_end != plan.old.segment_end:
             return ""
-        if segment.link == HARD and files.link(segment.path, target):
+        if plan.link == HARD and files.link(plan.old.path, target):
             return HARD
-        return REFLINK if files.clone(segment.path, self.staging.temporary, target) else ""
+        return REFLINK if files.clone(plan.old.path, self.staging.temporary, target) else ""
 
-    def _make(self, segment: SegmentPlan, target: str, size: int, taken: _Taken) -> None:
-        start = segment.start
-        end = max([segment.data_end if segment.path else start, *(piece.high for piece in segment.pieces)])
+    def _make(self, plan: SegmentPlan, target: str, size: int, taken: _Taken) -> None:
+        old, start = plan.old, plan.old.start
+        end = max([old.data_end if old.path else start, *(piece.high for piece in plan.pieces)])
         with files.writing(self.staging.temporary, target) as writer:
-            for piece in covered(segment.pieces, start, end, segment.path, start):
+            for piece in covered(plan.pieces, start, end, old.path, start):
                 taken.begin(piece.range)
                 at = piece.low - start
                 for data in self._bytes(piece):

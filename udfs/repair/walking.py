@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.repair.damage import RecordAt
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
-from rocketmq_reindex.storage_format.scan.settings import ScanSettings
+from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
 
 _CHUNK: Final = 8 << 20
 _ROWS: Final = 1 << 16
-
-
-@dataclass(frozen=True)
-class SegmentFile:
-    """A file of a log: its path, and absolute offsets of its first byte, of its end, and of its end when it is whole."""
-
-    path: str
-    start: int
-    data_end: int
-    segment_end: int
 
 
 class Walker:
@@ -40,31 +31,32 @@ class Walker:
         broken = replace(plain, crc_mode=r.CRC_NONE, search_crc=r.CRC_NONE, want_messages=True)
         self._broken = RangeScanner(broken)
 
-    def walk(self, file: SegmentFile, low: int, high: int) -> RangeSummary:
+    def walk(self, segment: Segment, low: int, high: int) -> RangeSummary:
         """Walk the records that start in [low, high), the first one at ``low``."""
-        spec = RangeSpec(0, file.path, file.start, file.segment_end, file.data_end, low, high, True)
-        with SegmentReader(file.path, file.start) as segment:
-            for _ in self._records.scan(spec, segment.read, segment.view):
-                pass
+        for _ in _blocks(self._records, segment, low, high):
+            pass
         return self._records.summary
 
-    def framed(self, file: SegmentFile, low: int, high: int) -> Iterator[int]:
+    def framed(self, segment: Segment, low: int, high: int) -> Iterator[int]:
         """Yield the offsets of records in [low, high) whose frame is sound, whatever their CRC says.
 
         Those that no queue can have, by their topic's name, are left out.
         """
-        high = min(high, file.data_end)
-        if high <= low:
-            return
-        spec = RangeSpec(0, file.path, file.start, file.segment_end, file.data_end, low, high, True)
-        with SegmentReader(file.path, file.start) as segment:
-            for block in self._broken.scan(spec, segment.read, segment.view):
+        high = min(high, segment.data_end)
+        if low < high:
+            for block in _blocks(self._broken, segment, low, high):
                 yield from block.messages.phy_offset.tolist()
+
+
+def _blocks(scanner: RangeScanner, segment: Segment, low: int, high: int) -> Iterator[Block]:
+    spec = RangeSpec(0, segment.path, segment.start, segment.segment_end, segment.data_end, low, high, True)
+    with SegmentReader(segment.path, segment.start) as reader:
+        yield from scanner.scan(spec, reader.read, reader.view)
 
 
 def record_bytes(place: RecordAt) -> bytes:
     """The bytes of a good record, from its file. Raises OSError and InputError."""
-    with files.Reader(place.path) as reader:
-        at = place.offset - place.start
+    with files.Reader(place.segment.path) as reader:
+        at = place.offset - place.segment.start
         size = int.from_bytes(reader.read(at, 4), "big", signed=True)
-        return reader.read(at, max(0, min(size, place.data_end - place.offset)))
+        return reader.read(at, max(0, min(size, place.segment.data_end - place.offset)))

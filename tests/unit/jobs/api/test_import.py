@@ -25,6 +25,17 @@ def test_an_import_loads_nothing_else() -> None:
     assert printed.splitlines() == ["[] []", "rocketmq_reindex.jobs.api.build False"]
 
 
+@pytest.mark.parametrize("command", ["build", "repair", "query", "report"])
+def test_a_command_starts_before_the_heavy_packages(command: str) -> None:
+    """So a usage error, ``--help`` and ctrl-C wait for nothing."""
+    code = f"""
+import sys
+import rocketmq_reindex.jobs.{command}
+print(sorted(set(sys.modules) & {{"pyspark", "pyarrow", "numpy", "numba", "pandas", "rich"}}))
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
 def test_every_name_is_there() -> None:
     assert set(rr.__all__) <= set(dir(rr))
     for name in rr.__all__:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.delay.decide import DELIVER, DROP, LevelOffset, doubtful, level_offset
+from rocketmq_reindex.storage_format.delay.decide import LevelOffset, doubtful, level_offset
 from rocketmq_reindex.storage_format.delay.evidence import COPY, EVIDENCE, FIRED, HALF, SCHEDULED, TIMED, Rows
 from rocketmq_reindex.storage_format.delay.join import OPEN, SETTLED, UNCLEAR, join
+from rocketmq_reindex.storage_format.delay.policies import DELIVER, DROP
 
 
 def rows(*given: dict[str, Any]) -> Rows:

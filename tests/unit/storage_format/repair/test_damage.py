@@ -32,7 +32,10 @@ def test_holes_that_touch_are_one_stretch() -> None:
 def test_a_hole_of_several_segments_is_cut() -> None:
     whole = whole_segments([_segment(0), _segment(300)])
     found = damages([Hole("", 100, 200, "segment missing")], whole, {})
-    assert [(one.offset, one.length, one.path, one.start) for one in found] == [(100, 100, "", 100), (200, 100, "", 200)]
+    assert [(one.offset, one.length, one.segment.path, one.segment.start) for one in found] == [
+        (100, 100, "", 100),
+        (200, 100, "", 200),
+    ]
 
 
 def test_a_short_file_is_damage_but_for_the_last() -> None:
