@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS
@@ -24,22 +25,24 @@ NAMED: Final = 20
 _BYTES_MAX: Final = 256 << 20
 
 
-def given(path: str) -> dict[str, Any]:
-    """Return the JSON of the file at ``path``, an empty object for "". Raises InputError for what is no consumerOffset.json.
+def given(path: str) -> tuple[dict[str, Any], bytes]:
+    """Return the JSON of the file at ``path``, and its bytes; both are empty for "".
+
+    Raises InputError for what is no consumerOffset.json.
 
     ``ConsumerOffsetManager`` (4.9 to 5.5): {"offsetTable": {"topic@group": {queue id: offset}}}. fastjson leaves queue ids
     without quotes.
     """
     if not path:
-        return {}
+        return {}, b""
     try:
-        text = files.read_bytes(path, _BYTES_MAX).decode("utf-8", "replace")
-        found = fast_json.loads(text)
+        data = files.read_bytes(path, _BYTES_MAX)
+        found = fast_json.loads(data.decode("utf-8", "replace"))
         for _ in _offsets(found):
             pass
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(f"--consumer-offsets {escape(path)}: is no consumerOffset.json: name that of a backup") from None
-    return dict(found)
+    return dict(found), data
 
 
 def _offsets(table: dict[str, Any]) -> Iterator[tuple[str, str, int, int]]:
@@ -84,12 +87,15 @@ def _bounds(staging: StagingFolder, topic: str, queue: int) -> tuple[int, int] |
     names = sorted(found for found in files.names(folder) if first_byte(found) is not None)
     if not names:
         return None
-    first, last = (np.flatnonzero(_units(files.join(folder, found))["size"]) for found in (names[0], names[-1]))
+    first = last = _sizes(files.join(folder, names[0]))
+    if len(names) > 1:
+        last = _sizes(files.join(folder, names[-1]))
+    real, end = np.flatnonzero((first != 0) & (first != PRE_BLANK_SIZE)), np.flatnonzero(last)
     low, high = int(names[0]) // UNIT_SIZE, int(names[-1]) // UNIT_SIZE
-    real = first[_units(files.join(folder, names[0]))["size"][first] != PRE_BLANK_SIZE]
-    return low + (int(real[0]) if len(real) else len(first)), high + (int(last[-1]) + 1 if len(last) else 0)
+    return low + (int(real[0]) if len(real) else np.count_nonzero(first)), high + (int(end[-1]) + 1 if len(end) else 0)
 
 
-def _units(path: str) -> np.ndarray[Any, np.dtype[np.void]]:
+def _sizes(path: str) -> npt.NDArray[np.int32]:
+    """The size that each unit of a file has."""
     data = files.read_bytes(path)
-    return np.frombuffer(data[: len(data) // UNIT_SIZE * UNIT_SIZE], UNIT_LAYOUT.dtype)
+    return np.frombuffer(data[: len(data) // UNIT_SIZE * UNIT_SIZE], UNIT_LAYOUT.dtype)["size"].astype(np.int32)

@@ -50,12 +50,12 @@ def write_config(
         entries += _write_delay(scan.staging, settings, found, segments, summary)
     half = found.half + 1 if found else 0
     if half or settings.consumer_offsets:
-        table = consumers.given(settings.consumer_offsets)
+        table, text = consumers.given(settings.consumer_offsets)
         if settings.consumer_offsets:
             consumers.check(table, scan.staging, summary)
         if half:
             _pass_half(table, half, summary)
-        text = files.read_bytes(settings.consumer_offsets) if not half else json.dumps(table).encode()
+            text = json.dumps(table).encode()
         entries.append(_write(scan.staging, CONSUMER_OFFSETS, len(text), [(0, text)]))
     return entries
 

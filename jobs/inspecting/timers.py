@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import astuple
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.jobs.command.times import show_time
 from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Row, Rows
-from rocketmq_reindex.storage_format.timer.check import TimerCheckpoint
+from rocketmq_reindex.storage_format.timer.check import CHECK_LAYOUT, TimerCheckpoint
 from rocketmq_reindex.storage_format.timer.layout import (
     BLANK_SIZE,
     LOG_LAYOUT,
@@ -32,15 +33,7 @@ def timer_check(path: str) -> Inspected:
     """What ``timercheck`` holds, with a row for each field."""
     data = files.read_bytes(path)
     check = TimerCheckpoint.from_bytes(data)
-    fields = {
-        "lastReadTimeMs": check.read_time,
-        "lastTimerLogFlushPos": check.log_flushed,
-        "lastTimerQueueOffset": check.queue_offset,
-        "masterTimerQueueOffset": check.master_queue_offset,
-        "stateVersion": check.state_version,
-        "timestamp": check.version_time,
-        "counter": check.version_counter,
-    }
+    fields = dict(zip(CHECK_LAYOUT.names, astuple(check), strict=True))
     summary = {"bytes": len(data), "lastReadTime": show_time(check.read_time) if check.read_time else None, **fields}
     return Inspected(summary, Rows(lambda: iter([{"field": name, "value": value} for name, value in fields.items()])))
 

@@ -36,8 +36,7 @@ class Commands:
         With ``until`` it goes up to this offset of the log, where the broker cuts it, and passes over damage.
         """
         store, out = self._settings.store, f"{self._settings.store}.rebuilt"
-        words = ["rmq-reindex", "build", store, "--out", out]
-        words += [word for root in self._settings.commitlogs for word in ("--commitlog", root)]
+        words = self._command("build", out)
         words += ["--only", only] if only else []
         words += self._options()
         words += ["--on-damage", "salvage", "--until-offset", str(until)] if until >= 0 else []
@@ -45,9 +44,11 @@ class Commands:
 
     def repaired(self) -> str:
         """A repair of the log, with the files derived from it."""
-        words = ["rmq-reindex", "repair", self._settings.store, "--out", f"{self._settings.store}.repaired"]
-        words += [word for root in self._settings.commitlogs for word in ("--commitlog", root)]
-        return shell([*words, *self._options()])
+        return shell([*self._command("repair", f"{self._settings.store}.repaired"), *self._options()])
+
+    def _command(self, name: str, out: str) -> list[str]:
+        words = ["rmq-reindex", name, self._settings.store, "--out", out]
+        return words + [word for root in self._settings.commitlogs for word in ("--commitlog", root)]
 
     def _options(self) -> list[str]:
         line = next((line for line in VERSIONS if self._settings.release.startswith(f"{line}.")), NEWEST)
