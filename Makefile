@@ -41,11 +41,14 @@ docs: setup ## the pages of docs/ as HTML in .docs/: fails on a broken link, anc
 
 # A test belongs to a tier by its folder: `make test` runs the folders named here, `make test-all` runs all of tests/.
 FIRST = $(wildcard $(addprefix tests/,builds docs golden hostile incremental local reference smoke tools unit))
-PYTEST = $(ENV) $(PY) -m pytest -n 2 --dist loadfile -m "not slow and not matrix"
+JOBS = 2
+PYTEST = $(ENV) $(PY) -m pytest -n $(JOBS) --dist loadfile -m "not slow and not matrix"
 
 test: one-oracle ## the tests that a change needs: minutes, and nothing to install but RocketMQ 5.5.0
 	$(PYTEST) $(FIRST)
 
+# Much of it waits: for brokers, clusters and disks.
+test-rest: JOBS = 3
 test-rest: full-setup  # what test-all runs and test does not
 	$(PYTEST) tests/ $(FIRST:%=--ignore=%)
 

@@ -21,9 +21,9 @@ def order_logical(
 
     A record below the queue's end opens a new generation, which drops what stood at or above it, if it is continued, or if its
     QUEUEOFFSET is 0, unless it stands alone where the queue goes on behind it. A record above the end counts if it is
-    continued, if damage lies between, or if what follows in the queue lies above it and counts for one of these reasons: then
-    a record is lost where nothing shows it. All others are out of line. In the stretch ``rolled_back`` a generation begins at 0
-    alone, and where all of it is older none begins.
+    continued, if damage lies between, if as many records out of line lie between as offsets are missing, or if what follows in
+    the queue lies above it and counts by itself: then a record is lost where nothing shows it. All others are out of line. In
+    the stretch ``rolled_back`` a generation begins at 0 alone, and where all of it is older none begins.
 
     The last records of a queue, too few yet to be continued, are pending: they get no unit before more follow. A build every
     hour must not stand still for them, and one stray record must not drop what consumers have been given.
@@ -47,6 +47,8 @@ class _Logical:
         """the queue offset of the first record behind those that are looked at and follow on each other; -1 for none"""
         self._last = -1
         """the absolute offset behind the last record that counted"""
+        self._strays = 0
+        """how many offsets the records out of line behind the last unit used up"""
         self._behind = 0
         """how far the units stand behind the offsets that they name, since some offsets have no record"""
 
@@ -90,13 +92,19 @@ class _Logical:
             if not begins and (older or not continued):
                 # What contradicts an older unit never gets its position, whatever follows.
                 (out.lost if older else refused).append(_out_of_line(run, first))
+                self._strays += 0 if older else sum(run.offsets for run in runs)
                 return
             out.decisions.append(Decision("generation", first, _drop_from(out.kept, first)))
-        elif end >= 0 and first > end and not (continued or self._rises or self._is_damaged(self._last, run)):
+        elif end >= 0 and first > end and not (continued or self._rises or self._is_explained(run, first)):
             refused.append(_out_of_line(run, first))
+            self._strays += sum(run.offsets for run in runs)
             return
         self._behind = _keep(out.kept, runs, behind)
-        self._end, self._last = out.kept[-1].stop, runs[-1].end
+        self._end, self._last, self._strays = out.kept[-1].stop, runs[-1].end, 0
+
+    def _is_explained(self, run: Run, first: int) -> bool:
+        """Whether damage, or records out of line, are what is missing before a record above the queue's end."""
+        return first - self._end == self._strays or self._is_damaged(self._last, run)
 
     def _is_damaged(self, last: int, run: Run) -> bool:
         """Whether damage lies between the absolute offset ``last``, behind a record, and this run."""

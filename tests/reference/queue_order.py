@@ -38,6 +38,7 @@ def judge(units: list[Unit], damage: list[tuple[int, int]]) -> list[Verdict]:
     behind = 0  # how far units stand below the offsets they name
     start = 0
     previous = 0  # the record whose unit last stood in line
+    strays = 0  # offsets that units out of line used up since then
     follows = [before.queue_offset + 1 + before.again == after.queue_offset for before, after in pairwise(units)]
     # The last units that follow on each other: too few yet to continue the first of them.
     last = next((n for n in range(len(follows), 0, -1) if not follows[n - 1]), 0)
@@ -60,15 +61,17 @@ def judge(units: list[Unit], damage: list[tuple[int, int]]) -> list[Verdict]:
         elif here < end and (continued or (here == 0 and not (broken == number and following == end + 1))):
             verdict = Verdict(unit, GENERATION, here, end - max(here, start))
             start = min(start, here)
-        elif here > end and (continued or lost_between or rises):
+        elif here > end and (continued or lost_between or rises or here - end == strays):
             verdict = Verdict(unit, JUMP, here, here - end)
         else:
             verdicts.append(Verdict(unit, PENDING if number >= last else OUT, here))
+            strays += 1 + unit.again
             continue
         verdicts.append(verdict)
         end = here + 1
         behind = back + unit.again
         previous = unit.record
+        strays = 0
     return verdicts
 
 

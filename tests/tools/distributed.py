@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.tools.faulty_cluster import spark_home
+from tests.tools.faulty_cluster import QUICK_JAVA, spark_home
 from tests.tools.faulty_processes import ROOT, java
 
 DIST = ROOT / "dist"
@@ -58,7 +58,8 @@ class Place:
         submit = [str(spark_home() / "bin" / "spark-submit"), "--master", master]
         submit += ["--properties-file", str(at / "spark-defaults.conf")]
         # Else Spark tells all that it does.
-        submit += ["--driver-java-options", f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.properties').as_uri()}"]
+        log4j2 = (self.folder / "log4j2.properties").as_uri()
+        submit += ["--driver-java-options", f"-Dlog4j2.configurationFile={log4j2} {QUICK_JAVA}"]
         submit += ["--py-files", str(at / "rocketmq_reindex.zip")]
         submit += ["--archives", f"{at / 'environment.tar.gz'}#environment"]
         submit += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]

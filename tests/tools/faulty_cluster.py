@@ -19,6 +19,8 @@ from typing import Any
 from tests.tools.faulty_processes import ROOT, SITE, Running, command, java, running, wait_until
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that runs for seconds: what its second compiler costs does not come back."""
 PACKAGES = ("storage_format", "udfs", "jobs")
 _URL = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)\n")
 
@@ -36,6 +38,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_LOG_DIR": str(folder / "logs"),
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
         # A worker of this machine's own: not what a shell may have set.
         "SPARK_CONF_DIR": str(folder / "conf"),
         "PYSPARK_PYTHON": sys.executable,
@@ -65,6 +68,7 @@ class Cluster:
         settings |= {"spark.executorEnv.REINDEX_HIDDEN": str(ROOT), "spark.executorEnv.NUMBA_DISABLE_JIT": "1"}
         submit = [str(spark_home() / "bin" / "spark-submit"), "--master", self.url]
         submit += ["--properties-file", str(ROOT / "conf" / "spark-defaults.conf"), "--py-files", str(archive)]
+        submit += ["--driver-java-options", QUICK_JAVA]
         submit += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         build = [str(ROOT / "jobs" / "build.py"), str(store), "--out", str(out), "--json", *words]
         environment = _environment(self.folder) | _DRIVER | {"NUMBA_DISABLE_JIT": "1"}
@@ -101,7 +105,11 @@ def _executors(folder: Path, faults: list[dict[str, Any]]) -> dict[str, str]:
     """Settings that bring faults to the executors: they have the environment of Spark's workers, not the driver's."""
     for number, fault in enumerate(faults):
         fault.setdefault("marker", str(folder / f"fault-{number}"))
-    return {"spark.executorEnv.PYTHONPATH": str(SITE), "spark.executorEnv.REINDEX_FAULTS": json.dumps(faults)}
+    return {
+        "spark.executorEnv.PYTHONPATH": str(SITE),
+        "spark.executorEnv.REINDEX_FAULTS": json.dumps(faults),
+        "spark.executor.extraJavaOptions": QUICK_JAVA,
+    }
 
 
 @contextlib.contextmanager

@@ -120,6 +120,17 @@ def test_what_is_said_of_a_disordered_queue() -> None:
     assert irregular(runs) == [("repeat", 0, 3), ("gap", 2, 3), ("gap", 8, 82)]
 
 
+def test_records_out_of_line_are_those_that_are_missing() -> None:
+    """A record whose QUEUEOFFSET is spoilt leaves its place free: what follows it in the queue stands where it says."""
+    for offsets, missing in (([4, 5, 6, 3, 8], 1), ([4, 5, 6, 0, 8], 1), ([4, 5, 6, 90, 8], 1), ([4, 5, 6, 3, 90, 9], 2)):
+        order = order_logical(runs_of(blocks_of(log_of(offsets), [])), [])
+        assert order.fills == [(7, missing, 7 + missing)]
+        assert [row.queue_offset for row in order.lost] == offsets[3 : 3 + missing]
+        assert "pending" not in {kind for kind, _, _ in order.decisions}
+    order = order_logical(runs_of(blocks_of(log_of([4, 5, 6, 3, 9]), [])), [])
+    assert [row.queue_offset for row in order.ahead] == [9]
+
+
 def test_old_records_take_no_place_from_others() -> None:
     """They are out of line, never pending, also at a queue's end; where all are older no queue begins anew, either."""
     for offsets in ([0, 1, 2, 3, 1, 2, 3, 4], [0, 1, 2, 3, 1], [0, 1, 2, 3, 2, 3]):
