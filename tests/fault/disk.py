@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 from rocketmq_reindex.jobs.building.settings import PARTS
 from tests.tools.encode import Message
+from tests.tools.faulty_children import Children
 from tests.tools.faulty_files import Fault, Matches, any_operation
 from tests.tools.faulty_runs import command, command_with
 from tests.tools.log_writer import LogWriter
@@ -127,6 +130,26 @@ def check_killed(scene: Scene, where: str) -> bool:
     assert all(name == LOCK or name.startswith(".out.rmq-reindex-") for name in scene.beside()), where
     scene.check_next(where)
     return found == scene.truth
+
+
+def kill_anywhere(scene: Scene, warm: Children, rng: random.Random) -> None:
+    """Kill ten runs before or after any of their operations."""
+    counts, killed = [Fault("EIO", 10**9) for _ in range(3)], 0
+    for count in counts:
+        scene.run(count)
+        scene.restore()
+    # How often a run looks at its progress, which are operations too, is a matter of time.
+    least = min(count.seen for count in counts)
+    for _ in range(10):
+        number, kind = rng.randrange(least - 5) + 1, rng.choice(("kill", "kill-after"))
+        status = warm.run(
+            scene.store, scene.out, *scene.words, exchange=scene.exchange, name=scene.name, kind=kind, number=number
+        )
+        # One that looked at its progress less often had fewer operations, and may have ended before.
+        assert status in (scene.exit, -signal.SIGKILL)
+        killed += status != scene.exit
+        check_killed(scene, f"{kind} {number}")
+    assert killed >= 7
 
 
 def sweep(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.disk import Scene, check_killed, tiny_store, tree
+from tests.fault.disk import Scene, check_killed, kill_anywhere, tiny_store, tree
 from tests.tools.faulty_children import Children, children
 from tests.tools.faulty_files import Fault
 
@@ -82,20 +82,7 @@ def test_any_operation(warm: Children, seed: int, store: Path, tmp_path: Path) -
     """Before or after one of them, by chance."""
     rng = random.Random(seed)
     scene = Scene(store, tmp_path / "place" / "out", True, exchange=rng.random() < 0.7)
-    counts, killed = [Fault("EIO", 10**9) for _ in range(3)], 0
-    for count in counts:
-        scene.run(count)
-        scene.restore()
-    # How often a run looks at its progress, which are operations too, is a matter of time.
-    least = min(count.seen for count in counts)
-    for _ in range(10):
-        number, kind = rng.randrange(least - 5) + 1, rng.choice(("kill", "kill-after"))
-        status = warm.run(store, scene.out, *scene.words, exchange=scene.exchange, kind=kind, number=number)
-        # One that looked at its progress less often had fewer operations, and may have ended before.
-        assert status in (0, -signal.SIGKILL)
-        killed += status != 0
-        check_killed(scene, f"{kind} {number}")
-    assert killed >= 7
+    kill_anywhere(scene, warm, rng)
 
 
 def test_kill_after_kill(warm: Children, seed: int, store: Path, tmp_path: Path) -> None:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.disk import check_killed, tree
+from tests.fault.disk import check_killed, kill_anywhere, tree
 from tests.fault.repairs import RepairScene, damaged_store
 from tests.tools.faulty_children import Children, children
-from tests.tools.faulty_files import Fault
 
 POINTS = {
     "damage planned": ("kill-after", "replace", "/plans/damage"),
@@ -77,16 +76,4 @@ def test_any_operation(link: str, warm: Children, seed: int, store: Path, tmp_pa
     """Before or after one of them, by chance."""
     rng = random.Random(seed)
     scene = RepairScene(store, tmp_path / "place" / "out", rng.random() < 0.5, link=link)
-    counts, killed = [Fault("EIO", 10**9) for _ in range(3)], 0
-    for count in counts:
-        scene.run(count)
-        scene.restore()
-    # How often a run looks at its progress, which are operations too, is a matter of time.
-    least = min(count.seen for count in counts)
-    for _ in range(10):
-        number, kind = rng.randrange(least - 5) + 1, rng.choice(("kill", "kill-after"))
-        status = warm.run(store, scene.out, *scene.words, name="repair", kind=kind, number=number)
-        assert status in (3, -signal.SIGKILL)
-        killed += status != 3
-        check_killed(scene, f"{kind} {number}")
-    assert killed >= 7
+    kill_anywhere(scene, warm, rng)

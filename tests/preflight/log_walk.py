@@ -51,17 +51,20 @@ def _key_hash(key: str) -> int:
     return max(0, java.int32(abs(java.hash_code(key))))
 
 
-def read_log(folder: Path, release: str, crc: bool) -> list[LogRecord]:
-    """All of them, in the segments' order; without ``crc`` a record that follows on a good one needs none."""
+def read_log(folder: Path, release: str, crc: bool, own_crc: bool = True) -> list[LogRecord]:
+    """All of them, in the segments' order; without ``crc`` a record that follows on a good one needs none.
+
+    Without ``own_crc`` its ``__CRC32#`` may be wrong.
+    """
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     found: list[LogRecord] = []
     for path in paths:
         if path.is_file() and path.name.isdigit():
-            found += _walk(path.read_bytes(), int(path.name), release, crc)
+            found += _walk(path.read_bytes(), int(path.name), release, crc, crc and own_crc)
     return found
 
 
-def _walk(data: bytes, base: int, release: str, crc: bool) -> Iterator[LogRecord]:
+def _walk(data: bytes, base: int, release: str, crc: bool, own_crc: bool) -> Iterator[LogRecord]:
     at, sound = 0, True
     while at + 8 <= len(data):
         size, magic = struct.unpack_from(">iI", data, at)
@@ -69,7 +72,7 @@ def _walk(data: bytes, base: int, release: str, crc: bool) -> Iterator[LogRecord
         if sound and magic == r.MAGIC_BLANK and size == len(data) - at:
             return
         framed, record = _parse(data, at, base, release, crc or not sound)
-        if record and crc and not _own_crc_holds(data[at : at + framed], record.properties):
+        if record and own_crc and not _own_crc_holds(data[at : at + framed], record.properties):
             record = None
         if record:
             yield record

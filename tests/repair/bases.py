@@ -31,6 +31,11 @@ class Base:
     conf: Conf
     build: dict[str, Any]
 
+    @property
+    def checks_own_crc(self) -> bool:
+        """Whether the broker checks ``__CRC32#``."""
+        return self.conf.more.get("forceVerifyPropCRC") == "true"
+
 
 def make_base(real: RealStores, path: Path, seed: int) -> Base:
     """A store of 2 to 12 segments. One seed, one kind of store and one random log."""

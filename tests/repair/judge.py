@@ -108,7 +108,7 @@ def _judge_log(
     if told.exit != (3 if lost else 0):
         yield f"exit {told.exit} with {len(_ranges(told))} ranges changed"
     counts["ranges"] += len(_ranges(told))
-    mended = read_mended(out / "commitlog", release)
+    mended = read_mended(out / "commitlog", release, base.checks_own_crc)
     if mended.end < truth.good_to:
         yield f"the chain of records ends at {mended.end}, and good ones follow up to {truth.good_to}"
     gone = set(beside) | set(others)
@@ -125,9 +125,11 @@ def _judge_starts(real: RealStores, base: Base, out: Path, told: Summary, truth:
     gone = {offset for part in _survivors(told, truth) for offset in part}
     left = [record for record in truth.survivors if record.offset not in gone]
     keys = [(record.topic, record.properties.get("UNIQ_KEY", ""), record.offset) for record in left if record.items(False)]
+    served, survivors = [one for record in left for one in places(base, record)], {one.offset for one in truth.survivors}
     wanted = Wanted(
-        read_mended(out / "commitlog", real.release), [one for record in left for one in places(base, record)],
+        read_mended(out / "commitlog", real.release, base.checks_own_crc), served,
         items_of(left, real.release), [one for one in keys if len(one[1]) == 16], truth.known,
+        [(one.offset, one.offset + one.size) for one in truth.accepted if one.offset not in survivors],
     )  # fmt: skip
     for crashed in (False, True):
         for words in started(real, base, out, wanted, seed, crashed=crashed):
@@ -155,13 +157,15 @@ def _judge_again(base: Base, out: Path, seed: int) -> Iterator[str]:
 
 
 def _judge_replica(base: Base, store: Path, out: Path, truth: Truth, seed: int, counts: Counter[str]) -> Iterator[str]:
-    """With the undamaged log beside it nothing is lost, but for a range in which that log ends: no record borders on it."""
+    """With the undamaged log beside it nothing is lost, but for ranges beside which no record is the same in both logs."""
     told = repair(base, store, out, seed, base.path)
     if told.error:
         yield f"with a replica: exit {told.exit}: {told.error}"
         return
-    lost = [(low, high) for low, high, _, how in _ranges(told) if how != "replica" and high <= truth.end]
-    open_ranges = [(low, high) for low, high, _, how in _ranges(told) if how != "replica" and high > truth.end]
+    lost, open_ranges = list[tuple[int, int]](), list[tuple[int, int]]()
+    for low, high, _, how in _ranges(told):
+        if how != "replica":
+            (lost if _has_borders(told, truth, low, high) else open_ranges).append((low, high))
     if lost or told.exit != (3 if open_ranges else 0):
         yield f"with a replica: exit {told.exit}, lost {lost[:SHOWN]}"
     segments = [int(path.name) for path in (store / "commitlog").iterdir()]
@@ -178,6 +182,17 @@ def _judge_replica(base: Base, store: Path, out: Path, truth: Truth, seed: int, 
             differing.append((low, high))
     if differing:
         yield f"with a replica: {len(differing)} stretches differ from the undamaged log, as {differing[:SHOWN]}"
+
+
+def _has_borders(told: Summary, truth: Truth, low: int, high: int) -> bool:
+    """Whether a record that no damage touched lies on each side of a range, before other damage and the log's end."""
+    ranges = _ranges(told)
+    before = max((last for _, last, *_ in ranges if last <= low), default=0)
+    behind = min([first for first, *_ in ranges if first >= high] + [truth.good_to])
+    at = [record.offset for record in truth.survivors]
+    # The log's first record has nothing before it.
+    begins = any(before <= one < low for one in at) or not any(record.offset < low for record in truth.accepted)
+    return begins and high <= truth.end and any(high <= one < behind for one in at)
 
 
 def _judge_damaged(

@@ -108,10 +108,13 @@ class Mended:
     """of the fillers"""
 
 
-def read_mended(folder: Path, release: str) -> Mended:
-    """As a broker that reads the whole log: one good record behind the other, segments filled up by BLANK."""
+def read_mended(folder: Path, release: str, own_crc: bool) -> Mended:
+    """As a broker that reads the whole log: one good record behind the other, segments filled up by BLANK.
+
+    ``own_crc``: it checks ``__CRC32#``.
+    """
     paths = sorted(folder.iterdir())
-    good = {record.offset for record in read_log(folder, release, True)}
+    good = {record.offset for record in read_log(folder, release, True, own_crc)}
     found = Mended(int(paths[0].name), int(paths[0].name))
     for path in paths:
         data, base, at = path.read_bytes(), int(path.name), 0

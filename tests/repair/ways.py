@@ -12,6 +12,7 @@ from tests.preflight import spoil_log
 from tests.preflight.settings import Sizes
 from tests.preflight.spoiling import Spoiler, Stores
 
+AHEAD = 2
 Way = Callable[[Spoiler], str | None]
 
 
@@ -21,7 +22,16 @@ def damage(store: Path, sizes: Sizes, seed: int) -> list[str]:
     spoiler = Spoiler(Stores(store, sizes), rng)
     ways = rng.choices(WAYS, k=rng.choice((1, 1, 1, 2, 2, 3, 4, 6)))
     # The others read records: a log that lacks files has fewer.
-    return [told for way in sorted(ways, key=lambda way: way in FILES) if (told := way(spoiler))]
+    told = [words for way in sorted(ways, key=lambda way: way in FILES) if (words := way(spoiler))]
+    return told + list(_no_more_ahead(spoiler))
+
+
+def _no_more_ahead(spoiler: Spoiler) -> Iterator[str]:
+    """A broker makes two segments ahead: 4.9 does not look before the last three, and leaves a hole behind the log's end."""
+    segments = spoiler.store.segments()
+    while len(segments) > AHEAD and not any(any(path.read_bytes()) for path in segments[-AHEAD - 1 :]):
+        segments.pop().unlink()
+        yield "one of zeros taken away"
 
 
 def flipped_anywhere(spoiler: Spoiler) -> str | None:

@@ -18,6 +18,7 @@ from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from tests.reference.java import hash_code, java_text
 from tests.serving.programs import PATIENCE, Program
 from tests.serving.stores import options
+from tests.tools.timer_files import put_files
 
 SEGMENT = 1 << 20
 SIZES: dict[str, int] = {"segment_size": SEGMENT, "cq_file_size": 20_000, "hash_slots": 1000, "index_items": 5000}
@@ -121,14 +122,7 @@ def write_timers(store: Path, settings: TimerSettings, read_time: int | None = N
     """Write the timer files for what is pending by the log, or for what is named."""
     by_log, end = pending_of(store)
     rows = by_log if pending is None else pending
-    for file in timer_files(rows, end, read_time or int(time.time() * 1000), settings):
-        path = store.joinpath(*file.path)
-        path.parent.mkdir(exist_ok=True)
-        with path.open("wb") as out:
-            out.truncate(file.size)
-            for offset, data in file.parts():
-                out.seek(offset)
-                out.write(data)
+    put_files(store, timer_files(rows, end, read_time or int(time.time() * 1000), settings))
 
 
 def wait(done: Callable[[], bool]) -> None:
