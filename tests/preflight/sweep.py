@@ -25,6 +25,7 @@ from tests.preflight.disk import read_disk
 from tests.preflight.log_walk import read_log
 from tests.preflight.predicted import predict
 from tests.preflight.real import RealStores
+from tests.preflight.seeds import based
 from tests.preflight.spoil import Spoilt, spoil
 
 VERSIONS = ("4.9.8", "5.3.3", "5.4.0", "5.5.1")
@@ -53,15 +54,9 @@ class Judged:
 
 
 def judged(real: RealStores, scratch: Path, seed: int, count: int) -> Iterator[Judged]:
-    """The stores of the seeds from ``seed`` on. A store depends on its own seed alone."""
-    base: tuple[int, Base] | None = None
-    for number in range(seed, seed + count):
-        of_base = number // PER_BASE
-        if base is None or base[0] != of_base:
-            if base:
-                shutil.rmtree(base[1].path, ignore_errors=True)
-            base = of_base, make_base(real, scratch / f"base-{of_base}", of_base)
-        yield judge(real, base[1], scratch, number)
+    """The stores of the seeds from ``seed`` on."""
+    for number, base in based(make_base, real, scratch, range(seed, seed + count), PER_BASE):
+        yield judge(real, base, scratch, number)
 
 
 def judge(real: RealStores, base: Base, scratch: Path, seed: int) -> Judged:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import shutil
 import sys
 import tempfile
 import time
@@ -18,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.preflight.real import RealStores
-from tests.repair.bases import Base, make_base
+from tests.preflight.seeds import based
+from tests.repair.bases import make_base
 from tests.repair.judge import Verdict, judge
 
 VERSIONS = ("4.9.8", "5.3.3", "5.4.0", "5.5.1")
@@ -28,15 +28,9 @@ PER_BASE = 5
 
 
 def judged(real: RealStores, scratch: Path, seed: int, count: int) -> Iterator[Verdict]:
-    """The stores of the seeds from ``seed`` on. A store depends on its own seed alone."""
-    base: tuple[int, Base] | None = None
-    for number in range(seed, seed + count):
-        of_base = number // PER_BASE
-        if base is None or base[0] != of_base:
-            if base:
-                shutil.rmtree(base[1].path, ignore_errors=True)
-            base = of_base, make_base(real, scratch / f"base-{of_base}", of_base)
-        yield judge(real, base[1], scratch, number)
+    """The stores of the seeds from ``seed`` on."""
+    for number, base in based(make_base, real, scratch, range(seed, seed + count), PER_BASE):
+        yield judge(real, base, scratch, number)
 
 
 def sweep(version: str, seed: int, count: int) -> int:
