@@ -5,10 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from rocketmq_reindex.storage_format.repair.damage import Damage, RecordAt
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Segment
+
+_NEAR: Final = 8
+"""Anchors of one stretch: a walk begins at one that lies before the record that is looked for."""
 
 
 def located(found: Sequence[Damage], accepted: Sequence[RangeSummary], segments: Sequence[Segment]) -> list[Damage]:
@@ -26,21 +30,18 @@ def located(found: Sequence[Damage], accepted: Sequence[RangeSummary], segments:
     done: list[Damage] = []
     for damage in found:
         before, after = bisect_right(firsts, damage.segment.start - 1) - 1, bisect_right(firsts, damage.segment.segment_end - 1)
+        low = damage.segment.start
         anchors = firsts[before + 1 : bisect_right(firsts, damage.offset - 1)]
         if done and done[-1].segment == damage.segment:
             # A good record begins where the stretch before it ends.
-            anchors.append(done[-1].end)
-        anchor = max(anchors, default=-1)
-        one = replace(damage, anchor=anchor if anchor >= damage.segment.start else -1)
+            low = done[-1].end
+            anchors.append(low)
+        near = sorted({at for at in anchors if low <= at < damage.offset})[-_NEAR:]
+        one = replace(damage, anchors=tuple(near), ends_log=after >= len(good) and damage.segment == found[-1].segment)
         if before >= 0 and good[before].last_good >= 0:
-            # Where damage lies beside it as well, it may be spoilt: the records before it may be looked at then.
-            segment = place(good[before].last_good, -1).segment
-            is_beside = any(other.segment == segment and other.end == segment.segment_end for other in found)
-            last = place(good[before].last_good, good[before].first if is_beside else -1)
-            one = replace(one, before=last)
+            one = replace(one, before=place(good[before].last_good, good[before].first))
         if after < len(good):
-            first = place(_first_good(good[after]), -1)
-            one = replace(one, after=first._replace(anchor=first.offset) if first.offset > first.segment.start else first)
+            one = replace(one, after=place(_first_good(good[after]), -1))
         done.append(one)
     return done
 

@@ -21,9 +21,10 @@ def order_logical(
 
     A record below the queue's end opens a new generation, which drops what stood at or above it, if it is continued, or if its
     QUEUEOFFSET is 0, unless it stands alone where the queue goes on behind it. A record above the end counts if it is
-    continued, if damage lies between, if as many records out of line lie between as offsets are missing, or if what follows in
-    the queue lies above it and counts by itself: then a record is lost where nothing shows it. All others are out of line. In
-    the stretch ``rolled_back`` a generation begins at 0 alone, and where all of it is older none begins.
+    continued, if damage lies between, if as many records out of line lie between as offsets are missing, if nothing follows and
+    one offset is missing, or if what follows in the queue lies above it and counts by itself: then a record is lost where
+    nothing shows it. All others are out of line. In the stretch ``rolled_back`` a generation begins at 0 alone, and where all
+    of it is older none begins.
 
     The last records of a queue, too few yet to be continued, are pending: they get no unit before more follow. A build every
     hour must not stand still for them, and one stray record must not drop what consumers have been given.
@@ -45,6 +46,8 @@ class _Logical:
         """whether the queue goes on above the records that are looked at, and that counts by itself"""
         self._next = -1
         """the queue offset of the first record behind those that are looked at and follow on each other; -1 for none"""
+        self._last_runs = list[Run]()
+        """the last of those that follow on each other"""
         self._last = -1
         """the absolute offset behind the last record that counted"""
         self._strays = 0
@@ -55,6 +58,7 @@ class _Logical:
     def order(self, runs: Sequence[Run]) -> Placement:
         out = self._out
         joined = list(join_runs(runs))
+        self._last_runs = joined[-1] if joined else []
         for runs_joined, following in zip_longest(joined, joined[1:]):
             continued = _is_continued(runs_joined)
             self._next = following[0].first if following is not None else -1
@@ -103,8 +107,12 @@ class _Logical:
         self._end, self._last, self._strays = out.kept[-1].stop, runs[-1].end, 0
 
     def _is_explained(self, run: Run, first: int) -> bool:
-        """Whether damage, or records out of line, are what is missing before a record above the queue's end."""
-        return first - self._end == self._strays or self._is_damaged(self._last, run)
+        """Whether damage, or records out of line, are what is missing before a record above the queue's end.
+
+        Of the queue's last records, one above its end, it was one other record that a broker wrote otherwise.
+        """
+        missing = first - self._end
+        return missing == self._strays or (missing == 1 and self._next < 0) or self._is_damaged(self._last, run)
 
     def _is_damaged(self, last: int, run: Run) -> bool:
         """Whether damage lies between the absolute offset ``last``, behind a record, and this run."""
@@ -112,8 +120,11 @@ class _Logical:
         return nearest > 0 and self._holes[nearest - 1] >= last
 
     def _goes_on(self, run: Run, following: list[Run]) -> bool:
-        """Whether what follows on ``run`` in the queue lies above it, and is continued or comes behind damage."""
-        return following[0].first > run.stop and (_is_continued(following) or self._is_damaged(run.end, following[0]))
+        """Whether what follows on ``run`` in the queue lies above it, and is continued, comes behind damage or is its end."""
+        if following[0].first <= run.stop:
+            return False
+        ends = following[0].first == run.stop + 1 and following is self._last_runs
+        return ends or _is_continued(following) or self._is_damaged(run.end, following[0])
 
 
 def _out_of_line(run: Run, queue_offset: int) -> OutOfLine:

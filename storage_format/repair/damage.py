@@ -46,12 +46,14 @@ class Damage:
     length: int
     segment: Segment
     places: tuple[Place, ...]
-    anchor: int = -1
-    """a good record of the segment that begins at or before ``offset``, with good records up to there; -1 for none"""
+    anchors: tuple[int, ...] = ()
+    """good records of the segment that begin before ``offset``, ascending, with good records from each up to there"""
     before: RecordAt | None = None
     """the last good record of the segments before"""
     after: RecordAt | None = None
     """the first good record of the segments behind"""
+    ends_log: bool = False
+    """whether nothing follows in the segments behind, good or damaged"""
 
     @property
     def end(self) -> int:
@@ -70,6 +72,7 @@ class Damage:
         return replace(
             found,
             segment=Segment(*fields[2]),
+            anchors=tuple(found.anchors),
             places=tuple(Place(*place) for place in found.places),
             before=RecordAt.of_fields(found.before),
             after=RecordAt.of_fields(found.after),

@@ -14,6 +14,7 @@ from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record import properties as p
 from rocketmq_reindex.storage_format.record.frame import TOTAL, addresses_extra, check_record
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
@@ -47,7 +48,8 @@ class RefusedRecords:
         Notes those whose frame and CRC are right.
         """
         window, size, phy_offset = self._window, int(self._rec[TOTAL]), self._window.base + at
-        if code in (r.BAD_BODY_CRC, r.BAD_PROPERTY_CRC):
+        # One that lacks a CRC it should have is whole otherwise.
+        if code == r.BAD_BODY_CRC or (code == r.BAD_PROPERTY_CRC and self._spans[2 * p.CRC32] >= 0):
             return at + size, code
         if not has_sound_body(window.data, at):
             return at + size, r.BAD_BODY_CRC

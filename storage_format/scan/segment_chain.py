@@ -151,7 +151,9 @@ class SegmentChain:
         if len(distances) != 1 or any(max(s.last_good, s.after_tail, s.later) >= 0 for s in self.accepted):
             return
         start, last = self._segment.start + distances.pop(), max(s.last_sound for s in self.accepted)
-        if not 0 <= start <= FIRST_BYTE_MAX:
+        size = self._segment.segment_end - self._segment.start
+        # Segments are as long as each other: what begins elsewhere is an older copy of records, no segment.
+        if not 0 <= start <= FIRST_BYTE_MAX or (start - self._segment.start) % size:
             return
         why = f"{MISNAMED}: its records tell offsets from {start} on, so its name should be {start:020d}"
         found: list[Hole] = []

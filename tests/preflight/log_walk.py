@@ -113,7 +113,7 @@ def _parse(data: bytes, at: int, base: int, release: str, crc: bool) -> tuple[in
     if place + 2 + length != size:
         return 0, None
     # No queue has such numbers: verify calls a record with them damage.
-    if queue < 0 or not 0 <= queue_offset <= HIGHEST_QUEUE_OFFSET:
+    if sysflag & r.TRANSACTION_MASK in (0, r.COMMIT) and (queue < 0 or not 0 <= queue_offset <= HIGHEST_QUEUE_OFFSET):
         return size, None
     if told != base + at or (crc and body and zlib.crc32(body) & 0x7FFFFFFF != body_crc):
         return size, None

@@ -47,12 +47,14 @@ def judge(units: list[Unit], damage: list[tuple[int, int]]) -> list[Verdict]:
         following = units[broken + 1].queue_offset if broken is not None else -1
         rises = broken is not None and following > units[broken].queue_offset + 1 + units[broken].again
         if rises and broken is not None and follows[broken + 1 : broken + 3] != [True, True]:
-            rises = any(units[broken].record < lost < units[broken + 1].record for lost, _ in damage)
+            ends = following == units[broken].queue_offset + 2 + units[broken].again and all(follows[broken + 1 :])
+            rises = ends or any(units[broken].record < lost < units[broken + 1].record for lost, _ in damage)
         continued = follows[number : number + 2] == [True, True]
         lost_between = any(previous < lost < unit.record for lost, _ in damage)
         # A broker that starts counts from its units again.
         back = behind if end is not None and unit.queue_offset - behind >= end else 0
         here = unit.queue_offset - back
+        ends_above = end is not None and here == end + 1 and broken is None
         if end is None:
             verdict = Verdict(unit, APPEND, here)
             start = here
@@ -61,7 +63,7 @@ def judge(units: list[Unit], damage: list[tuple[int, int]]) -> list[Verdict]:
         elif here < end and (continued or (here == 0 and not (broken == number and following == end + 1))):
             verdict = Verdict(unit, GENERATION, here, end - max(here, start))
             start = min(start, here)
-        elif here > end and (continued or lost_between or rises or here - end == strays):
+        elif here > end and (continued or lost_between or rises or here - end == strays or ends_above):
             verdict = Verdict(unit, JUMP, here, here - end)
         else:
             verdicts.append(Verdict(unit, PENDING if number >= last else OUT, here))

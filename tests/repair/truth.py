@@ -121,7 +121,8 @@ def read_mended(folder: Path, release: str, own_crc: bool) -> Mended:
         while at + 8 <= len(data):
             size, magic = struct.unpack_from(">iI", data, at)
             found.end = base + at
-            if magic == r.MAGIC_BLANK and size == len(data) - at:
+            # Whatever its size is (CommitLog.checkMessageAndReturnSize).
+            if magic == r.MAGIC_BLANK:
                 at = len(data)
             elif base + at in good:
                 _note(found, data, base, at)

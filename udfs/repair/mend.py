@@ -126,16 +126,17 @@ def _side(place: RecordAt) -> _Side | None:
 
 def _before(walker: Walker, damage: Damage) -> _Side | None:
     """The last good record before a stretch."""
-    if damage.anchor < 0:
+    if not damage.anchors:
         return _side(damage.before) if damage.before else None
     return _last(walker, damage, damage.offset)
 
 
 def _last(walker: Walker, damage: Damage, stop: int) -> _Side | None:
-    """The last good record of the segment before ``stop``, from the anchor of the damage on."""
-    if stop <= damage.anchor:
+    """The last good record of the segment before ``stop``, from an anchor of the damage on."""
+    anchor = max((at for at in damage.anchors if at < stop), default=-1)
+    if anchor < 0:
         return _side(damage.before) if damage.before and stop == damage.segment.start else None
-    return _last_good(walker, RecordAt(damage.segment, stop, damage.anchor))
+    return _last_good(walker, RecordAt(damage.segment, stop, anchor))
 
 
 def _last_good(walker: Walker, stop: RecordAt) -> _Side | None:
@@ -176,7 +177,7 @@ def _taken(walker: Walker, replica: Replica, damage: Damage, before: _Side | Non
     def further_right(side: _Side) -> tuple[int, _Side | None]:
         end = side.place.offset + side.message.size
         if side.place.segment != damage.segment:
-            return damage.end, _good_at(walker, side.place.segment, end) if side.place.anchor >= 0 else None
+            return damage.end, _good_at(walker, side.place.segment, end)
         return end, _next(walker, damage, end)
 
     low = _border(replica, before, damage.offset, further_left)

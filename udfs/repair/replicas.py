@@ -43,7 +43,7 @@ class Replica:
             return None
         whole = high == segment.segment_end
         ends = found.end == high or (whole and found.end == segment.segment_end)
-        runs_out = whole and damage.after is None and found.tail >= 0 and found.last_nonzero < 0
+        runs_out = whole and damage.ends_log and found.tail >= 0 and found.last_nonzero < 0
         return segment if not found.holes and (runs_out or (ends and found.tail < 0)) else None
 
     def has(self, border: RecordAt) -> bool:

@@ -139,7 +139,7 @@ def test_a_torn_tail_reaches_into_the_segments_behind() -> None:
 def test_records_that_tell_another_place() -> None:
     """One place a segment, wherever ranges are cut; all of a segment at one distance: its right name."""
     log = Log(segment(0), segment(1000), segment(2000, data=500))
-    for low, distance in ((1000, 4000), (1300, 4000), (2000, 70)):
+    for low, distance in ((1000, 4000), (1300, 4000), (2000, 7000)):
         high = {1000: 1300, 1300: 2000, 2000: 2500}[low]
         more: dict[str, object] = {"last_good": -1, "last_sound": low + 200, "elsewhere": [distance]}
         log.range(low, high, low, high, holes=[[low, high - low, r.BAD_POSITION]], known=True, **more)
@@ -148,8 +148,26 @@ def test_records_that_tell_another_place() -> None:
     assert log.chain().holes == [
         Hole("0" * 20, 600, 400, r.REASONS[r.BAD_POSITION]),
         Hole(f"{1000:020d}", 1000, 1000, told.format(5000)),
-        Hole(f"{2000:020d}", 2000, 500, told.format(2070)),
+        Hole(f"{2000:020d}", 2000, 500, told.format(9000)),
     ]
+
+
+def test_an_older_copy_of_records_is_no_segment_with_a_wrong_name() -> None:
+    """It begins where no segment does."""
+    log = Log(segment(0), segment(1000))
+    log.range(0, 1000, 0, 1000)
+    log.range(
+        1000,
+        2000,
+        1000,
+        2000,
+        holes=[[1000, 1000, r.BAD_POSITION]],
+        known=True,
+        last_good=-1,
+        last_sound=1200,
+        elsewhere=[-970],
+    )
+    assert log.chain().holes == [Hole(f"{1000:020d}", 1000, 1000, r.REASONS[r.BAD_POSITION])]
 
 
 def test_two_distances_are_no_name() -> None:
