@@ -33,16 +33,17 @@ from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.repair.damage import Damage, damages, whole_segments
+from rocketmq_reindex.storage_format.repair.damage import SHORT, Damage, damages, whole_segments
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.scan.segment_chain import misnamed
 from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.progress import Positions
 from rocketmq_reindex.udfs.repair.mend import MendDamage, Mended
 from rocketmq_reindex.udfs.repair.segments import FOLDER, SegmentPlan, WriteSegments, WrittenSegment
+from rocketmq_reindex.udfs.repair.walking import is_completed
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 _BROKEN: Final = r.REASONS[r.BAD_BODY_CRC]
@@ -82,7 +83,7 @@ class RepairSteps(FullBuild):
             whole = whole_segments(segments)
             _refuse(chain)
             odd = odd_queues(scan, self.settings, segments, chain)
-            holes = [*chain.holes, *out_of_line(odd, segments)]
+            holes = [*chain.holes, *out_of_line(odd, segments), *_broken_off(segments[-1], chain.torn)]
             kept = [hole for hole in holes if self.settings.include_broken and hole.reason == _BROKEN]
             ends = record_ends(chain.accepted, segments)
             found = located(damages([hole for hole in holes if hole not in kept], whole, ends), chain.accepted, segments)
@@ -162,6 +163,14 @@ def _refuse(chain: Chain) -> None:
     wrong = misnamed(chain.holes)
     if wrong is not None:
         raise RefusedError(f"segment {wrong.segment}: {wrong.reason}: rename it, and repair then")
+
+
+def _broken_off(last: Segment, torn: Hole | None) -> list[Hole]:
+    """The torn tail of a short last segment, where the zeros that fill the file up would make a record of it."""
+    if torn is None or last.data_end == last.segment_end or not last.start <= torn.offset < last.data_end:
+        return []
+    length = last.data_end - torn.offset
+    return [dataclasses.replace(torn, length=length, reason=SHORT)] if is_completed(last, torn.offset) else []
 
 
 def _check_whole(chain: Chain) -> None:

@@ -162,6 +162,18 @@ def test_a_short_last_segment_becomes_whole(log: Log, tmp_path: Path) -> None:
     assert (tmp_path / "out/commitlog" / last.name).read_bytes() == whole
 
 
+def test_a_record_in_which_a_short_segment_ends_is_damage(log: Log, tmp_path: Path) -> None:
+    """The zeros that fill the file up would make a record of it, with other properties."""
+    put = log.puts[-1]
+    path = log.segment(put.offset)
+    path.write_bytes(path.read_bytes()[: (put.offset + put.size - 5) % SEGMENT])
+    (found,) = _ranges(log, tmp_path / "out")
+    assert (found["offset"], found["length"], found["how"]) == (put.offset, put.size - 5, "filler")
+    assert found["reason"] == "segment file is too short"
+    assert local_repair(log.store, tmp_path / "more", None, **SIZES).exit == 3
+    assert local_repair(tmp_path / "out", tmp_path / "again", None, **SIZES).exit == 0
+
+
 def test_tombstones_stand_at_lost_offsets(log: Log, tmp_path: Path) -> None:
     low, high = log.puts[10], log.puts[14]
     log.change(low.offset, b"\0" * (high.offset - low.offset))
@@ -232,6 +244,27 @@ def test_a_last_record_that_jumps_is_damage(log: Log, tmp_path: Path) -> None:
     log.change(put.offset + 20, struct.pack(">q", put.queue_offset + 40))
     (found,) = _ranges(log, tmp_path / "out")
     assert (found["offset"], found["length"]) == (put.offset, put.size)
+
+
+def test_a_last_record_behind_one_that_lies_in_another_queue_stays(log: Log, tmp_path: Path) -> None:
+    before, put = log.puts[-3], log.puts[-1]
+    assert (before.message.queue_id, before.queue_offset + 1) == (put.message.queue_id, put.queue_offset)
+    log.change(before.offset + 12, struct.pack(">i", 41))
+    assert _ranges(log, tmp_path / "out") == []
+    name = f"consumequeue/{put.message.topic!s}/{put.message.queue_id}/{put.queue_offset * 20 // 400 * 400:020d}"
+    unit = (tmp_path / "out" / name).read_bytes()[put.queue_offset * 20 % 400 :][:12]
+    assert struct.unpack(">qi", unit) == (put.offset, put.size)
+
+
+def test_a_last_record_without_the_crc_it_must_have_is_damage(tmp_path: Path) -> None:
+    """A broker that demands it cuts it, one that does not keeps it: it is no torn tail."""
+    with LogWriter(tmp_path / "store/commitlog", SEGMENT) as writer:
+        for number in range(10):
+            writer.append(NewMessage(body=b"x" * 100, properties={"KEYS": "k"}, crc_property=number < 9))
+    log, put = Log(tmp_path / "store", writer.puts), writer.puts[-1]
+    assert _ranges(log, tmp_path / "kept", crc="all") == []
+    (found,) = _ranges(log, tmp_path / "out", crc="all", property_crc_forced=True)
+    assert (found["offset"], found["length"], found["how"]) == (put.offset, put.size, "filler")
 
 
 def test_a_file_that_lacks_only_filler_is_completed(log: Log, tmp_path: Path) -> None:

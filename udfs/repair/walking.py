@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.repair.damage import RecordAt
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
@@ -52,6 +53,17 @@ def _blocks(scanner: RangeScanner, segment: Segment, low: int, high: int) -> Ite
     spec = RangeSpec(0, segment.path, segment.start, segment.segment_end, segment.data_end, low, high, True)
     with SegmentReader(segment.path, segment.start) as reader:
         yield from scanner.scan(spec, reader.read, reader.view)
+
+
+def is_completed(segment: Segment, offset: int) -> bool:
+    """Whether the record at ``offset``, in which a short file ends, has a sound frame as soon as zeros follow on the file."""
+    with files.Reader(segment.path) as reader:
+
+        def padded(low: int, count: int) -> bytes:
+            at = offset + low
+            return reader.read(at - segment.start, max(0, min(count, segment.data_end - at))).ljust(count, b"\0")
+
+        return isinstance(read_message(padded, offset, segment.segment_end - offset), Message)
 
 
 def record_bytes(place: RecordAt) -> bytes:
