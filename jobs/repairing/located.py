@@ -39,9 +39,14 @@ def located(found: Sequence[Damage], accepted: Sequence[RangeSummary], segments:
         near = sorted({at for at in anchors if low <= at < damage.offset})[-_NEAR:]
         one = replace(damage, anchors=tuple(near), ends_log=after >= len(good) and damage.segment == found[-1].segment)
         if before >= 0 and good[before].last_good >= 0:
-            one = replace(one, before=place(good[before].last_good, good[before].first))
+            # Where damage lies beside it as well, it may be spoilt: the records before it may be looked at then.
+            segment = place(good[before].last_good, -1).segment
+            is_beside = any(other.segment == segment and other.end == segment.segment_end for other in found)
+            one = replace(one, before=place(good[before].last_good, good[before].first if is_beside else -1))
         if after < len(good):
-            one = replace(one, after=place(_first_good(good[after]), -1))
+            first = place(_first_good(good[after]), -1)
+            is_beside = first.offset > first.segment.start
+            one = replace(one, after=first._replace(anchor=first.offset) if is_beside else first)
         done.append(one)
     return done
 

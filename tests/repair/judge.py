@@ -179,7 +179,7 @@ def _judge_replica(base: Base, store: Path, out: Path, truth: Truth, seed: int, 
     lost, open_ranges = list[tuple[int, int]](), list[tuple[int, int]]()
     for low, high, _, how in _ranges(told):
         if how != "replica":
-            (lost if _has_borders(told, truth, low, high) else open_ranges).append((low, high))
+            (lost if _has_borders(told, truth, low, high, base.conf.sizes.segment) else open_ranges).append((low, high))
     # A touched record may be out of line only where nothing is missing around it.
     late = any("queue offset out of line" in warning for warning in told.warnings)
     if lost or told.exit != (3 if open_ranges or late else 0):
@@ -200,15 +200,24 @@ def _judge_replica(base: Base, store: Path, out: Path, truth: Truth, seed: int, 
         yield f"with a replica: {len(differing)} stretches differ from the undamaged log, as {differing[:SHOWN]}"
 
 
-def _has_borders(told: Summary, truth: Truth, low: int, high: int) -> bool:
-    """Whether a record that no damage touched lies on each side of a range, before other damage and the log's end."""
+def _has_borders(told: Summary, truth: Truth, low: int, high: int, segment: int) -> bool:
+    """Whether a record that no damage touched lies on each side of a range, before other damage and the log's end.
+
+    In another segment it has to be the next one: there one with other bytes is of another log.
+    """
     ranges = _ranges(told)
     before = max((last for _, last, *_ in ranges if last <= low), default=0)
     behind = min([first for first, *_ in ranges if first >= high] + [truth.good_to])
     at = [record.offset for record in truth.survivors]
     # The log's first record has nothing before it.
-    begins = any(before <= one < low for one in at) or not any(record.offset < low for record in truth.accepted)
-    return begins and high <= truth.end and any(high <= one < behind for one in at)
+    left = [record.offset for record in truth.accepted if before <= record.offset < low]
+    right = [record.offset for record in truth.accepted if high <= record.offset < behind]
+    if low % segment == 0:
+        left = left[-1:]
+    if high % segment == 0:
+        right = right[:1]
+    begins = bool(set(left) & set(at)) or not any(record.offset < low for record in truth.accepted)
+    return begins and high <= truth.end and bool(set(right) & set(at))
 
 
 def _judge_damaged(

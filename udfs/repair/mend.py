@@ -163,7 +163,7 @@ def _good_at(walker: Walker, segment: Segment, at: int) -> _Side | None:
     """The good record of ``segment`` that begins at ``at``."""
     if at >= segment.data_end or walker.walk(segment, at, at + 1).last_good != at:
         return None
-    return _side(RecordAt(segment, at))
+    return _side(RecordAt(segment, at, at))
 
 
 def _taken(walker: Walker, replica: Replica, damage: Damage, before: _Side | None, after: _Side | None) -> Piece | None:
@@ -177,7 +177,7 @@ def _taken(walker: Walker, replica: Replica, damage: Damage, before: _Side | Non
     def further_right(side: _Side) -> tuple[int, _Side | None]:
         end = side.place.offset + side.message.size
         if side.place.segment != damage.segment:
-            return damage.end, _good_at(walker, side.place.segment, end)
+            return damage.end, _good_at(walker, side.place.segment, end) if side.place.anchor >= 0 else None
         return end, _next(walker, damage, end)
 
     low = _border(replica, before, damage.offset, further_left)
