@@ -119,9 +119,7 @@ def _parse(data: bytes, at: int, base: int, release: str, crc: bool) -> tuple[in
         return size, None
     text = raw[place + 2 :]
     properties = r.parse_properties(text.decode() if text.isascii() else java.decode_utf8(text))
-    # CommitLog.setBatchSizeIfNeeded reads both as numbers.
-    batch = [properties[name] for name in ("INNER_NUM", "INNER_BASE") if name in properties]
-    if not release.startswith("4.") and len(batch) == 2 and not all(text.isdecimal() for text in batch):
+    if not release.startswith("4.") and not r.batch_numbers_parse(properties):
         return size, None
     return size, LogRecord(base + at, size, _name(topic), queue, queue_offset, sysflag, properties)
 

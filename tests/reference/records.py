@@ -194,7 +194,8 @@ def _judge(frame: _Frame, offset: int, raw: bytes, rules: Settings) -> Record | 
     if rules.crc == "all" and CRC_PROPERTY in properties and not property_crc_holds(raw, properties[CRC_PROPERTY]):
         return PROPERTY_CRC
     tags_code = _tags_code(topic, properties, frame.store_timestamp, rules)
-    if tags_code is None or not _batch_numbers_parse(properties, rules):
+    batches = rules.broker_version != "4.9"
+    if tags_code is None or (batches and not batch_numbers_parse(properties)):
         return NUMBER
     if frame.magic == MAGIC_V2 and rules.broker_version == "4.9":
         return VERSION
@@ -243,9 +244,9 @@ def _tags_code(topic: str, properties: dict[str, str], stored: int, rules: Setti
     return code
 
 
-def _batch_numbers_parse(properties: dict[str, str], rules: Settings) -> bool:
-    """CommitLog.setBatchSizeIfNeeded: looked at only where both are there, and not by 4.9."""
-    if rules.broker_version == "4.9" or not {"INNER_NUM", "INNER_BASE"} <= properties.keys():
+def batch_numbers_parse(properties: dict[str, str]) -> bool:
+    """CommitLog.setBatchSizeIfNeeded: looked at only where both are there, and from 5.0 on."""
+    if not {"INNER_NUM", "INNER_BASE"} <= properties.keys():
         return True
     base = java.parse_number(properties["INNER_BASE"], 64)
     return base is not None and java.parse_number(properties["INNER_NUM"], 16) is not None
