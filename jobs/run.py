@@ -169,7 +169,7 @@ class Build:
         more += [drafting.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
         if settings.write_delay or settings.consumer_offsets:
             with self.reporter.step("decide delayed messages"):
-                more += delaying.write_config(scan, settings, segments, chain, summary)
+                more += delaying.write_config(scan, settings, segments, chain, accepted, summary)
         with self.reporter.step("finish"):
             recorder.built_from(scan, accepted, until)
             entries, parts = finish(scan, settings, log, accepted, plans, written, until, more, summary)

@@ -30,6 +30,12 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 RETRY_PREFIX: Final = "%RETRY%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
 LMQ_PREFIX: Final = "%LMQ%"
+TIMER_TOPIC: Final = f"{SYSTEM_PREFIX}wheel_timer"
+"""``TimerMessageStore.TIMER_TOPIC``; a broker reads its queue 0 alone"""
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+"""``TransactionalMessageUtil.buildHalfTopic``"""
+WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC})
+"""Here messages wait until the broker delivers them, once for each unit that points to them."""
 NAME_BYTES_MAX: Final = 255
 _KNOWN: Final = r"\b(?:s3[an]?|gs|abfss?|wasbs?|hdfs|s?webhdfs)"
 _USER: Final = re.compile(

@@ -119,8 +119,13 @@ class BuildSettings(StoreSettings):
             raise UsageError(f"--undecided {self.undecided!a}: take one of {', '.join(UNDECIDED)}")
         if self.undecided != DELIVER and not self.write_delay:
             raise UsageError("--undecided: goes with --write-delay")
-        if self.write_delay and not (0 < self.timer_precision <= 3000 and 68 <= self.timer_log_size <= INT32_MAX):
-            raise UsageError("--broker-conf: timerPrecisionMs is at most 3000, and mappedFileSizeTimerLog has 68 bytes or more")
+        if self.write_delay and not 68 <= self.timer_log_size <= INT32_MAX:
+            raise UsageError("--broker-conf: mappedFileSizeTimerLog has 68 bytes or more")
+        if self.write_delay and self.queue_order == "broker":
+            raise UsageError(
+                "--write-delay: needs --queue-order logical: in the broker's order units do not stand at the offsets of their "
+                "records"
+            )
         for option, wanted in (("--write-delay", self.write_delay), ("--consumer-offsets", bool(self.consumer_offsets))):
             if wanted and (self.partial or self.incremental or self.only != PARTS):
                 raise UsageError(
@@ -157,6 +162,7 @@ class BuildSettings(StoreSettings):
             "timer_precision": self.timer_precision,
             "timer_roll_window": self.timer_roll_window,
             "timer_log_size": self.timer_log_size,
+            "file_reserved_hours": self.file_reserved_hours,
             "batch_topics": list(self.batch_topics),
         }
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
+from rocketmq_reindex.storage_format.timer.settings import precision_ms
 
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -21,6 +22,7 @@ _NUMBERS: Final = {
     "timerPrecisionMs": "timer_precision",
     "timerRollWindowSlot": "timer_roll_window",
     "mappedFileSizeTimerLog": "timer_log_size",
+    "fileReservedTime": "file_reserved_hours",
 }
 
 
@@ -88,6 +90,8 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
     if "cq_file_size" in found:
         # MessageStoreConfig.getMappedFileSizeConsumeQueue rounds up to whole units.
         found["cq_file_size"] = -(-found["cq_file_size"] // UNIT_SIZE) * UNIT_SIZE
+    if "timer_precision" in found:
+        found["timer_precision"] = precision_ms(found["timer_precision"])
     if conf.get("storePathRootDir", "").strip():
         found["store"] = conf["storePathRootDir"].strip()
     if conf.get("storePathCommitLog", "").strip():

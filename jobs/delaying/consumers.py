@@ -40,7 +40,9 @@ def given(path: str) -> tuple[dict[str, Any], bytes]:
         found = fast_json.loads(data.decode("utf-8", "replace"))
         for _ in _offsets(found):
             pass
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except OSError as error:
+        raise InputError(f"--consumer-offsets {escape(path)}: {escape(error.strerror or str(error))}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(f"--consumer-offsets {escape(path)}: is no consumerOffset.json: name that of a backup") from None
     return dict(found), data
 
@@ -68,7 +70,9 @@ def check(table: dict[str, Any], staging: StagingFolder, summary: Summary) -> No
             what = "" if offset == 0 else "the log has no message of that queue"
         else:
             low, high = known
-            what = f"the queue ends at {high}" if offset > high else f"the queue begins at {low}" if offset < low else ""
+            what = f"the queue begins at {low}" if offset < low else ""
+            if offset > high:
+                what = f"the queue ends at {high}: set it to that, else the group misses what is sent next"
         found += bool(what)
         if what and found <= NAMED:
             summary.warn(

@@ -13,20 +13,22 @@ import numpy as np
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.command.times import show_time
 from rocketmq_reindex.jobs.delaying import consumers
 from rocketmq_reindex.jobs.delaying.evidence import Evidence, merge
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS
 from rocketmq_reindex.storage_format.delay.decide import REASONS, level_offset
-from rocketmq_reindex.storage_format.delay.evidence import HALF_TOPIC, Rows
+from rocketmq_reindex.storage_format.delay.evidence import Rows
 from rocketmq_reindex.storage_format.delay.policies import DROP
 from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, escape
+from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.chain import Chain
+from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.timer.files import PENDING, timer_files
-from rocketmq_reindex.storage_format.timer.layout import TIMER_TOPIC
 from rocketmq_reindex.udfs import files, schemas
 from rocketmq_reindex.udfs.delay.join import JoinDelayed, JoinedResult
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -38,15 +40,16 @@ _TRANSACTIONS: Final = f"{HALF_TOPIC}@CID_RMQ_SYS_TRANS"
 
 
 def write_config(
-    scan: Scan, settings: BuildSettings, segments: Sequence[Segment], chain: Chain, summary: Summary
+    scan: Scan, settings: BuildSettings, segments: Sequence[Segment], chain: Chain, accepted: list[RangeSummary],
+    summary: Summary,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Write what ``--write-delay`` and ``--consumer-offsets`` ask for into the tree; return its entries for the manifest.
 
-    ``chain`` is that of the log that is built from, ``segments`` its files.
+    ``chain`` is that of the whole log, ``segments`` its files, and ``accepted`` the ranges that are built from.
     """
     found, entries = None, list[dict[str, Any]]()
     if settings.write_delay:
-        found = _evidence(scan, chain)
+        found = _evidence(scan, chain, accepted)
         entries += _write_delay(scan.staging, settings, found, segments, summary)
     half = found.half + 1 if found else 0
     if half or settings.consumer_offsets:
@@ -60,12 +63,15 @@ def write_config(
     return entries
 
 
-def _evidence(scan: Scan, chain: Chain) -> Evidence:
-    accepted = chain.accepted
+def _evidence(scan: Scan, chain: Chain, accepted: list[RangeSummary]) -> Evidence:
     reducer = JoinDelayed(scan.staging)
     results = JoinedResult.read(scan.engine.reduce(schemas.DELAYED, scan.left_out(accepted), None, reducer))
-    last_time = max((found.time_max for found in accepted if found.records), default=0)
-    return merge(results, max(chain.gaps(chain.holes), default=-1), last_time)
+    last_time = max((found.time_max for found in chain.accepted if found.records), default=0)
+    lost = max(chain.gaps(chain.holes), default=-1)
+    if sum(found.records for found in accepted) < sum(found.records for found in chain.accepted):
+        # A broker cuts the log there, with the copies that lie behind.
+        lost = INT64_MAX
+    return merge(results, lost, last_time)
 
 
 def _write_delay(
@@ -85,7 +91,7 @@ def _write_delay(
         pending[name] = wanted[name]
     now = time.time_ns() // 1_000_000
     written = timer_files(pending, timers.end, now, settings.timer_settings)
-    entries += [_write(staging, "/".join(file.path), file.size, file.parts()) for file in written]
+    entries += [_write(staging, "/".join(file.path), file.size, file.parts()) for file in written.files]
     undecided = sum(len(level.undecided) for level in found.levels) + int((timers.reasons >= 0).sum())
     summary.delay = {
         "policy": settings.undecided,
@@ -107,8 +113,8 @@ def _write_delay(
         )
     if timers.end.queue_offset:
         summary.warn(
-            "--write-delay: start the broker within 7 days of this build, else it passes over timer messages that were due; "
-            "remove its old timerlog/, timerwheel and timerwheel.* before"
+            f"--write-delay: start the broker before {show_time(written.start_by)}, else it passes over timer messages that "
+            "were due; remove its old timerlog/, timerwheel and timerwheel.* before"
         )
         if settings.timer_rocksdb:
             summary.warn(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rocketmq_reindex.jobs.preflighting.folders import StoreFolders
 from rocketmq_reindex.jobs.preflighting.model import StoreFiles
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
-from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC
+from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.start.delayed import (
     DelayedOutcome,
@@ -23,7 +23,6 @@ from rocketmq_reindex.storage_format.start.prediction import Prediction, QueueOu
 from rocketmq_reindex.storage_format.start.store import Store, StoreFile
 from rocketmq_reindex.storage_format.start.timers import TimerOutcome, log_end, timers
 from rocketmq_reindex.storage_format.timer.check import TimerCheckpoint
-from rocketmq_reindex.storage_format.timer.layout import TIMER_TOPIC
 
 
 @dataclass(frozen=True)

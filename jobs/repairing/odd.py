@@ -10,10 +10,11 @@ import numpy as np
 
 from rocketmq_reindex.jobs.building.odd_queues import OddQueues, segment_of
 from rocketmq_reindex.storage_format.errors import RefusedError
-from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
+from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.order import Kept
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
+from rocketmq_reindex.storage_format.topics import is_own
 from rocketmq_reindex.udfs.order.placements import KEPT
 
 
@@ -50,9 +51,10 @@ def gaps(odd: OddQueues) -> Iterator[Gap]:
     """Yield the gaps of the queues, in which each message has a record of its own.
 
     A light queue's messages are records of other topics, and a batch has many messages: nobody knows how many were in one.
+    Of its own topics a broker reads the records itself, and stops at one that lacks what it wrote there.
     """
     for queue in odd.queues():
-        if queue.batch or queue.where is None or queue.topic.startswith(LMQ_PREFIX):
+        if queue.batch or queue.where is None or is_own(queue.topic):
             continue
         rows = np.asarray(queue.where.read()[: KEPT * queue.where.kept]).reshape(-1, KEPT)
         for before, after in pairwise(Kept(*row) for row in rows.tolist()):

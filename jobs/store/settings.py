@@ -70,6 +70,8 @@ class StoreSettings:
     """``timerRollWindowSlot``"""
     timer_log_size: int = 100 << 20
     """``mappedFileSizeTimerLog``, in bytes"""
+    file_reserved_hours: int = 72
+    """``fileReservedTime``: how long the broker keeps a segment at least"""
     timer_rocksdb: bool = False
     """``timerRocksDBEnable``: timer messages lie in RocksDB"""
     snapshot: bool = False
@@ -122,7 +124,7 @@ class StoreSettings:
     @property
     def timer_settings(self) -> TimerSettings:
         """What timer files depend on."""
-        return TimerSettings(self.timer_precision, self.timer_roll_window, self.timer_log_size)
+        return TimerSettings(self.timer_precision, self.timer_roll_window, self.timer_log_size, self.file_reserved_hours)
 
     def is_named(self, size: str) -> bool:
         """Return whether a size differs from its default, or was named by the user all the same."""

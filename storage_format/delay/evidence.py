@@ -2,7 +2,8 @@
 
 A copy has what its scheduled record has (``ScheduleMessageService.messageTimeup``, ``TimerMessageStore.convertMessage``): body,
 born time, reconsume times, UNIQ_KEY and, of a delay level, DELAY and REAL_TOPIC, of a timer TIMER_OUT_MS. A digest of these
-brings both together. Half messages that a check wrote anew have the same UNIQ_KEY.
+brings both together. A half message that a check wrote anew has the UNIQ_KEY, the body and the born time of the older one
+(``TransactionalMessageBridge.renewHalfMessageInner``); one that its client sent once more was born later.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC
+from rocketmq_reindex.storage_format.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketmq_reindex.storage_format.record import columns as c
 from rocketmq_reindex.storage_format.record.properties import next_piece, number_of_name
 from rocketmq_reindex.storage_format.text.java_text import java_hash, parse_number, signed32
-from rocketmq_reindex.storage_format.timer.layout import TIMER_TOPIC
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 
 Bytes = npt.NDArray[np.uint8]
@@ -27,8 +27,6 @@ Rows = npt.NDArray[np.void]
 
 NO_KIND, SCHEDULED, COPY, TIMED, FIRED, HALF = range(6)
 """What a record is: of SCHEDULE_TOPIC_XXXX, the copy of such a one, of the timer topic, its copy, a half message"""
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-"""``TransactionalMessageUtil.buildHalfTopic``"""
 
 EVIDENCE: Final = np.dtype(
     [
@@ -118,10 +116,11 @@ def _kind(data: Bytes, topic: int, topic_end: int, queue: int, spans: Int64s) ->
     if own == 0:
         return SCHEDULED if real >= 0 else NO_KIND
     if own == 1:
-        return TIMED if queue == 0 else NO_KIND
+        return TIMED if queue == 0 and real >= 0 and spans[2 * _OUT_MS] >= 0 else NO_KIND
     if own == 2:
         return HALF if queue == 0 else NO_KIND
-    if real >= 0 and spans[2 * _DELAY] >= 0 and real_end - real == topic_end - topic:
+    # MessageExtBrokerInner.getDelayTimeLevel: a level of 0 is none.
+    if real >= 0 and _number(data, spans, _DELAY) > 0 and real_end - real == topic_end - topic:
         k = 0
         while k < topic_end - topic and data[real + k] == data[topic + k]:
             k += 1
@@ -159,9 +158,9 @@ def _read(data: Bytes, fields: Int64s, out: Int64s, spans: Int64s, lanes: Int64s
                 _add_number(lanes, _number(data, spans, _DELAY))
             else:
                 _add_number(lanes, _number(data, spans, _OUT_MS))
-            _add_number(lanes, fields[c.BODY_CRC, n])
-            _add_number(lanes, fields[c.BORN_TIME, n])
             _add_number(lanes, fields[c.RECONSUME_TIMES, n])
+        _add_number(lanes, fields[c.BODY_CRC, n])
+        _add_number(lanes, fields[c.BORN_TIME, n])
         out[1, n] = lanes[0] << 31 | lanes[1]
         out[2, n] = lanes[2] << 31 | lanes[3]
         out[3, n] = _number(data, spans, _OUT_MS)

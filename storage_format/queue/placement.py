@@ -30,13 +30,14 @@ def kept_at(kept: Int64s, phy_offsets: Int64s) -> list[list[int]]:
 class PlacementTable:
     """The placement of a plain queue, applied to its units block by block.
 
-    ``delayed``: the queue is of the schedule topic. What its units point to is delivered as a new message, once for each unit,
-    so a fill gets a size at which no message can be read: ``ScheduleMessageService`` passes over it. In any other topic that
-    would lose messages, as a client drops what follows in the batch.
+    ``waiting``: the queue is of a topic from which the broker itself delivers (``names.WAITING_TOPICS``): a new message for
+    each unit. So a fill gets a size at which no message can be read: ``ScheduleMessageService``, ``TimerMessageStore`` and
+    ``TransactionalMessageServiceImpl`` pass over it. In any other topic that would lose messages, as a client drops what
+    follows in the batch.
     """
 
-    def __init__(self, kept: Rows, fills: Rows, delayed: bool = False) -> None:
-        self._delayed = delayed
+    def __init__(self, kept: Rows, fills: Rows, waiting: bool = False) -> None:
+        self._waiting = waiting
         self._kept = np.array(kept, dtype=np.int64).reshape(-1, 5)
         self._fills = np.array(fills, dtype=np.int64).reshape(-1, 3)
         self._fills = self._fills[np.argsort(self._fills[:, 2], kind="stable")]
@@ -61,7 +62,7 @@ class PlacementTable:
                 first, rows, _ = self._fills[at[k]].tolist()
                 filling = np.repeat(placed[:, k : k + 1], rows, axis=1)
                 filling[0] = np.arange(first, first + rows)
-                if self._delayed:
+                if self._waiting:
                     filling[2] = UNREADABLE_SIZE
                 found.append(filling)
         return np.concatenate(found, axis=1)

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, Final
 
-_KEYS: Final = re.compile(r'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?[0-9]+)(?=\s*:)')
+_KEYS: Final = re.compile(r'("(?:[^"\\]|\\.)*"?)|([{,]\s*)(-?[0-9]+)(?=\s*:)')
 
 
 def loads(text: str) -> Any:

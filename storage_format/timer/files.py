@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.integers import INT32_MAX
+from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MAX
 from rocketmq_reindex.storage_format.timer.check import SIZE, TimerCheckpoint
 from rocketmq_reindex.storage_format.timer.layout import (
     BLANK_SIZE,
@@ -30,7 +30,7 @@ from rocketmq_reindex.storage_format.timer.layout import (
     units_per_file,
 )
 from rocketmq_reindex.storage_format.timer.placing import Longs, place
-from rocketmq_reindex.storage_format.timer.settings import SLOTS_TOTAL, TimerSettings
+from rocketmq_reindex.storage_format.timer.settings import BLANK_SLOTS, SLOTS_TOTAL, TimerSettings
 
 PENDING: Final = np.dtype(
     [
@@ -44,6 +44,8 @@ PENDING: Final = np.dtype(
     ]
 )
 """A timer message: its record and store time, TIMER_OUT_MS, Java's hashCode of REAL_TOPIC, whether it has TIMER_DEL_UNIQKEY"""
+_CLOCKS_APART_MS: Final = 3_600_000
+"""A broker's clock may be behind the one of the build. What it takes until then gets a slot that is still read."""
 _PART_UNITS: Final = 20_000
 _PART_SLOTS: Final = 4096
 
@@ -58,6 +60,17 @@ class QueueEnd:
 
 
 @dataclass(frozen=True)
+class TimerFiles:
+    """The files, and when the broker has to start at the latest, in milliseconds since 1970.
+
+    Later it passes over messages that were overdue.
+    """
+
+    files: tuple[TimerFile, ...]
+    start_by: int
+
+
+@dataclass(frozen=True)
 class TimerFile:
     """A file to write: its path in the store, its length, and its bytes as (offset, bytes), ascending, with zeros between."""
 
@@ -68,14 +81,13 @@ class TimerFile:
 
 def timer_files(
     pending: npt.NDArray[np.void], end: QueueEnd, read_time: int, settings: TimerSettings | None = None
-) -> tuple[TimerFile, ...]:
+) -> TimerFiles:
     """The files with which a broker delivers exactly the messages that are ``pending``: timerlog, timerwheel, timercheck.
 
     Args:
         pending: rows of PENDING, ascending by queue offset, all below ``end``.
         end: the queue's end; nothing is written for an empty queue.
-        read_time: the clock, in milliseconds since 1970. What is due before it is delivered when the broker starts; that has to
-            be within SLOTS_TOTAL slots of it.
+        read_time: the clock, in milliseconds since 1970. What is due before it is delivered when the broker starts.
         settings: the broker's; with another file size or precision it does not load, or reads wrong slots.
 
     Raises:
@@ -85,24 +97,27 @@ def timer_files(
     settings = settings or TimerSettings()
     _check(pending, end, read_time, settings)
     if not end.queue_offset:
-        return ()
+        return TimerFiles((), INT64_MAX)
     step = settings.precision_ms
     clock = read_time // step * step
     placed = place(pending["due"], pending["store_time"], pending["delete"], clock, settings)
     rows, times, magics = pending, placed.times, placed.magics
+    read_from = placed.first - _CLOCKS_APART_MS // step * step
     if not len(pending) or int(pending["phy_offset"][-1]) != end.phy_offset:
         # A broker goes on behind the record of the last unit (TimerMessageStore.reviseQueueOffset). Nobody reads this slot.
         last = np.array([(end.queue_offset - 1, end.phy_offset, end.size, 0, 0, 0, False)], PENDING)
         rows = np.concatenate((pending, last))
-        times, magics = np.append(times, placed.first - step), np.append(magics, np.int32(MAGIC_DEFAULT))
+        times, magics = np.append(times, read_from - step), np.append(magics, np.int32(MAGIC_DEFAULT))
     log = _Log(rows, times, magics, clock, settings)
     # It reads the whole log again when it starts, and links the slots itself: a wheel that got lost does no harm.
-    check = TimerCheckpoint(placed.first, 0, end.queue_offset, end.queue_offset, 0, clock, 0)
-    return (
+    check = TimerCheckpoint(read_from, 0, end.queue_offset, end.queue_offset, 0, clock, 0)
+    files = (
         *log.files(),
         TimerFile(("timerwheel",), WHEEL_SIZE, partial(_wheel_parts, log.slots())),
         TimerFile(("config", "timercheck"), SIZE, lambda: iter([(0, check.to_bytes())])),
     )
+    # TimerMessageStore.recover reads from there at most.
+    return TimerFiles(files, placed.first + (SLOTS_TOTAL - BLANK_SLOTS) * step)
 
 
 def _check(pending: npt.NDArray[np.void], end: QueueEnd, read_time: int, settings: TimerSettings) -> None:

@@ -9,11 +9,7 @@ from typing import Final
 
 from rocketmq_reindex.storage_format.integers import as_int
 from rocketmq_reindex.storage_format.layouts import INT32, INT64, Field, Layout
-from rocketmq_reindex.storage_format.names import SYSTEM_PREFIX
 from rocketmq_reindex.storage_format.timer.settings import SLOTS_TOTAL
-
-TIMER_TOPIC: Final = f"{SYSTEM_PREFIX}wheel_timer"
-"""``TimerMessageStore.TIMER_TOPIC``; a broker reads its queue 0 alone"""
 
 LOG_LAYOUT: Final = Layout(
     Field("size", "size", INT32),

@@ -36,8 +36,8 @@ def place(due: Longs, stored: Longs, deletes: Flags, clock: int, settings: Timer
     """Place messages by the times at which they are ``due`` and were ``stored``; ``clock`` is a multiple of the precision.
 
     A broker lets a message roll that is due beyond its window, so that its record is not deleted before; by default a record
-    lives for one window and a half. Only what is due later than that rolls here, and when the broker would have let it: a mark
-    may get lost on that way. All others go to the slot in which they are due.
+    lives for one window and a half (``fileReservedTime``). Only what is due later than its record lives rolls here, and when
+    the broker would have let it: a mark may get lost on that way. All others go to the slot in which they are due.
     A broker delivers at once what is overdue when it takes it, and has no slot for it: it gets one here, right in front of the
     clock, so that a start within days finds it.
     A mark (``deletes``) works on the messages of its own slot alone. So a due time with marks keeps a slot of its own.
@@ -49,7 +49,8 @@ def place(due: Longs, stored: Longs, deletes: Flags, clock: int, settings: Timer
     # A broker takes a message right after it was stored; of a record without a time nothing is known.
     taken = np.where(stored > 0, np.minimum(stored // step * step, clock), clock)
     far = (SLOTS_TOTAL - BLANK_SLOTS) * step
-    rolled = (due >= clock) & ((due - taken >= window + window // 2) | (due - clock >= far))
+    lives = min(max(settings.reserved_hours * 3_600_000, window), window + window // 2)
+    rolled = (due >= clock) & ((due - taken >= lives) | (due - clock >= far))
     magics[rolled] |= MAGIC_ROLL
     # A roll that is nearly all of the way would leave little time for the next one.
     near = due - taken - window < window // step // 3 * step

@@ -11,6 +11,15 @@ BLANK_SLOTS: Final = 60
 """``TIMER_BLANK_SLOTS``"""
 
 
+PRECISIONS_MS: Final = (100, 200, 500, 1000)
+"""``MessageStoreConfig.setTimerPrecisionMs`` takes the nearest of these that is not above, or the first"""
+
+
+def precision_ms(wanted: int) -> int:
+    """Return the milliseconds of a slot where a broker.conf has ``timerPrecisionMs`` = ``wanted``."""
+    return max((step for step in PRECISIONS_MS if step <= wanted), default=PRECISIONS_MS[0])
+
+
 @dataclass(frozen=True)
 class TimerSettings:
     """The settings of a broker that its timer files depend on."""
@@ -21,6 +30,8 @@ class TimerSettings:
     """timerRollWindowSlot"""
     log_file_size: int = 100 << 20
     """mappedFileSizeTimerLog"""
+    reserved_hours: int = 72
+    """fileReservedTime: how long a record lives at least"""
 
     @property
     def roll_window(self) -> int:

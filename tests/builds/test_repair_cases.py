@@ -61,13 +61,17 @@ def _record(store: Path, offset: int) -> Message:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    with LogWriter(tmp_path / "store/commitlog", SEGMENT) as writer:
+    return _log(tmp_path / "store", 2)
+
+
+def _log(store: Path, queues: int, topic: str = "TopicA") -> Log:
+    with LogWriter(store / "commitlog", SEGMENT) as writer:
         for number in range(60):
             properties = {"UNIQ_KEY": f"id-{number}", "KEYS": f"key-{number}"}
             writer.append(
-                NewMessage(queue_id=number % 2, body=b"x" * 100, properties=properties, store_timestamp=1_000_000 + number)
+                NewMessage(topic, number % queues, body=b"x" * 100, properties=properties, store_timestamp=1_000_000 + number)
             )
-    return Log(tmp_path / "store", writer.puts)
+    return Log(store, writer.puts)
 
 
 def _ranges(log: Log, out: Path, **settings: Any) -> list[dict[str, Any]]:
@@ -190,6 +194,28 @@ def test_tombstones_stand_at_lost_offsets(log: Log, tmp_path: Path) -> None:
     assert sorted(found) == sorted(("TopicA", put.message.queue_id, put.queue_offset) for put in log.puts[10:14])
     told = local_build(tmp_path / "out", tmp_path / "built", None, queue_order="broker", **SIZES)
     assert told.decisions == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "size"),
+    [
+        ("SCHEDULE_TOPIC_XXXX", 1),
+        ("rmq_sys_wheel_timer", 1),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", 1),
+        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0),
+    ],
+)
+def test_the_topics_that_a_broker_reads_itself(topic: str, size: int, tmp_path: Path) -> None:
+    """It would stop at a tombstone. Of what waits, a fill that can be read would be delivered once more."""
+    log = _log(tmp_path / "store", 1, topic)
+    low, high = log.puts[10], log.puts[14]
+    log.change(low.offset, b"\0" * (high.offset - low.offset))
+    _ranges(log, tmp_path / "out", tombstones=True)
+    assert _record(tmp_path / "out", low.offset).topic == "rmq_sys_reindex_lost"
+    units = b"".join(path.read_bytes() for path in sorted((tmp_path / "out/consumequeue" / topic / "0").iterdir()))
+    found = [struct.unpack_from(">qi", units, 20 * at) for at in range(9, 16)]
+    places = [(log.puts[at].offset, log.puts[at].size) for at in range(9, 16)]
+    assert found == [places[0], *[(high.offset, size or high.size)] * 4, *places[5:]]
 
 
 def test_broken_bodies_stay_where_the_broker_takes_them(log: Log, tmp_path: Path) -> None:

@@ -147,8 +147,8 @@ def _logical_queues(judged: dict[QueueKey, list[Verdict]], cut: int, rules: Sett
             if missing - 1 not in fills:
                 run = next(n for n in range(missing, missing + len(fills) + 1) if n not in fills) - missing
                 _decide(summary, "fill", key, missing, run)
-        if key[0] == names.SCHEDULE_TOPIC:
-            # A delayed message would be delivered once more for each: with this size nothing can be read there.
+        if key[0] in names.WAITING_TOPICS:
+            # A waiting message would be delivered once more for each: with this size nothing can be read there.
             fills = {at: replace(unit, size=1) for at, unit in fills.items()}
         packed = {at: cq.pack(unit) for at, unit in (standing | fills).items()}
         summary.units += len(packed)

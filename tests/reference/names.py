@@ -9,6 +9,7 @@ import unicodedata
 from tests.reference import java
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+WAITING_TOPICS = (SCHEDULE_TOPIC, "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC")
 RETRY_PREFIX = "%RETRY%"
 SYSTEM_PREFIX = "rmq_sys_"
 LMQ_PREFIX = "%LMQ%"

@@ -16,7 +16,7 @@ from tests.serving.broker import Broker, write_topics
 from tests.serving.programs import Program
 from tests.serving.stores import build_into
 from tests.tools.encode import EPOCH, Message
-from tests.tools.log_writer import LogWriter, Put
+from tests.tools.log_writer import LogWriter, Put, overwrite
 
 VERSION = "5.5.0"
 SEGMENT = 1 << 12
@@ -80,6 +80,19 @@ def test_what_is_delivered(name: str, kept: int | None, tmp_path: Path) -> None:
     with Program(VERSION, "Serve", tmp_path) as program:
         found = delivered(program, store, tmp_path, level["waiting"])
     assert level["waiting"] <= found <= level["end"] - level["begins_least"], (level, found)
+
+
+@pytest.mark.slow
+def test_timer_messages_that_are_lost(tmp_path: Path) -> None:
+    """Units fill the places of three. The message behind them is delivered once all the same."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    puts = make(store, TIMER)
+    for put in puts[5:8]:
+        overwrite(store / "commitlog", put.offset + 20, bytes(30))
+    rr.repair(store, out=out, broker_version="5.5", **SIZES)
+    shutil.copytree(store / "config", out / "config")
+    with Program(VERSION, "Serve", tmp_path) as program:
+        assert delivered(program, out, tmp_path, DELAYED - 3, "--timer-wheel") == DELAYED - 3
 
 
 @pytest.mark.slow

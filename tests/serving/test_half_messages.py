@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.jobs.cli import main
 from tests.delayed.life import Life, queues, restore
 from tests.delayed.log import Stored
+from tests.tools.log_writer import overwrite
 
 TOPIC, HALF, OP = "T", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 EACH = 40
@@ -98,6 +100,33 @@ def test_what_was_asked_before_is_asked_again_without_the_offset(version: str, t
     assert counts.keys() == set(keys("unknow"))
     assert min(counts.values()) > 1
     print(f"{version}: {counts.total()} deliveries of {EACH} messages without the offset")
+
+
+@pytest.mark.parametrize("version", [pytest.param("4.9.8", marks=pytest.mark.slow), "5.3.3"])
+def test_a_half_message_is_not_asked_for_those_that_are_lost(version: str, tmp_path: Path) -> None:
+    """Units fill the places of the lost ones. Each that could be read would be asked about, and committed once more."""
+    store = tmp_path / "store"
+    queues({TOPIC: 1}, store)
+    with Life(version, store, tmp_path, LATE) as life:
+        life.send(decisions(["unknow"]), "transact")
+        life.step("sent")
+        log = life.log()
+    halves = [record for record in log if record.topic == HALF]
+    lost = halves[10:13]
+    for record in lost:
+        overwrite(store / "commitlog", record.offset + 20, bytes(50))
+    bare, mended = tmp_path / "bare", tmp_path / "mended"
+    shutil.move(store / "commitlog", bare / "commitlog")
+    assert main(["repair", str(bare), "--out", str(mended), "--engine", "local", "--broker-version", version[:3]]) == 3
+    shutil.move(mended / "commitlog", store)
+    restore(store, version, LATE, "--write-delay")
+    left = Counter(record.key for record in halves if record not in lost and "DECISION" in record.properties)
+    with Life(version, store, tmp_path, SOON) as life:
+        life.step("answer", TOPIC, "commit")
+        life.wait(lambda log: delivered(log) == left, "all that is left")
+        life.settle()
+        assert checked(life).keys() == left.keys()
+        assert delivered(life.log()) == left
 
 
 def passed(log: Iterable[Stored]) -> int:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from rocketmq_reindex.storage_format.names import TIMER_TOPIC
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
-from rocketmq_reindex.storage_format.timer.layout import TIMER_TOPIC
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from tests.reference.java import hash_code, java_text
 from tests.serving.programs import PATIENCE, Program
@@ -122,7 +122,7 @@ def write_timers(store: Path, settings: TimerSettings, read_time: int | None = N
     """Write the timer files for what is pending by the log, or for what is named."""
     by_log, end = pending_of(store)
     rows = by_log if pending is None else pending
-    put_files(store, timer_files(rows, end, read_time or int(time.time() * 1000), settings))
+    put_files(store, timer_files(rows, end, read_time or int(time.time() * 1000), settings).files)
 
 
 def wait(done: Callable[[], bool]) -> None:

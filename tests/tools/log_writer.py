@@ -118,3 +118,11 @@ def _without_lmq(topic: str | bytes) -> bool:
     """Topics that MultiDispatchUtils leaves alone."""
     name = topic.encode() if isinstance(topic, str) else topic
     return name.startswith((b"%RETRY%", b"rmq_sys_")) or name == b"SCHEDULE_TOPIC_XXXX"
+
+
+def overwrite(folder: Path, offset: int, data: bytes) -> None:
+    """Change bytes of a commitlog, inside of one segment."""
+    path = max(path for path in folder.iterdir() if int(path.name) <= offset)
+    with path.open("r+b") as file:
+        file.seek(offset - int(path.name))
+        file.write(data)

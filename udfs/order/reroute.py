@@ -11,18 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC
+from rocketmq_reindex.storage_format.names import WAITING_TOPICS
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.grouping import QueueBlock, bucket_of, cut_cells, rows_of
 from rocketmq_reindex.storage_format.queue.placement import PlacementTable, Rows
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.order.placements import Placements, Queue
 
-_DELAYED = SCHEDULE_TOPIC.encode()
+_WAITING = frozenset(topic.encode() for topic in WAITING_TOPICS)
 
 
 def _table(queue: Queue, kept: Rows, fills: Rows) -> PlacementTable:
-    return PlacementTable(kept, fills, queue[0] == _DELAYED)
+    return PlacementTable(kept, fills, queue[0] in _WAITING)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rocketmq_reindex.storage_format.checks.queue_view import QueueView
 from rocketmq_reindex.storage_format.checks.queues import UnitChecker
-from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, escape
+from rocketmq_reindex.storage_format.names import WAITING_TOPICS, escape
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.logical_order import order_logical
 from rocketmq_reindex.storage_format.queue.order import Placement, order_broker
@@ -107,7 +107,7 @@ class VerifyQueues:
         for order, placement in self._orders(queue.runs, found):
             # Where a broker appends in the wrong place, a unit does not stand at its record's offset.
             mine = view if order not in (BROKER, REMADE) else dataclasses.replace(view, look=_without_offsets(offset_of))
-            table = PlacementTable(placement.kept, placement.fills, name == SCHEDULE_TOPIC) if placement else None
+            table = PlacementTable(placement.kept, placement.fills, name in WAITING_TOPICS) if placement else None
             queue.checks.append((order, UnitChecker(mine), table, placement))
         queue.runs = []
 

@@ -47,6 +47,7 @@ def test_what_a_build_takes() -> None:
         messageDelayLevel = 1s 2m
         enableLmq = TRUE
         enableMultiDispatch = true
+        fileReservedTime = 48
     """
     assert settings_of(conf, "conf") == {
         "store": "/data/store",
@@ -59,8 +60,17 @@ def test_what_a_build_takes() -> None:
         "index_items": 9,
         "delay_levels": "1s 2m",
         "lmq": True,
+        "file_reserved_hours": 48,
     }
     assert settings_of("enableLmq=true\nstorePathRootDir=\n", "conf") == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "taken"), [(-1, 100), (99, 100), (199, 100), (300, 200), (500, 500), (999, 500), (1000, 1000), (2000, 1000)]
+)
+def test_a_timer_precision_that_a_broker_rounds_down(value: int, taken: int) -> None:
+    """``MessageStoreConfig.setTimerPrecisionMs``."""
+    assert settings_of(f"timerPrecisionMs={value}", "conf") == {"timer_precision": taken}
 
 
 @pytest.mark.parametrize("value", ["", "many", "1.5", "1_000", "0x10", "\u0663", "9" * 30, "1\x1b[31m"])

@@ -12,6 +12,7 @@ import pytest
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.fetching.build import find_build
+from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.timer.check import TimerCheckpoint
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
@@ -91,6 +92,39 @@ def test_a_copy_may_lie_in_damage(tmp_path: Path) -> None:
     assert offsets(tmp_path) == {"1": 1}
 
 
+def test_a_copy_may_lie_behind_the_cut(tmp_path: Path) -> None:
+    """--on-damage stop: the broker cuts the log there, and the copies that lie behind."""
+    waiting = [scheduled(number, 1) for number in range(3)]
+    half = [Message(HALF, properties={"UNIQ_KEY": "H"}) for _ in range(2)]
+    lost = Message("T", body_crc=1)
+    records = [*waiting, half[0], copy(waiting[0]), lost, copy(waiting[1]), half[1]]
+    summary = build(tmp_path, records, on_damage="stop")
+    assert summary.delay is not None
+    assert [message["uniq_key"] for message in summary.delay["undecided"]] == ["K1", "K2"]
+    assert offsets(tmp_path) == {"1": 1}
+    assert not (tmp_path / "out" / "config" / "consumerOffset.json").exists()
+
+
+def test_the_order_of_a_broker_moves_units_away(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs --queue-order logical"):
+        build(tmp_path, [scheduled(1, 1)], queue_order="broker")
+
+
+def test_a_timer_message_with_a_delay_level_of_0(tmp_path: Path) -> None:
+    first = timed(1, DELAY="0")
+    properties = {**dict(first.properties), "TIMER_DEQUEUE_MS": "1"}  # type: ignore[arg-type]
+    summary = build(tmp_path, [first, dataclasses.replace(fired(first), properties=properties)])
+    assert summary.delay is not None
+    assert summary.delay["timers"] == {"pending": 0, "undecided": 0}
+
+
+def test_what_no_broker_wrote_into_the_timer_topic(tmp_path: Path) -> None:
+    """It lacks what a broker needs to deliver it."""
+    summary = build(tmp_path, [timed(1), Message("rmq_sys_wheel_timer", 0)])
+    assert summary.delay is not None
+    assert summary.delay["timers"] == {"pending": 1, "undecided": 0}
+
+
 def test_a_message_of_the_same_key_and_level_and_without_a_key(tmp_path: Path) -> None:
     twice = [scheduled(1, 1), dataclasses.replace(scheduled(1, 1), born_timestamp=EPOCH + 5)]
     bare = [scheduled(2, 2, key=False), dataclasses.replace(scheduled(2, 2, key=False), body=b"other")]
@@ -113,8 +147,10 @@ def test_timer_files_have_the_pending_ones(tmp_path: Path) -> None:
 
 
 def test_half_messages_that_were_written_anew_are_passed(tmp_path: Path) -> None:
+    """One that the client sent again is another message: it was born later."""
     half = [Message(HALF, properties={"UNIQ_KEY": key}) for key in ("A", "B", "A", "C")]
-    build(tmp_path, half)
+    again = [dataclasses.replace(half[1], born_timestamp=EPOCH + 5), dataclasses.replace(half[3], body=b"other")]
+    build(tmp_path, [*half, *again])
     table = json.loads((tmp_path / "out" / "config" / "consumerOffset.json").read_text())["offsetTable"]
     assert table == {f"{HALF}@CID_RMQ_SYS_TRANS": {"0": 1}}
 
@@ -127,7 +163,7 @@ def test_consumer_offsets_are_checked(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "config" / "consumerOffset.json").read_text() == text
     warned = [warning for warning in summary.warnings if "consumerOffset" in warning]
     assert len(warned) == 2
-    assert "group far stands at offset 9 of A/0: the queue ends at 2" in warned[0]
+    assert "group far stands at offset 9 of A/0: the queue ends at 2: set it to that" in warned[0]
     assert "group gone" in warned[1]
 
 

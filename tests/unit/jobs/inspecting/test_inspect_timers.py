@@ -21,15 +21,15 @@ def store(tmp_path: Path) -> Path:
     """Eleven messages, one a second; one deletes, the last one rolls; two files of timerlog."""
     rows = [(k, 1000 * k, 200, CLOCK, CLOCK + 1000 * k + (3 * 24 * 3600_000 if k == 10 else 0), 5, k == 4) for k in range(11)]
     settings = TimerSettings(log_file_size=52 * 9 + 40)
-    put_files(tmp_path, timer_files(np.array(rows, PENDING), QueueEnd(11, 10_000, 200), CLOCK, settings))
+    put_files(tmp_path, timer_files(np.array(rows, PENDING), QueueEnd(11, 10_000, 200), CLOCK, settings).files)
     return tmp_path
 
 
 def test_timercheck(store: Path) -> None:
     found = look(str(store / "config" / "timercheck"), inspection({"files": ["x"]}))
     assert found.kind == "timercheck"
-    assert found.summary["lastReadTimeMs"] == CLOCK
-    assert found.summary["lastReadTime"] == "2023-11-14T22:13:20.000Z"
+    assert found.summary["lastReadTimeMs"] == CLOCK - 3_600_000
+    assert found.summary["lastReadTime"] == "2023-11-14T21:13:20.000Z"
     assert {row["field"]: row["value"] for row in found.found.rows}["lastTimerQueueOffset"] == 11
 
 

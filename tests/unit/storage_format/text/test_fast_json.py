@@ -13,6 +13,11 @@ def test_keys_that_are_numbers() -> None:
     assert fast_json.loads("[1, 2, {3: [4, 5]}]") == [1, 2, {"3": [4, 5]}]
 
 
+def test_a_text_without_an_end_takes_no_time() -> None:
+    with pytest.raises(ValueError, match="Unterminated"):
+        fast_json.loads('{"' + '\\"' * 1_000_000)
+
+
 def test_what_is_no_json() -> None:
     with pytest.raises(ValueError, match="Expecting"):
         fast_json.loads("{a:1}")

@@ -15,6 +15,8 @@ from tests.unit.storage_format.timer.timer_store import TimerStore
 
 NOW = 1_700_000_000_999
 CLOCK = 1_700_000_000_000
+HOUR = 3_600_000
+"""A broker's clock may be behind."""
 SETTINGS = TimerSettings(1000, 172_800, 52 * 10 + 30)
 END = QueueEnd(1000, 999_000, 77)
 
@@ -29,7 +31,7 @@ def rows_of(*rows: tuple[int, int, bool]) -> Rows:
 
 
 def store_of(pending: Rows, end: QueueEnd = END, settings: TimerSettings = SETTINGS) -> TimerStore:
-    return TimerStore(timer_files(pending, end, NOW, settings), settings.log_file_size, settings.precision_ms)
+    return TimerStore(timer_files(pending, end, NOW, settings).files, settings.log_file_size, settings.precision_ms)
 
 
 def random_rows(rng: random.Random, count: int) -> Rows:
@@ -76,22 +78,22 @@ def test_a_broker_goes_on_at_the_end_of_the_queue(last: int) -> None:
     store = store_of(rows_of((3, 5000, False), (last, -5000, False)))
     *_, (_, unit) = store.units()
     assert unit[5:7] == ((999_000, 77) if last == 998 else (999_000, 300 + 999))
-    assert store.check == (CLOCK - 1000, 0, 1000, 1000)
+    assert store.check == (CLOCK - 1000 - HOUR, 0, 1000, 1000)
     assert len([one for slot in store.delivered(CLOCK + 10_000) for one in slot]) == 2
     assert len(list(store.units())) == (3 if last == 998 else 2)
-    assert min(store.slots()) == CLOCK - 1000 * (2 if last == 998 else 1)
+    assert min(store.slots()) == CLOCK - 1000 - (HOUR + 1000 if last == 998 else 0)
 
 
 def test_nothing_is_pending() -> None:
     store = store_of(rows_of())
     ((_, unit),) = store.units()
     assert unit[5] == 999_000
-    assert store.check == (CLOCK, 0, 1000, 1000)
-    assert store.slots() == [CLOCK - 1000]
+    assert store.check == (CLOCK - HOUR, 0, 1000, 1000)
+    assert store.slots() == [CLOCK - HOUR - 1000]
 
 
 def test_no_timer_message_ever() -> None:
-    assert timer_files(rows_of(), QueueEnd(0, 0, 0), NOW) == ()
+    assert timer_files(rows_of(), QueueEnd(0, 0, 0), NOW).files == ()
 
 
 def test_a_slot_around_the_end_of_the_wheel() -> None:
@@ -100,8 +102,20 @@ def test_a_slot_around_the_end_of_the_wheel() -> None:
     begin = CLOCK // turn * turn + turn
     pending = rows_of((1, begin - CLOCK - 1000, False), (2, begin - CLOCK, False))
     pending["store_time"] = begin - 9000
-    found = TimerStore(timer_files(pending, END, begin - 5000, SETTINGS), SETTINGS.log_file_size, 1000)
+    found = TimerStore(timer_files(pending, END, begin - 5000, SETTINGS).files, SETTINGS.log_file_size, 1000)
     assert [slot[0].time for slot in found.delivered(begin + 5000)] == [begin - 1000, begin]
+
+
+def test_until_when_a_broker_finds_what_is_overdue() -> None:
+    """``TimerMessageStore.recover`` goes back by 604,800 slots, less 60."""
+    pending = rows_of((1, -5000, True), (2, -1000, True), (3, 9000, False))
+    for step in (100, 1000):
+        found = timer_files(pending, END, NOW, TimerSettings(step))
+        store = TimerStore(found.files, TimerSettings().log_file_size, step)
+        first = min(slot[0].time for slot in store.delivered(CLOCK + 9000))
+        assert found.start_by == first + (604_800 - 60) * step
+        # A broker whose clock is behind finds what it takes until then.
+        assert store.check[0] == first - HOUR
 
 
 def test_large_files_come_in_parts(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
@@ -112,7 +126,7 @@ def test_large_files_come_in_parts(monkeypatch: pytest.MonkeyPatch, seed: int) -
     monkeypatch.setattr(files, "_PART_SLOTS", 3)
     parted = store_of(pending, settings=settings)
     assert (parted.log, parted.wheel) == (whole.log, whole.wheel)
-    assert all(len(data) <= 7 * 52 for file in timer_files(pending, END, NOW, settings)[:3] for _, data in file.parts())
+    assert all(len(data) <= 7 * 52 for file in timer_files(pending, END, NOW, settings).files[:3] for _, data in file.parts())
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def test_messages_that_are_due_later(window: int, precision: int, seed: int) -> 
     due += [CLOCK, CLOCK + edge + settings.roll_window // precision // 3 * precision]
     deletes = [rng.random() < 0.3 for _ in due]
     found = placed(due, deletes, settings)
-    direct = min(edge + edge // 2, 604_740 * precision)
+    # By default a record lives for three days.
+    direct = min(edge + edge // 2, max(edge, 3 * DAY), 604_740 * precision)
     wanted = [
         do_enqueue(one, delete, CLOCK, settings) if one - CLOCK >= direct else (one, 5 if delete else 1)
         for one, delete in zip(due, deletes, strict=True)
@@ -62,6 +63,13 @@ def test_messages_roll_when_a_broker_would_have_let_them() -> None:
     found = place(due, stored, np.zeros(4, bool), CLOCK, TimerSettings())
     assert found.times.tolist() == [CLOCK, CLOCK + DAY, CLOCK + 2 * DAY, CLOCK - SECOND]
     assert found.magics.tolist() == [3, 3, 1, 1]
+
+
+@pytest.mark.parametrize(("hours", "wanted"), [(48, 3), (60, 3), (61, 1), (72, 1), (9, 3)])
+def test_messages_roll_before_their_records_are_deleted(hours: int, wanted: int) -> None:
+    """Due 60 hours after they were stored, with a window of 48."""
+    found = placed([CLOCK + 60 * 3600 * SECOND], settings=TimerSettings(reserved_hours=hours))
+    assert found.magics.tolist() == [wanted]
 
 
 @pytest.mark.parametrize("stored", [0, -5, CLOCK + DAY])
