@@ -172,10 +172,12 @@ class _Decisions:
                 f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
                 f" ({outcome.lost_records} in all): choose --on-damage stop or salvage"
             )
-        if outcome.filled > self.settings.max_fill:
+        most = self.chain.fills(self.settings.max_fill)
+        if outcome.filled > most:
+            explained = most - self.settings.max_fill
             raise RefusedError(
                 f"queues: {outcome.filled} missing offsets would have to be filled,"
-                f" more than --max-fill {self.settings.max_fill}"
+                f" more than --max-fill {self.settings.max_fill}{f' and {explained} for lost bytes' if explained else ''}"
             )
 
     def _report(self, holes: list[Hole], lost: FirstHoles) -> None:

@@ -81,7 +81,12 @@ def add_store_options(parser: argparse.ArgumentParser, sizes: Callable[[str], st
         help="a broker's config/topics.json: its batch topics (BatchCQ) get batch ConsumeQueues",
     )
     most = default("max_fill")
-    add("--max-fill", type=int, metavar="N", help=f"fill at most this many missing queue offsets, in all queues ({most})")
+    add(
+        "--max-fill",
+        type=int,
+        metavar="N",
+        help=f"fill at most this many missing queue offsets that no lost bytes explain ({most})",
+    )
     add("--snapshot", action="store_true", help="the log no longer changes: do not look whether a broker runs on the store")
     add("--range-size", type=int, metavar="BYTES", help="one task reads at most this many bytes of a segment (by the plan)")
     add("--master", metavar="URL", help="Spark master, where no session is there yet (local[*])")

@@ -40,6 +40,8 @@ class Scan:
     range_size: int = 1
     store: str = ""
     """the store whose checkpoint is a hint where the log ends; "": none"""
+    _cuts: set[int] = field(default_factory=set)
+    """numbers of the ranges that end at a cut"""
 
     def _round(self, specs: list[RangeSpec]) -> None:
         if not specs:
@@ -94,6 +96,7 @@ class Scan:
 
     def settle(self, segments: list[Segment]) -> Chain:
         """Chain the ranges; scan again where a guess was wrong, until all of them chain."""
+        self.forget_cuts()
         while True:
             chain = chain_ranges(segments, self.ranges, self.summaries, self.until)
             if not chain.rescans and chain.unsure:
@@ -152,8 +155,14 @@ class Scan:
             again.append(dataclasses.replace(spec, number=number, low=summary.first, high=at, known=True))
         for spec in again:
             self.ranges[spec.segment_start].append(spec)
+        self._cuts |= {spec.number for spec in again}
         self._round(again)
         return kept + [self.summaries[spec.number] for spec in again]
+
+    def forget_cuts(self) -> None:
+        """Leave out the ranges that end at a cut: the whole ones are still there, and may be cut once more."""
+        for start, specs in self.ranges.items():
+            self.ranges[start] = [spec for spec in specs if spec.number not in self._cuts]
 
     def left_out(self, accepted: list[RangeSummary]) -> list[int]:
         """The numbers of the ranges whose rows must not be used."""

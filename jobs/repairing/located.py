@@ -27,6 +27,8 @@ def located(found: Sequence[Damage], accepted: Sequence[RangeSummary], segments:
     def place(offset: int, anchor: int) -> RecordAt:
         return RecordAt(segments[bisect_right(starts, offset) - 1], offset, anchor)
 
+    # Segments that end in damage.
+    frayed = {damage.segment for damage in found if damage.end == damage.segment.segment_end}
     done: list[Damage] = []
     for damage in found:
         before, after = bisect_right(firsts, damage.segment.start - 1) - 1, bisect_right(firsts, damage.segment.segment_end - 1)
@@ -41,8 +43,7 @@ def located(found: Sequence[Damage], accepted: Sequence[RangeSummary], segments:
         if before >= 0 and good[before].last_good >= 0:
             # Where damage lies beside it as well, it may be spoilt: the records before it may be looked at then.
             segment = place(good[before].last_good, -1).segment
-            is_beside = any(other.segment == segment and other.end == segment.segment_end for other in found)
-            one = replace(one, before=place(good[before].last_good, good[before].first if is_beside else -1))
+            one = replace(one, before=place(good[before].last_good, good[before].first if segment in frayed else -1))
         if after < len(good):
             first = place(_first_good(good[after]), -1)
             is_beside = first.offset > first.segment.start

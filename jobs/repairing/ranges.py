@@ -20,6 +20,7 @@ def scan_again(
     ``before`` is the chain of the damaged log; ``changed`` are stretches [low, high) of it, in order. ``broken``: no CRC is
     asked for in those ranges. The digests of what was read stay those of the damaged log.
     """
+    scan.forget_cuts()
     known = set(scan.summaries)
     ends = {summary.number: max(summary.end, summary.tail) for summary in before.accepted}
     again: list[RangeSpec] = []

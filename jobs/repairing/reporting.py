@@ -8,6 +8,7 @@ from typing import Any
 
 from rocketmq_reindex.jobs.building.odd_queues import segment_of
 from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
+from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.repair.pieces import BLANK, Piece
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.udfs.repair.mend import Mended
@@ -42,6 +43,28 @@ def _joined(one: Mended, other: Mended) -> Mended:
     )  # fmt: skip
 
 
+def warn_of_replicas(summary: Summary, mended: Sequence[Mended], last: int) -> None:
+    """Warn of what no replica has, and of what is taken from one on less than a record on each side that is equal.
+
+    ``last`` is the offset of the last good record of the damaged log.
+    """
+    taken = [one for one in mended if one.replica]
+    others, wider = len(mended) - len(taken), [one for one in taken if one.high - one.low > one.length]
+    if others:
+        summary.warn(f"--replica: {counted(others, 'damaged range')} could not be taken: no replica is sure to have it")
+    if wider:
+        summary.warn(
+            f"--replica: offset {wider[0].low}: records beside the damage are other ones in the replica, and were taken, too "
+            f"({counted(len(wider), 'range')} in all): the old ones are in quarantine/"
+        )
+    for one in taken[-1:]:
+        if one.high > last:
+            summary.warn(
+                f"--replica: offset {one.low}: nothing follows in the damaged log that shows whether it went on as the replica "
+                "does"
+            )
+
+
 def report(
     summary: Summary, segments: list[Segment], mended: Sequence[Mended], kept: Sequence[Hole], written: Sequence[WrittenSegment]
 ) -> None:
@@ -50,9 +73,13 @@ def report(
     ranges = [_entry(segments, one, digests.get(str(number), "")) for number, one in enumerate(mended)]
     ranges += [_kept_entry(hole) for hole in kept]
     ranges.sort(key=lambda entry: int(entry["offset"]))
-    for entry in ranges[:DAMAGE_MAX]:
-        if entry["how"] != REPLICA:
-            summary.add_damage(entry["segment"], entry["offset"], entry["length"], entry["reason"])
+    lost = [entry for entry in ranges if entry["how"] != REPLICA]
+    for entry in lost[:DAMAGE_MAX]:
+        summary.add_damage(entry["segment"], entry["offset"], entry["length"], entry["reason"])
+    if rest := lost[DAMAGE_MAX:]:
+        size, end = sum(entry["length"] for entry in rest), rest[-1]["offset"] + rest[-1]["length"]
+        reason = f"{counted(len(rest), 'more damaged place')}, up to offset {end}"
+        summary.add_damage(rest[0]["segment"], rest[0]["offset"], size, reason)
     summary.repair = {
         "ranges": ranges,
         "from_replica": sum(entry["length"] for entry in ranges if entry["how"] == REPLICA),

@@ -46,6 +46,11 @@ class RepairSettings(BuildSettings):
                 "--include-broken: a broker takes records with a wrong body CRC only with checkCRCOnRecover=false: set it, "
                 "and name its --broker-conf"
             )
+        if self.crc == "none" and self.crc_on_recover:
+            raise UsageError(
+                "--crc none: a broker cuts the log at a wrong body CRC: leave it out, or set checkCRCOnRecover=false and name "
+                "its --broker-conf"
+            )
         if any(not replica for replica in self.replicas):
             raise UsageError("--replica: is empty: name a store")
         replicas = tuple(files.absolute(place) for place in checked_paths(*self.replicas))

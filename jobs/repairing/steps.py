@@ -7,6 +7,7 @@ are scanned again, from the new segments. All that follows is done as in a build
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.building import stale_tails
@@ -42,6 +43,7 @@ from rocketmq_reindex.storage_format.scan.segment_chain import misnamed
 from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.progress import Positions
 from rocketmq_reindex.udfs.repair.mend import MendDamage, Mended
+from rocketmq_reindex.udfs.repair.quarantine import digest_of
 from rocketmq_reindex.udfs.repair.segments import FOLDER, SegmentPlan, WriteSegments, WrittenSegment
 from rocketmq_reindex.udfs.repair.walking import is_completed
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -79,27 +81,47 @@ class RepairSteps(FullBuild):
             raise InputError(f"{escape(', '.join(self.settings.roots))}: holds no segment: there is nothing to repair")
         if chain.doubt:
             summary.warn(stale_tails.doubts(chain.doubt))
+        if len(segments) == 1 and not self.settings.segment_size:
+            size = counted(segments[0].data_end - segments[0].start, "byte")
+            summary.warn(
+                f"the log has one segment, of {size}: name --segment-size if the broker's are longer "
+                "(mappedFileSizeCommitLog), else it does not load this one"
+            )
         with reporter.step("decide"):
+            _refuse(chain, segments)
             whole = whole_segments(segments)
-            _refuse(chain)
             odd = odd_queues(scan, self.settings, segments, chain)
             holes = [*chain.holes, *out_of_line(odd, segments), *_broken_off(segments[-1], chain.torn)]
-            kept = [hole for hole in holes if self.settings.include_broken and hole.reason == _BROKEN]
             ends = record_ends(chain.accepted, segments)
-            found = located(damages([hole for hole in holes if hole not in kept], whole, ends), chain.accepted, segments)
+
+            def damaged(holes: Iterable[Hole]) -> list[Damage]:
+                return located(damages(holes, whole, ends), chain.accepted, segments)
+
+            found = damaged(holes)
             self._last = last_record(chain.accepted)
             check_room(scan.staging, self.settings, whole, self._last, found)
         with reporter.step("mend"):
-            mended = reporting.apart(self._mend(scan, found))
+            taken, kept = list[Mended](), list[Hole]()
+            if self.settings.include_broken:
+                # What a replica has whole is not kept as it is.
+                if self.settings.replicas:
+                    taken = [one for one in self._mend(scan, found, only_replicas=True) if one.replica]
+                holes = [hole for hole in holes if not _is_in(hole, taken)]
+                kept = [hole for hole in holes if hole.reason == _BROKEN]
+                found = damaged(hole for hole in holes if hole.reason != _BROKEN)
+            mended = reporting.apart([*taken, *self._mend(scan, found)])
+            old = {segment.start: segment for segment in whole if segment.path}
+            mended = [one if one.digest or one.start not in old else _digested(one, old[one.start]) for one in mended]
             if self.settings.tombstones:
-                mended, left = with_tombstones(mended, gaps(odd), {segment.start: segment.segment_end for segment in whole})
+                lost = list(gaps(odd))
+                _refuse_many(sum(gap.offsets for gap in lost), self.settings.max_fill)
+                mended, left = with_tombstones(mended, lost, {segment.start: segment.segment_end for segment in whole})
                 if left:
                     summary.warn(
                         f"--tombstones: {counted(left, 'lost queue offset')} without room for a record: they stay empty"
                     )
-        others = sum(not one.replica for one in mended)
-        if self.settings.replicas and others:
-            summary.warn(f"--replica: {counted(others, 'damaged range')} could not be taken: no replica is sure to have it")
+        if self.settings.replicas:
+            reporting.warn_of_replicas(summary, mended, self._last)
         written = self._write(scan, whole, mended, reporter)
         self._entries = reporting.entries(mended, written)
         reporting.report(summary, whole, mended, kept, written)
@@ -108,20 +130,20 @@ class RepairSteps(FullBuild):
         if not changed:
             return segments, chain
         chain = scan_again(scan, chain, new, sorted(changed), broken=bool(kept))
-        _check_whole(chain)
+        _check_whole(chain, kept)
         return new, chain
 
     def more_entries(self) -> list[dict[str, Any]]:
         return self._entries or []
 
-    def _mend(self, scan: Scan, found: list[Damage]) -> list[Mended]:
+    def _mend(self, scan: Scan, found: list[Damage], *, only_replicas: bool = False) -> list[Mended]:
         """Have tasks decide what stands in the place of the damage."""
         if not found:
             return []
         staging, tasks = scan.staging, task_count(len(found), sum(damage.length for damage in found), scan.engine.cores)
         plan = plans.write_plan(staging, "damage", found)
         listed = plans.write_plan(staging, "replicas", list_replicas(self.settings.replicas, self.log))
-        function = MendDamage(staging, plan, listed, tasks, scan.task.settings)
+        function = MendDamage(staging, plan, listed, tasks, scan.task.settings, only_replicas)
         return Mended.read(scan.engine.numbers(function, tasks))
 
     def _write(self, scan: Scan, whole: list[Segment], mended: list[Mended], reporter: Reporter) -> list[WrittenSegment]:
@@ -154,15 +176,23 @@ class RepairSteps(FullBuild):
         return SegmentPlan(segment, link, pieces)
 
 
-def _refuse(chain: Chain) -> None:
+def _refuse(chain: Chain, segments: list[Segment]) -> None:
     """Raises RefusedError where there is more damage than any disk makes, or a segment's name is wrong: its records are sound,
     and somebody has to look first.
     """
-    if len(chain.holes) > HOLES_MAX:
+    size = max(segment.segment_end - segment.start for segment in segments)
+    missing = (segments[-1].segment_end - segments[0].start) // max(1, size) - len(segments)
+    if len(chain.holes) > HOLES_MAX or missing > HOLES_MAX:
         raise RefusedError(too_much(chain.holes[0]))
     wrong = misnamed(chain.holes)
     if wrong is not None:
         raise RefusedError(f"segment {wrong.segment}: {wrong.reason}: rename it, and repair then")
+
+
+def _refuse_many(tombstones: int, most: int) -> None:
+    """Raises RefusedError for more tombstones than the user allows: a plan in memory has each."""
+    if tombstones > most:
+        raise RefusedError(f"--tombstones: {tombstones:,} lost queue offsets, more than --max-fill {most:,}")
 
 
 def _broken_off(last: Segment, torn: Hole | None) -> list[Hole]:
@@ -173,9 +203,23 @@ def _broken_off(last: Segment, torn: Hole | None) -> list[Hole]:
     return [dataclasses.replace(torn, length=length, reason=SHORT)] if is_completed(last, torn.offset) else []
 
 
-def _check_whole(chain: Chain) -> None:
+def _digested(one: Mended, old: Segment) -> Mended:
+    """With the digest of the old bytes: where two damaged places became one range, each has one of its own alone."""
+    return dataclasses.replace(one, digest=digest_of(old, one.low, one.high))
+
+
+def _is_in(hole: Hole, mended: list[Mended]) -> bool:
+    return any(one.offset <= hole.offset and hole.offset + hole.length <= one.offset + one.length for one in mended)
+
+
+def _check_whole(chain: Chain, kept: list[Hole]) -> None:
     """Raises InputError where the new log has damage: what was taken from a replica was sound when it was looked at."""
     for hole in chain.holes[:1]:
+        if any(one.offset == hole.offset for one in kept):
+            raise InputError(
+                f"segment {hole.segment}: offset {hole.offset}: {hole.reason}, beside its wrong body CRC: no broker takes this "
+                "record: leave out --include-broken"
+            )
         raise InputError(
             f"segment {hole.segment}: offset {hole.offset}: the new log is not whole ({hole.reason}): has a replica changed "
             "meanwhile? Run it again"

@@ -89,6 +89,8 @@ class Queues:
     unread: tuple[tuple[int, int], ...]
     stale: tuple[int, int] | None = None
     rolled_back: RolledBack | None = None
+    max_fill: int = 0
+    """missing offsets that a build may fill (``Chain.fills``)"""
 
     def list_files(self, summary: VerifySummary) -> Tally:
         """List the files. Their rows go to the tasks that get the units of their queues."""
@@ -131,7 +133,7 @@ class Queues:
             log,
             holes,
             self.unread,
-            settings.max_fill,
+            self.max_fill,
             rules.opens_empty_queue_file,
             *known,
         )
@@ -148,7 +150,7 @@ class Queues:
             plan = PlanWriter(scan.staging.temporary, files.join(scan.staging.plans, "batch-placements"))
             for queue in odd.queues():
                 # A queue that would take more fills than a build makes is not compared with them.
-                if queue.filled <= settings.max_fill:
+                if queue.filled <= self.max_fill:
                     plan.put(queue.topic, queue.queue, queue.where)
             path = plan.finish()
             task = self._task(BATCH_FOLDER, settings.batch_cq_file_size, holes, rules)

@@ -152,7 +152,7 @@ class Verify:
         self.summary.incremental = self.memory.counts() if self.memory else None
         if LOG in settings.only:
             check_log(settings, log, chain, unread, self.tally, self.summary)
-        queues.rolled_back = chain.rolled_back
+        queues.rolled_back, queues.max_fill = chain.rolled_back, chain.fills(settings.max_fill)
         if chain.stale:
             queues.stale = chain.stale.offset, chain.stale.offset + chain.stale.length
         damaged = [hole for hole in chain.holes if not between(hole.offset, unread)]

@@ -30,6 +30,12 @@ def is_filler(sys_flag: int, flag: int) -> bool:
 
 
 @inlined
+def is_tombstone(flag: int, tags_code: int) -> bool:
+    """Whether a record with this FLAG and tagsCode stands at the offset of a lost message (``repair.records``)."""
+    return flag == r.LOST_FLAG and tags_code == r.LOST_TAG_CODE
+
+
+@inlined
 def count_keys(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64]) -> int:
     """How many items the keys of a record give: one for UNIQ_KEY, and one for each of KEYS (``walk.keys.index_record``)."""
     count = 1 if spans[2 * p.UNIQ_KEY] >= 0 else 0

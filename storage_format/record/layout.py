@@ -87,6 +87,8 @@ FLAG_STORE_HOST_V6: Final = 0x20
 
 LOST_FLAG: Final = 0x4C4F5354
 """``LOST`` in ASCII: FLAG of a record that stands for lost bytes. FLAG is the application's, and no broker reads it"""
+LOST_TAG_CODE: Final = -1271908892
+"""Java's hashCode of ``__LOST__``, the tag of a tombstone"""
 LOST_BLANK_MIN: Final = FILLER_MIN + 4
 """Least bytes of a segment's filler that stands for lost bytes: LOST_FLAG follows its first eight, and no broker reads it"""
 

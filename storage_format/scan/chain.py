@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.queue.order import RolledBack
@@ -17,6 +18,9 @@ from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.scan.segment_chain import SegmentChain, Trail
 from rocketmq_reindex.storage_format.scan.stale_tail import Doubt
 from rocketmq_reindex.storage_format.scan.torn_tail import TORN_TAIL_MAX
+
+LOST_FILLS_MAX: Final = 100_000_000
+"""Names of segments that lie far apart are no proof of so many records."""
 
 
 @dataclass
@@ -46,6 +50,11 @@ class Chain:
         """
         fillers = (offset for summary in self.accepted for offset, _ in summary.lost)
         return tuple(sorted({*(hole.offset for hole in holes), *fillers}))
+
+    def fills(self, max_fill: int) -> int:
+        """Return how many missing queue offsets may be filled: ``max_fill``, and as many as lost bytes had records."""
+        lost = sum(hole.length for hole in self.holes) + sum(size for summary in self.accepted for _, size in summary.lost)
+        return max_fill + min(lost // r.RECORD_MIN, LOST_FILLS_MAX)
 
 
 def chain_ranges(

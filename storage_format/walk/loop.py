@@ -25,7 +25,7 @@ from rocketmq_reindex.storage_format.names import (
 )
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record import properties as p
-from rocketmq_reindex.storage_format.record.dispatch import gives_items, gives_unit, is_filler
+from rocketmq_reindex.storage_format.record.dispatch import gives_items, gives_unit, is_filler, is_tombstone
 from rocketmq_reindex.storage_format.record.frame import (
     PROPS_END,
     PROPS_START,
@@ -188,7 +188,9 @@ def walk(
                     return r.BAD_NUMBER, at
         if time > options.until_time:
             return r.LATER, at
-        if not has_unit and is_filler(rec[SYS_FLAG], int32_at(data, at + r.AT_FLAG)):
+        # Bytes are lost where one of these stands.
+        flag = int32_at(data, at + r.AT_FLAG)
+        if is_filler(rec[SYS_FLAG], flag) or is_tombstone(flag, tags_code):
             if state[LOST_END] == phy_offset or state[LOST_START] < 0:
                 state[LOST_START] = phy_offset if state[LOST_START] < 0 else state[LOST_START]
                 state[LOST_END] = phy_offset + size

@@ -4,93 +4,32 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.repair import repair
-from rocketmq_reindex.jobs.repairing.options import parse_settings
-from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.repair.records import LOST_FLAG
+from tests.builds.repair_log import SEGMENT, SIZES, Log, bytes_at, make_log, ranges_of, record_at
 from tests.tools.encode import Message as NewMessage
 from tests.tools.encode import encode
 from tests.tools.local_engine import local_build, local_repair
-from tests.tools.log_writer import LogWriter, Put
-
-SEGMENT = 1 << 12
-SIZES = {"cq_file_size": 400, "hash_slots": 50, "index_items": 150}
-
-
-@dataclass
-class Log:
-    """A store with records of two queues, each as long as the others, and its segments."""
-
-    store: Path
-    puts: list[Put]
-
-    def at(self, offset: int, size: int) -> bytes:
-        """Bytes of the log."""
-        return _at(self.store, offset, size)
-
-    def change(self, offset: int, data: bytes) -> None:
-        """Overwrite bytes of the log."""
-        path = self.segment(offset)
-        old = bytearray(path.read_bytes())
-        old[offset % SEGMENT : offset % SEGMENT + len(data)] = data
-        path.write_bytes(old)
-
-    def segment(self, offset: int) -> Path:
-        """The segment of an offset."""
-        return self.store / "commitlog" / f"{offset // SEGMENT * SEGMENT:020d}"
-
-
-def _at(store: Path, offset: int, size: int) -> bytes:
-    path = store / "commitlog" / f"{offset // SEGMENT * SEGMENT:020d}"
-    return path.read_bytes()[offset % SEGMENT : offset % SEGMENT + size]
-
-
-def _record(store: Path, offset: int) -> Message:
-    data = _at(store, offset, SEGMENT)
-    found = read_message(lambda low, count: data[low : low + count], offset, len(data))
-    assert isinstance(found, Message)
-    return found
+from tests.tools.log_writer import LogWriter
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    return _log(tmp_path / "store", 2)
-
-
-def _log(store: Path, queues: int, topic: str = "TopicA") -> Log:
-    with LogWriter(store / "commitlog", SEGMENT) as writer:
-        for number in range(60):
-            properties = {"UNIQ_KEY": f"id-{number}", "KEYS": f"key-{number}"}
-            writer.append(
-                NewMessage(topic, number % queues, body=b"x" * 100, properties=properties, store_timestamp=1_000_000 + number)
-            )
-    return Log(store, writer.puts)
-
-
-def _ranges(log: Log, out: Path, **settings: Any) -> list[dict[str, Any]]:
-    told = local_repair(log.store, out, None, **SIZES, **settings)
-    assert told.error is None, told.error
-    assert told.repair is not None
-    ranges = told.repair["ranges"]
-    assert json.loads((out / "reindex.json").read_text())["repair"]["ranges"] == ranges
-    return list(ranges)
+    return make_log(tmp_path / "store", 2)
 
 
 def test_a_filler_stands_for_a_record(log: Log, tmp_path: Path) -> None:
     put = log.puts[7]
     log.change(put.offset + 100, b"?")
-    (found,) = _ranges(log, tmp_path / "out")
+    (found,) = ranges_of(log, tmp_path / "out")
     assert (found["offset"], found["length"], found["how"], found["reason"]) == (
         put.offset, put.size, "filler", "body CRC does not match",
     )  # fmt: skip
-    filler = _record(tmp_path / "out", put.offset)
+    filler = record_at(tmp_path / "out", put.offset)
     assert (filler.size, filler.flag, filler.sys_flag, filler.topic) == (put.size, LOST_FLAG, 12, "rmq_sys_reindex_lost")
     assert filler.store_time == log.puts[6].message.store_timestamp
     unit = (tmp_path / "out/consumequeue/TopicA/1/00000000000000000000").read_bytes()[3 * 20 : 4 * 20]
@@ -101,7 +40,7 @@ def test_a_filler_stands_for_a_record(log: Log, tmp_path: Path) -> None:
 def test_what_was_there_is_kept(log: Log, tmp_path: Path) -> None:
     put = log.puts[7]
     log.change(put.offset + 100, b"?")
-    _ranges(log, tmp_path / "out")
+    ranges_of(log, tmp_path / "out")
     folder = tmp_path / "out/quarantine"
     assert (folder / f"{put.offset:020d}").read_bytes() == log.at(put.offset, put.size)
     listed = json.loads((folder / f"{put.offset:020d}.json").read_text())
@@ -113,30 +52,30 @@ def test_what_was_there_is_kept(log: Log, tmp_path: Path) -> None:
 
 def test_all_of_a_segment_is_one_filler_and_blank(log: Log, tmp_path: Path) -> None:
     log.segment(SEGMENT).unlink()
-    (found,) = _ranges(log, tmp_path / "out")
+    (found,) = ranges_of(log, tmp_path / "out")
     assert (found["offset"], found["length"], found["reason"], found["old"]) == (SEGMENT, SEGMENT, "segment missing", None)
-    first = _record(tmp_path / "out", SEGMENT)
+    first = record_at(tmp_path / "out", SEGMENT)
     assert (first.flag, first.body_size) == (LOST_FLAG, 0)
-    rest = _at(tmp_path / "out", SEGMENT + first.size, SEGMENT)
+    rest = bytes_at(tmp_path / "out", SEGMENT + first.size, SEGMENT)
     assert rest == struct.pack(">iI4s", SEGMENT - first.size, 0xCBD43194, b"LOST").ljust(SEGMENT - first.size, b"\0")
 
 
 def test_blank_stands_up_to_a_segments_end(log: Log, tmp_path: Path) -> None:
     last = max(put.offset for put in log.puts if put.offset < SEGMENT)
     log.change(last + 4, b"????")
-    (found,) = _ranges(log, tmp_path / "out")
+    (found,) = ranges_of(log, tmp_path / "out")
     assert (found["offset"], found["length"]) == (last, SEGMENT - last)
-    assert _at(tmp_path / "out", last, 8) == struct.pack(">iI", SEGMENT - last, 0xCBD43194)
+    assert bytes_at(tmp_path / "out", last, 8) == struct.pack(">iI", SEGMENT - last, 0xCBD43194)
 
 
 def test_a_small_hole_takes_the_smaller_neighbour(log: Log, tmp_path: Path) -> None:
     put = log.puts[7]
     smaller = encode(replace(put.message, body=b"x" * 80), put.offset + 20, put.queue_offset)
     log.change(put.offset, b"\xff" * 20 + smaller)
-    (found,) = _ranges(log, tmp_path / "out")
+    (found,) = ranges_of(log, tmp_path / "out")
     assert found["damaged"] == [put.offset, 20]
     assert (found["offset"], found["length"]) == (put.offset, put.size)
-    assert _record(tmp_path / "out", put.offset).size == put.size
+    assert record_at(tmp_path / "out", put.offset).size == put.size
     kept = json.loads((tmp_path / f"out/quarantine/{put.offset:020d}.json").read_text())
     assert [record["unique_key"] for record in kept["records"]] == ["id-7"]
 
@@ -144,10 +83,10 @@ def test_a_small_hole_takes_the_smaller_neighbour(log: Log, tmp_path: Path) -> N
 def test_a_record_out_of_line_is_damage(log: Log, tmp_path: Path) -> None:
     put = log.puts[20]
     log.change(put.offset + 20, struct.pack(">q", 5000))
-    (found,) = _ranges(log, tmp_path / "out")
+    (found,) = ranges_of(log, tmp_path / "out")
     assert found["offset"] == put.offset
     assert found["reason"].startswith("queue offset out of line")
-    assert _record(tmp_path / "out", put.offset).flag == LOST_FLAG
+    assert record_at(tmp_path / "out", put.offset).flag == LOST_FLAG
 
 
 def test_a_torn_tail_stays(log: Log, tmp_path: Path) -> None:
@@ -155,14 +94,14 @@ def test_a_torn_tail_stays(log: Log, tmp_path: Path) -> None:
     log.change(put.offset + 50, bytes(put.size - 50))
     told = local_repair(log.store, tmp_path / "out", None, **SIZES)
     assert (told.exit, told.repair and told.repair["ranges"]) == (0, [])
-    assert _at(tmp_path / "out", put.offset, put.size) == log.at(put.offset, put.size)
+    assert bytes_at(tmp_path / "out", put.offset, put.size) == log.at(put.offset, put.size)
 
 
 def test_a_short_last_segment_becomes_whole(log: Log, tmp_path: Path) -> None:
     last = log.segment(log.puts[-1].offset)
     whole = last.read_bytes()
     last.write_bytes(whole.rstrip(b"\0"))
-    assert _ranges(log, tmp_path / "out") == []
+    assert ranges_of(log, tmp_path / "out") == []
     assert (tmp_path / "out/commitlog" / last.name).read_bytes() == whole
 
 
@@ -171,82 +110,15 @@ def test_a_record_in_which_a_short_segment_ends_is_damage(log: Log, tmp_path: Pa
     put = log.puts[-1]
     path = log.segment(put.offset)
     path.write_bytes(path.read_bytes()[: (put.offset + put.size - 5) % SEGMENT])
-    (found,) = _ranges(log, tmp_path / "out")
+    (found,) = ranges_of(log, tmp_path / "out")
     assert (found["offset"], found["length"], found["how"]) == (put.offset, put.size - 5, "filler")
     assert found["reason"] == "segment file is too short"
     assert local_repair(log.store, tmp_path / "more", None, **SIZES).exit == 3
     assert local_repair(tmp_path / "out", tmp_path / "again", None, **SIZES).exit == 0
 
 
-def test_tombstones_stand_at_lost_offsets(log: Log, tmp_path: Path) -> None:
-    low, high = log.puts[10], log.puts[14]
-    log.change(low.offset, b"\0" * (high.offset - low.offset))
-    _ranges(log, tmp_path / "out", tombstones=True)
-    found = []
-    at = low.offset
-    while at < high.offset:
-        record = _record(tmp_path / "out", at)
-        assert record.flag == LOST_FLAG
-        if record.tags == "__LOST__":
-            found.append((record.topic, record.queue_id, record.queue_offset))
-        at += record.size
-    assert at == high.offset
-    assert sorted(found) == sorted(("TopicA", put.message.queue_id, put.queue_offset) for put in log.puts[10:14])
-    told = local_build(tmp_path / "out", tmp_path / "built", None, queue_order="broker", **SIZES)
-    assert told.decisions == []
-
-
-@pytest.mark.parametrize(
-    ("topic", "size"),
-    [
-        ("SCHEDULE_TOPIC_XXXX", 1),
-        ("rmq_sys_wheel_timer", 1),
-        ("RMQ_SYS_TRANS_HALF_TOPIC", 1),
-        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0),
-    ],
-)
-def test_the_topics_that_a_broker_reads_itself(topic: str, size: int, tmp_path: Path) -> None:
-    """It would stop at a tombstone. Of what waits, a fill that can be read would be delivered once more."""
-    log = _log(tmp_path / "store", 1, topic)
-    low, high = log.puts[10], log.puts[14]
-    log.change(low.offset, b"\0" * (high.offset - low.offset))
-    _ranges(log, tmp_path / "out", tombstones=True)
-    assert _record(tmp_path / "out", low.offset).topic == "rmq_sys_reindex_lost"
-    units = b"".join(path.read_bytes() for path in sorted((tmp_path / "out/consumequeue" / topic / "0").iterdir()))
-    found = [struct.unpack_from(">qi", units, 20 * at) for at in range(9, 16)]
-    places = [(log.puts[at].offset, log.puts[at].size) for at in range(9, 16)]
-    assert found == [places[0], *[(high.offset, size or high.size)] * 4, *places[5:]]
-
-
-def test_broken_bodies_stay_where_the_broker_takes_them(log: Log, tmp_path: Path) -> None:
-    put = log.puts[7]
-    log.change(put.offset + 100, b"?")
-    conf = tmp_path / "broker.conf"
-    conf.write_text("checkCRCOnRecover=false\n")
-    words = [str(log.store), "--out", str(tmp_path / "out"), "--include-broken"]
-    with pytest.raises(UsageError, match="checkCRCOnRecover"):
-        parse_settings(words)
-    settings = parse_settings([*words, "--broker-conf", str(conf)])
-    (found,) = _ranges(log, tmp_path / "out", include_broken=True, crc_on_recover=settings.crc_on_recover)
-    assert (found["offset"], found["how"]) == (put.offset, "kept")
-    assert _at(tmp_path / "out", put.offset, put.size) == log.at(put.offset, put.size)
-    unit = (tmp_path / "out/consumequeue/TopicA/1/00000000000000000000").read_bytes()[3 * 20 : 4 * 20]
-    assert struct.unpack(">qiq", unit)[0] == put.offset
-
-
-def test_explain(log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    put = log.puts[7]
-    log.change(put.offset + 100, b"?")
-    _ranges(log, tmp_path / "out")
-    assert repair(["--explain", str(tmp_path / "out/reindex.json")]) == 0
-    told = capsys.readouterr().out
-    assert f"bytes {put.offset} to {put.offset + put.size - 1}" in told
-    assert "body CRC does not match" in told
-    assert repair(["--explain", str(tmp_path / "out"), "--tombstones"]) == 2
-
-
 def test_nothing_replaces_a_repaired_log(log: Log, tmp_path: Path) -> None:
-    _ranges(log, tmp_path / "out")
+    ranges_of(log, tmp_path / "out")
     before = (tmp_path / "out/reindex.json").read_bytes()
     for told in (
         local_repair(log.store, tmp_path / "out", None, **SIZES),
@@ -268,7 +140,7 @@ def test_a_misnamed_segment_is_refused(log: Log, tmp_path: Path) -> None:
 def test_a_last_record_that_jumps_is_damage(log: Log, tmp_path: Path) -> None:
     put = log.puts[-1]
     log.change(put.offset + 20, struct.pack(">q", put.queue_offset + 40))
-    (found,) = _ranges(log, tmp_path / "out")
+    (found,) = ranges_of(log, tmp_path / "out")
     assert (found["offset"], found["length"]) == (put.offset, put.size)
 
 
@@ -276,7 +148,7 @@ def test_a_last_record_behind_one_that_lies_in_another_queue_stays(log: Log, tmp
     before, put = log.puts[-3], log.puts[-1]
     assert (before.message.queue_id, before.queue_offset + 1) == (put.message.queue_id, put.queue_offset)
     log.change(before.offset + 12, struct.pack(">i", 41))
-    assert _ranges(log, tmp_path / "out") == []
+    assert ranges_of(log, tmp_path / "out") == []
     name = f"consumequeue/{put.message.topic!s}/{put.message.queue_id}/{put.queue_offset * 20 // 400 * 400:020d}"
     unit = (tmp_path / "out" / name).read_bytes()[put.queue_offset * 20 % 400 :][:12]
     assert struct.unpack(">qi", unit) == (put.offset, put.size)
@@ -288,8 +160,8 @@ def test_a_last_record_without_the_crc_it_must_have_is_damage(tmp_path: Path) ->
         for number in range(10):
             writer.append(NewMessage(body=b"x" * 100, properties={"KEYS": "k"}, crc_property=number < 9))
     log, put = Log(tmp_path / "store", writer.puts), writer.puts[-1]
-    assert _ranges(log, tmp_path / "kept", crc="all") == []
-    (found,) = _ranges(log, tmp_path / "out", crc="all", property_crc_forced=True)
+    assert ranges_of(log, tmp_path / "kept", crc="all") == []
+    (found,) = ranges_of(log, tmp_path / "out", crc="all", property_crc_forced=True)
     assert (found["offset"], found["length"], found["how"]) == (put.offset, put.size, "filler")
 
 
@@ -297,5 +169,5 @@ def test_a_file_that_lacks_only_filler_is_completed(log: Log, tmp_path: Path) ->
     path = log.segment(0)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    assert _ranges(log, tmp_path / "out") == []
+    assert ranges_of(log, tmp_path / "out") == []
     assert (tmp_path / "out/commitlog" / path.name).read_bytes() == whole

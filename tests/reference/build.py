@@ -131,6 +131,8 @@ def _out_of_line(judged: dict[QueueKey, list[Verdict]], rules: Settings, summary
 
 def _logical_queues(judged: dict[QueueKey, list[Verdict]], cut: int, rules: Settings, summary: Summary) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
+    # As many as the lost bytes can have had records count as explained.
+    most = rules.max_fill + sum(d.length for d in summary.damage if d.reason != log.ORDER) // 91
     for key, all_verdicts in judged.items():
         verdicts = [v for v in all_verdicts if v.unit.record < cut]
         for verdict in verdicts:
@@ -140,7 +142,7 @@ def _logical_queues(judged: dict[QueueKey, list[Verdict]], cut: int, rules: Sett
         if pending:
             _decide(summary, "pending", key, pending[0], len(pending))
         try:
-            standing, fills = queue_order.settle(verdicts, rules.max_fill)
+            standing, fills = queue_order.settle(verdicts, most)
         except queue_order.TooManyMissing:
             raise Refused("more missing queue offsets than may be filled") from None
         for missing in sorted(fills):
@@ -155,7 +157,7 @@ def _logical_queues(judged: dict[QueueKey, list[Verdict]], cut: int, rules: Sett
         summary.fills += len(fills)
         if packed:
             files |= cq.queue_files(key, packed, rules.cq_file_size)
-    if summary.fills > rules.max_fill:
+    if summary.fills > most:
         raise Refused("more missing queue offsets than may be filled")
     return files
 

@@ -153,7 +153,8 @@ def link(source: str, target: str) -> bool:
     if system is not None or there is not None:
         return False
     try:
-        os.link(old, new, follow_symlinks=False)
+        # A link to a symbolic link would lead nowhere from its new folder.
+        os.link(os.path.realpath(old), new)
     except FileExistsError:
         return True
     except OSError:

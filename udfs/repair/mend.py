@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -90,22 +90,29 @@ class MendDamage:
     replicas: str
     tasks: int
     settings: ScanSettings
+    only_replicas: bool = False
+    """nothing is done where no replica has the stretch: it gets no pieces"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = [Damage.of_fields(fields) for fields in plans.read_plan(self.plan)]
         replicas = [Replica.of_fields(listed) for listed in plans.read_plan(self.replicas)]
-        walker = Walker(self.settings)
+        # What a replica gives has right CRCs, whatever is asked of this log.
+        walker = Walker(replace(self.settings, crc_mode=max(self.settings.crc_mode, r.CRC_BODY)))
         for task in plans.numbers(batches):
             mended = [self._mend(walker, replicas, damage) for damage in plans.share(found, task, self.tasks)]
             yield results.batch(mended)
 
     def _mend(self, walker: Walker, replicas: list[Replica], damage: Damage) -> Mended:
         before, after = _before(walker, damage), _after(walker, damage)
-        for number, replica in enumerate(replicas, 1):
-            piece = _taken(walker, replica, damage, before, after)
-            if piece is not None:
-                low, high = piece.low, piece.high
-                return _mended(damage, low, high, number, [piece], keep(self.staging, walker, damage, low, high))
+        # A replica that has the records beside the damage as they are here comes first.
+        for most in (0, NEIGHBOURS):
+            for number, replica in enumerate(replicas, 1):
+                piece = _taken(walker, replica, damage, before, after, most)
+                if piece is not None:
+                    low, high = piece.low, piece.high
+                    return _mended(damage, low, high, number, [piece], keep(self.staging, walker, damage, low, high))
+        if self.only_replicas:
+            return _mended(damage, damage.offset, damage.end, 0, [], Kept())
         low, high, pieces = _lost(damage, before, after)
         return _mended(damage, low, high, 0, pieces, keep(self.staging, walker, damage, low, high))
 
@@ -147,9 +154,9 @@ def _last_good(walker: Walker, stop: RecordAt) -> _Side | None:
 
 def _after(walker: Walker, damage: Damage) -> _Side | None:
     """The first good record behind a stretch."""
-    if damage.end >= min(damage.segment.segment_end, damage.segment.data_end):
-        return _side(damage.after) if damage.after else None
-    return _next(walker, damage, damage.end)
+    # Behind the last record of a segment there is its filler.
+    found = None if damage.end >= damage.segment.data_end else _next(walker, damage, damage.end)
+    return found or (_side(damage.after) if damage.after else None)
 
 
 def _next(walker: Walker, damage: Damage, at: int) -> _Side | None:
@@ -166,8 +173,13 @@ def _good_at(walker: Walker, segment: Segment, at: int) -> _Side | None:
     return _side(RecordAt(segment, at, at))
 
 
-def _taken(walker: Walker, replica: Replica, damage: Damage, before: _Side | None, after: _Side | None) -> Piece | None:
-    """The stretch as ``replica`` has it, if that is certain: the good records on both sides are equal in both logs."""
+def _taken(
+    walker: Walker, replica: Replica, damage: Damage, before: _Side | None, after: _Side | None, most: int
+) -> Piece | None:  # fmt: skip
+    """The stretch as ``replica`` has it, if that is certain: the good records on both sides are equal in both logs.
+
+    ``most`` as in ``_border``.
+    """
 
     def further_left(side: _Side) -> tuple[int, _Side | None]:
         if side.place.segment != damage.segment:
@@ -180,23 +192,25 @@ def _taken(walker: Walker, replica: Replica, damage: Damage, before: _Side | Non
             return damage.end, _good_at(walker, side.place.segment, end) if side.place.anchor >= 0 else None
         return end, _next(walker, damage, end)
 
-    low = _border(replica, before, damage.offset, further_left)
-    high = _border(replica, after, damage.end, further_right)
+    low = _border(replica, before, damage.offset, further_left, most)
+    high = _border(replica, after, damage.end, further_right, most)
     if low is None or high is None or not (before or after):
         return None
     segment = replica.chains(walker, damage, low, high)
     return Piece(COPY, low, high, segment.path, segment.start) if segment else None
 
 
-def _border(replica: Replica, side: _Side | None, at: int, further: Callable[[_Side], tuple[int, _Side | None]]) -> int | None:
+def _border(
+    replica: Replica, side: _Side | None, at: int, further: Callable[[_Side], tuple[int, _Side | None]], most: int
+) -> int | None:  # fmt: skip
     """Where the bytes to be taken begin or end: beside a record that is equal in both logs, or ``at`` the log's own edge.
 
-    Beside damage a record may be spoilt where no CRC covers it. So up to NEIGHBOURS records that the replica has otherwise go
+    Beside damage a record may be spoilt where no CRC covers it. So up to ``most`` records that the replica has otherwise go
     with the damage. None where no record is equal.
     """
     if side is None:
         return at
-    for _ in range(NEIGHBOURS + 1):
+    for _ in range(most + 1):
         if side is None:
             return None
         if replica.has(side.place):

@@ -69,6 +69,14 @@ def keep(staging: StagingFolder, walker: Walker, damage: Damage, low: int, high:
     return kept
 
 
+def digest_of(segment: Segment, low: int, high: int) -> str:
+    """The digest of the bytes [low, high) of a segment, up to its file's end."""
+    found = new_digest()
+    for piece in read(segment.path, low - segment.start, min(high, segment.data_end) - segment.start):
+        found.update(piece.data)
+    return found.digest().hex()
+
+
 def _listing(head: dict[str, Any], records: Iterator[dict[str, Any]], kept: Kept) -> Iterator[bytes]:
     """Yield the JSON text of a listing, one record a line; ``kept`` learns how many there are."""
     yield json.dumps(head, indent=1).encode()[: -len(b"]\n}")]

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.dispatch import is_tombstone
 from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE, STORE_TIME, TOTAL, VERSION, check_record
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.repair import records
 from rocketmq_reindex.storage_format.repair.records import LOST_TOPIC, PIECE_MAX, Demands
+from tests.reference.java import hash_code
 from tests.tools import encode
 
 PLAIN, CRC, DUP, BOTH = Demands(), Demands(property_crc=True), Demands(dup_info=True), Demands(True, True)
@@ -110,6 +112,7 @@ def test_tombstones(demands: Demands, length: int) -> None:
         )  # fmt: skip
         assert (found.topic.encode(), found.queue_id, found.queue_offset) == (topic, 7, 123_456_789_012)
         assert (found.tags, found.flag, found.sys_flag, found.is_filler) == ("__LOST__", 0x4C4F5354, 0, False)
+        assert is_tombstone(found.flag, hash_code("__LOST__"))
         assert found.version == (1 if length < 128 else 2)
     with pytest.raises(ValueError, match=f"{least}"):
         records.tombstone(AT, TIME, demands, topic, 7, 0, least - 1)
