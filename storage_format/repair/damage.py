@@ -94,15 +94,18 @@ def whole_segments(segments: Sequence[Segment]) -> list[Segment]:
 def damages(holes: Iterable[Hole], whole: Sequence[Segment], ends: Mapping[int, int]) -> list[Damage]:
     """Return the damaged stretches of a log, in order: neighbouring holes of a segment are one.
 
-    ``whole`` are its segments (``whole_segments``). The end of a file that is too short is damage, unless the log ends there,
-    or its records lie before it: ``ends`` has where those of each segment end, by its start; its filler counts as one.
+    ``whole`` are its segments (``whole_segments``). The end of a file that is too short is damage, unless the log ends there
+    or before, or its records lie before it: ``ends`` has where those of each segment end, by its start; its filler counts as
+    one.
     """
     of_segment: dict[int, list[Place]] = {segment.start: [] for segment in whole}
-    for hole in _in_segments(holes, whole):
-        of_segment[hole[0]].append(hole[1])
+    log_end = max((end for start, end in ends.items() if end > start), default=0)
+    for start, place in _in_segments(holes, whole):
+        of_segment[start].append(place)
+        log_end = max(log_end, place.offset + place.length)
     for segment in whole[:-1]:
         end = ends.get(segment.start, segment.start)
-        if segment.data_end < segment.segment_end and segment.path and end < segment.segment_end:
+        if segment.start < log_end and segment.data_end < segment.segment_end and segment.path and end < segment.segment_end:
             of_segment[segment.start].append(Place(end, segment.segment_end - end, SHORT))
     return [damage for segment in whole for damage in _joined(segment, sorted(set(of_segment[segment.start])))]
 

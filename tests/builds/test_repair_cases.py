@@ -171,3 +171,14 @@ def test_a_file_that_lacks_only_filler_is_completed(log: Log, tmp_path: Path) ->
     path.write_bytes(whole[:-1])
     assert ranges_of(log, tmp_path / "out") == []
     assert (tmp_path / "out/commitlog" / path.name).read_bytes() == whole
+
+
+def test_a_short_file_behind_the_logs_end_is_completed(log: Log, tmp_path: Path) -> None:
+    """A broker makes files ahead. The torn tail before them stays one."""
+    put = log.puts[-1]
+    log.change(put.offset + put.size - 30, bytes(30))
+    end = (put.offset // SEGMENT + 1) * SEGMENT
+    for number, size in enumerate((SEGMENT // 2, SEGMENT)):
+        (log.store / "commitlog" / f"{end + number * SEGMENT:020d}").write_bytes(bytes(size))
+    assert ranges_of(log, tmp_path / "out") == []
+    assert (tmp_path / "out/commitlog" / f"{end:020d}").read_bytes() == bytes(SEGMENT)
