@@ -66,7 +66,7 @@ def write_config(
 def _evidence(scan: Scan, chain: Chain, accepted: list[RangeSummary]) -> Evidence:
     reducer = JoinDelayed(scan.staging)
     results = JoinedResult.read(scan.engine.reduce(schemas.DELAYED, scan.left_out(accepted), None, reducer))
-    last_time = max((found.time_max for found in chain.accepted if found.records), default=0)
+    last_time = max((found.time_max for found in accepted if found.records), default=0)
     lost = max(chain.gaps(chain.holes), default=-1)
     if sum(found.records for found in accepted) < sum(found.records for found in chain.accepted):
         # A broker cuts the log there, with the copies that lie behind.

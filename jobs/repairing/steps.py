@@ -7,6 +7,7 @@ are scanned again, from the new segments. All that follows is done as in a build
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record import layout as r
@@ -106,9 +108,11 @@ class RepairSteps(FullBuild):
                 # What a replica has whole is not kept as it is.
                 if self.settings.replicas:
                     taken = [one for one in self._mend(scan, found, only_replicas=True) if one.replica]
-                holes = [hole for hole in holes if not _is_in(hole, taken)]
+                done = sorted((one.offset, one.offset + one.length) for one in taken)
+                holes = [hole for hole in holes if not _is_in(done, hole.offset, hole.offset + hole.length)]
                 kept = [hole for hole in holes if hole.reason == _BROKEN]
                 found = damaged(hole for hole in holes if hole.reason != _BROKEN)
+                found = [damage for damage in found if not _is_in(done, damage.offset, damage.end)]
             mended = reporting.apart([*taken, *self._mend(scan, found)])
             old = {segment.start: segment for segment in whole if segment.path}
             mended = [one if one.digest or one.start not in old else _digested(one, old[one.start]) for one in mended]
@@ -208,8 +212,10 @@ def _digested(one: Mended, old: Segment) -> Mended:
     return dataclasses.replace(one, digest=digest_of(old, one.low, one.high))
 
 
-def _is_in(hole: Hole, mended: list[Mended]) -> bool:
-    return any(one.offset <= hole.offset and hole.offset + hole.length <= one.offset + one.length for one in mended)
+def _is_in(stretches: list[tuple[int, int]], low: int, high: int) -> bool:
+    """Whether one of the stretches, which are in order and apart, has all of [low, high)."""
+    number = bisect_right(stretches, (low, INT64_MAX)) - 1
+    return number >= 0 and stretches[number][1] >= high
 
 
 def _check_whole(chain: Chain, kept: list[Hole]) -> None:

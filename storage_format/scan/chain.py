@@ -19,8 +19,8 @@ from rocketmq_reindex.storage_format.scan.segment_chain import SegmentChain, Tra
 from rocketmq_reindex.storage_format.scan.stale_tail import Doubt
 from rocketmq_reindex.storage_format.scan.torn_tail import TORN_TAIL_MAX
 
-LOST_FILLS_MAX: Final = 100_000_000
-"""Names of segments that lie far apart are no proof of so many records."""
+LOST_FILLS_MAX: Final = 5_000_000
+"""One task may hold all of them. Names of segments that lie far apart are no proof of so many records, either."""
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import struct
@@ -137,6 +138,19 @@ def test_a_replica_comes_before_what_is_broken(log: Log, tmp_path: Path) -> None
     given = {"include_broken": True, "crc_on_recover": False, "replicas": (str(tmp_path / "replica"),)}
     found = ranges_of(log, tmp_path / "out", **given)
     assert [(one["offset"], one["how"]) for one in found] == [(log.puts[7].offset, "replica"), (log.puts[30].offset, "kept")]
+
+
+def test_a_short_segment_is_taken_once(log: Log, tmp_path: Path) -> None:
+    """From a replica, while broken records are kept."""
+    shutil.copytree(log.store / "commitlog", tmp_path / "replica")
+    whole = log.segment(SEGMENT).read_bytes()
+    log.segment(SEGMENT).write_bytes(whole[: SEGMENT // 2])
+    given = {"include_broken": True, "crc_on_recover": False, "replicas": (str(tmp_path / "replica"),)}
+    (found,) = ranges_of(log, tmp_path / "out", **given)
+    assert found["how"] == "replica"
+    assert (tmp_path / "out/commitlog" / f"{SEGMENT:020d}").read_bytes() == whole
+    paths = [entry["path"] for entry in json.loads((tmp_path / "out/reindex.json").read_text())["files"]]
+    assert len(paths) == len(set(paths))
 
 
 def test_the_replica_with_the_same_records_beside_the_damage(log: Log, tmp_path: Path) -> None:
