@@ -115,7 +115,10 @@ def times(checkpoint: Checkpoint | None) -> list[int] | None:
 
 
 def is_new(store: ScanStore, digest: str, log: Commitlog) -> bool:
-    """Return whether the log surely has something that this build was not made from, as far as names, sizes and times tell."""
+    """Return whether the log surely has something that this build was not made from, as far as names, sizes and times tell.
+
+    Raises OSError where the stored build cannot be read now.
+    """
     try:
         fields = _fields(store, digest)
         if fields["segments"] != sizes(log):
@@ -125,7 +128,7 @@ def is_new(store: ScanStore, digest: str, log: Commitlog) -> bool:
         newest = log.segments[-1]
         found = files.entry_of(newest.path)
         known = [(entry["size"], entry["modified"]) for entry in fields["ranges"] if entry["segment"] == newest.name]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
         # The build is not known.
         return True
     return any(one != (found.size, found.modified) for one in known)
@@ -139,7 +142,8 @@ def _fields(store: ScanStore, digest: str) -> Any:
 def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | None:
     """Return the build whose manifest has this digest; None when the store does not know it, or not all of it is whole.
 
-    ``recheck``: the data of its ranges is read as well, and compared with its digests.
+    ``recheck``: the data of its ranges is read as well, and compared with its digests. Raises OSError where the store cannot be
+    read now: that says nothing about the build, and a later run may read it.
     """
     paths = [files.join(store.builds, f"{digest}{ending}") for ending in ("", *LINES)]
     if any(files.entry_of(path).kind != files.FILE for path in paths):
@@ -153,7 +157,8 @@ def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | No
         fields["start"] = EarlierFiles(**fields["start"])
         fields["index"] = [IndexFile(*file) for file in fields["index"]]
         found = LastBuild(**fields)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        # Another run removed it, or a crash of the machine spoilt it.
         return None
     used = [*found.expired, *found.built_from]
     # One request lists a thousand files.

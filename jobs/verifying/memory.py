@@ -51,12 +51,12 @@ class VerifyMemory(ScanMemory):
     def __enter__(self) -> VerifyMemory:
         """Say that a run is under way, so that others remove nothing.
 
-        Raises OSError where nothing can be written, and InputError where the store leads elsewhere.
+        Raises OSError where nothing can be read or written, and InputError where the store leads elsewhere.
         """
         self.store.make()
-        files.write_bytes(self.store.temporary, self._run, [b"under way\n"])
         # As many tasks as there is to read.
         self.bytes_before = 0 if self._recheck else _use(self._uses)[1]
+        files.write_bytes(self.store.temporary, self._run, [b"under way\n"])
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -88,7 +88,11 @@ class VerifyMemory(ScanMemory):
             if entry.name.startswith(_RUN) and age < _DAY:
                 return
             if age < _WEEK:
-                needed |= _use(entry.path)[0]
+                try:
+                    needed |= _use(entry.path)[0]
+                except OSError:
+                    # What that run used is not known now: a later one removes what nobody uses.
+                    return
             else:
                 self._left.remove(entry.path)
         unused = [files.join(folder, name) for folder, name in there if f"{files.base(folder)}/{name}" not in needed]
@@ -107,9 +111,12 @@ def scans_of(settings: VerifySettings) -> ScanStore | None:
 
 
 def _use(path: str) -> tuple[set[str], int]:
-    """Returns which files of the store a run used, by the note that it left, and the bytes of its log; nothing without one."""
+    """Returns which files of the store a run used, by the note that it left, and the bytes of its log; nothing without one.
+
+    Raises OSError where the note cannot be read now.
+    """
     try:
         used, size = json.loads(unsealed(files.read_bytes(path)))
         return {str(name) for name in used}, int(size)
-    except (OSError, InputError, ValueError, TypeError):
+    except (FileNotFoundError, InputError, ValueError, TypeError):
         return set(), 0

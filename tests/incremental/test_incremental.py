@@ -21,7 +21,7 @@ from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.udfs.files import reading
 from rocketmq_reindex.udfs.incremental.scan_store import unsealed
 from tests.fault.disk import tree
-from tests.incremental.machine import live
+from tests.incremental.machine import live, matching
 from tests.incremental.world import SALVAGE, SEGMENT, World
 from tests.tools.batch_log import BATCH_TOPICS, SIZES, random_batch_log
 from tests.tools.encode import body_start
@@ -364,6 +364,25 @@ def test_a_spoilt_store(world: World) -> None:
         path.write_bytes(b"")
     world.append(random.Random(4), 1)
     assert world.build()["incremental"]["ranges_known"] == 0
+
+
+@pytest.mark.parametrize(("folder", "numbers"), [("/builds/", range(8, 14)), ("/entries/", range(8, 13))])
+def test_an_error_of_the_disk_forgets_nothing(tmp_path: Path, folder: str, numbers: range) -> None:
+    """What cannot be read now may be read later: the run ends, and the next one goes on from the build before.
+
+    The first segment has expired, so a run that forgot that build would cut its IndexFiles anew.
+    """
+    for number in numbers:
+        world = World(tmp_path / str(number))
+        world.append(random.Random(0), 75)
+        world.build()
+        world.expire()
+        fault = matching(folder)
+        fault.number = number
+        summary = world.broken(fault)
+        assert (summary["exit"], "Input/output error" in (summary["error"] or "")) == (1, True), fault.where
+        known = world.build()["incremental"]
+        assert known["ranges_known"] == known["ranges"], fault.where
 
 
 @pytest.mark.parametrize("folder", ["entries", "builds"])

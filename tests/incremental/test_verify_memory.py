@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -64,6 +65,25 @@ def test_while_another_run_is_under_way_nothing_is_removed(growing: Growing) -> 
     growing.verify()
     assert not before < growing.data()
     assert [path.name for path in (growing.scans / "builds").iterdir() if path.name.startswith("run-")] == []
+
+
+def test_an_error_of_the_disk_forgets_no_ranges(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the note of a run with other settings cannot be read, what that run used is not known: nothing is removed."""
+    growing.verify(crc="all")
+    (note,) = (growing.scans / "builds").iterdir()
+    read = files.read_bytes
+
+    def failing(path: str, most: int | None = None) -> bytes:
+        if path == str(note):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return read(path, most)
+
+    monkeypatch.setattr(files, "read_bytes", failing)
+    assert growing.verify().exit == 0
+    with pytest.raises(OSError, match="Input/output error"):
+        growing.verify(crc="all")
+    monkeypatch.undo()
+    assert known(growing.verify(crc="all")) == (4, 4)
 
 
 def test_what_a_run_writes_that_begins_meanwhile_stays(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:

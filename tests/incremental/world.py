@@ -170,8 +170,8 @@ class World:
         assert "Traceback" not in said
         return summary
 
-    def broken(self, fault: Fault) -> None:
-        """An incremental build that a fault hits; it publishes all or nothing."""
+    def broken(self, fault: Fault) -> dict[str, Any]:
+        """An incremental build that a fault hits; it publishes all or nothing. Returns its summary."""
         before, was = tree(self.out), self.built
         summary, _ = command_with(fault, self.store, self.out, *self.words, "--incremental", "--tables", str(self.tables))
         after = tree(self.out)
@@ -180,6 +180,7 @@ class World:
             self.compare(summary)
         else:
             self.built = was
+        return summary
 
     def build(self, *more: str) -> dict[str, Any]:
         """An incremental build, compared with a full one."""

@@ -150,19 +150,22 @@ class ScanStore:
                 return False
             with files.Reader(files.join(self.entries, min(names))) as reader:
                 return _kind_of(reader.read(0, min(_SEAL_MAX, reader.size()))) == EARLIER_KIND
-        except (OSError, InputError):
+        except (FileNotFoundError, InputError):
             # Another run removes it.
             return False
 
     def find(self, key: str) -> ScanEntry | None:
-        """The entry of a key; None unless all of its files are there with their sizes."""
+        """The entry of a key; None unless all of its files are there with their sizes.
+
+        Raises OSError where the store cannot be read now: that says nothing about the entry.
+        """
         path = files.join(self.entries, key)
         try:
             if files.entry_of(path).kind != files.FILE:
                 return None
             entry = ScanEntry.from_json(unsealed(files.read_bytes(path)))
-        except (OSError, ValueError, TypeError):
-            # A crash of the machine or a bad disk spoilt it.
+        except (FileNotFoundError, ValueError, TypeError):
+            # Another run removed it, or a crash of the machine spoilt it.
             return None
         return entry if self.has_data(entry) else None
 
