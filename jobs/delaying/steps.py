@@ -114,7 +114,7 @@ def _write_delay(
     if timers.end.queue_offset:
         summary.warn(
             f"--write-delay: start the broker before {show_time(written.start_by)}, else it passes over timer messages that "
-            "were due; remove its old timerlog/, timerwheel and timerwheel.* before"
+            "were due; config/timercheck, timerlog/ and timerwheel are one set: put all three in together, as fetch does"
         )
         if settings.timer_rocksdb:
             summary.warn(

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from rocketmq_reindex.jobs.building import unclean_stop
 from rocketmq_reindex.jobs.building.store_sizes import other_sizes
-from rocketmq_reindex.jobs.fetching import previous
+from rocketmq_reindex.jobs.fetching import previous, timer_set
 from rocketmq_reindex.jobs.fetching.build import FoundBuild, find_build
 from rocketmq_reindex.jobs.fetching.files import fetch_all, part_of
 from rocketmq_reindex.jobs.fetching.options import FetchSettings
 from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.fetching.swap import PARTS, Swap
-from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS, TIMER_CHECK, TIMERS, TOPICS
+from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from rocketmq_reindex.jobs.store.checkpoint import read_times
 from rocketmq_reindex.jobs.store.lock import store_locked
 from rocketmq_reindex.jobs.store.rocksdb import check_swapped
@@ -153,15 +153,14 @@ class Fetch:
             parts.remove(TOPICS)
             if not record.is_laid(self._store, [TOPICS], build.name):
                 self._summary.notes.append(f"{TOPICS}: the store's own stays, the draft is left out: --topics puts it in")
-        # Timer files that are not of one build do not fit each other.
-        for names in ((DELAY_OFFSETS,), (CONSUMER_OFFSETS,), (TIMER_CHECK, *TIMERS)):
-            mine = [name for name in names if name in parts]
-            own = [name for name in names if os.path.lexists(os.path.join(self._store, name))]
-            if mine and own and not record.is_laid(self._store, mine, build.name):
-                parts = [part for part in parts if part not in mine]
-                self._summary.notes.append(
-                    f"{', '.join(own)}: the store's own stays, the build's is left out: move it away first"
-                )
+        for name in (DELAY_OFFSETS, CONSUMER_OFFSETS):
+            own = os.path.lexists(os.path.join(self._store, name))
+            if name in parts and own and not record.is_laid(self._store, [name], build.name):
+                parts.remove(name)
+                self._summary.notes.append(f"{name}: the store's own stays, the build's is left out: move it away first")
+        timers = [part for part in parts if part in timer_set.TIMER_SET]
+        laid = record.is_laid(self._store, timers, build.name)
+        parts = timer_set.choose(self._store, parts, laid, self._summary.notes)
         if "consumequeue" in parts and "batchconsumequeue" not in parts and os.path.lexists(f"{self._store}/batchconsumequeue"):
             self._summary.notes.append("batchconsumequeue: the store's own stays, the build has none")
         return parts

@@ -1,0 +1,95 @@
+"""A backup of commitlog/ and config/, restored by the commands that the docs name: each waiting timer message comes, once.
+
+The control is the broker's own store, started again as the kill left it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rocketmq_reindex.jobs.cli import main
+from tests.delayed.judge import Message, delivered, due
+from tests.delayed.life import SIZES, Life, queues
+from tests.delayed.log import read_log
+
+TOPICS = {"T0": 2}
+SETTINGS: dict[str, str | int] = {"mappedFileSizeTimerLog": 52 * 1000}
+COUNT = 200
+LAST = 22_000
+"""Milliseconds until the last message is due"""
+VERSIONS = ["5.3.3", "5.5.0"]
+
+
+def lived(version: str, folder: Path) -> tuple[Path, int]:
+    """A store whose broker was killed when about a third of COUNT timer messages had been delivered; when the last is due."""
+    store = folder / "store"
+    queues(TOPICS, store)
+    with Life(version, store, folder, SETTINGS) as life:
+        now = int(time.time() * 1000)
+        wait = [3000 + number * (LAST - 3000) // COUNT for number in range(COUNT)]
+        life.send(
+            f"0\tT0\t{number % 2}\ttag\tUNIQ_KEY={number:032X}\tTIMER_DELIVER_MS={now + wait[number]}"
+            for number in range(COUNT)
+        )
+        life.step("sent")
+        life.wait(lambda log: delivered(log).total() >= COUNT // 3, "so many deliveries")
+    return store, now + LAST
+
+
+def goes_on(version: str, store: Path, folder: Path, until: int, count: int) -> Counter[Message]:
+    """What the log has of copies after another life, which lasts until all is due and, where they come, ``count`` are there."""
+    with Life(version, store, folder, SETTINGS) as life:
+        life.wait(lambda _: time.time() * 1000 > until + 1000, "the time of the last one")
+        life.settle(2.5)
+        if count:
+            life.wait(lambda log: delivered(log).total() >= count, f"{count} copies")
+        return delivered(life.log())
+
+
+def commands(store: Path, folder: Path, *words: str) -> Path:
+    """Run ``rmq-reindex build`` on what is there of ``store``; return the build."""
+    conf, out = folder / "broker.conf", folder / "built"
+    conf.write_text("".join(f"{name}={value}\n" for name, value in (SIZES | SETTINGS).items()))
+    shutil.rmtree(out, ignore_errors=True)
+    assert main(["build", str(store), "--broker-conf", str(conf), "--out", str(out), "--engine", "local", *words]) == 0
+    return out
+
+
+def backup(store: Path, folder: Path) -> Path:
+    """commitlog/ and config/ alone."""
+    copy = folder / "backup"
+    for part in ("commitlog", "config"):
+        shutil.copytree(store / part, copy / part)
+    return copy
+
+
+def told(store: Path, folder: Path, version: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, int]]:
+    """The exit status of preflight, and the numbers of its losses and warnings by kind."""
+    capsys.readouterr()
+    words = ["preflight", str(store), "--broker-version", version, "--broker-conf", str(folder / "broker.conf"), "--json"]
+    status = main(words)
+    found = json.loads(capsys.readouterr().out)
+    return status, {one["kind"]: one["count"] for one in (*found["losses"], *found["warnings"])}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_backup_without_timerlog(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, until = lived(version, tmp_path)
+    saved = backup(store, tmp_path)
+    sent, before = due(read_log(store / "commitlog")), delivered(read_log(store / "commitlog"))
+    assert sent.total() == COUNT
+    assert 0 < before.total() < COUNT
+    built = commands(saved, tmp_path, "--write-topics", "--write-delay")
+    assert main(["fetch", str(built), "--to", str(saved)]) == 0
+    assert "the build's whole set takes its place" in capsys.readouterr().err
+    assert (saved / "config/timercheck.previous").read_bytes() == (store / "config/timercheck").read_bytes()
+    assert told(saved, tmp_path, version, capsys) == (0, {})
+    assert goes_on(version, saved, tmp_path, until, COUNT) == sent
+    control = goes_on(version, store, tmp_path, until, COUNT)
+    assert not sent - control
