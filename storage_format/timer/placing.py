@@ -16,6 +16,8 @@ OVERDUE_PER_SLOT: Final = 100_000
 """A broker makes an object of each unit of a slot before it delivers the first."""
 OVERDUE_SLOTS_MAX: Final = 6 * 24 * 3600
 """They lie in front of the clock, and a broker reads no slot that is SLOTS_TOTAL behind it."""
+OVERDUE_SLOTS: Final = 2 * 24 * 3600
+"""Of messages without marks at most: each slot takes one off the time in which the broker has to start."""
 
 Longs = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -38,10 +40,12 @@ def place(due: Longs, stored: Longs, deletes: Flags, clock: int, settings: Timer
     A broker lets a message roll that is due beyond its window, so that its record is not deleted before; by default a record
     lives for one window and a half (``fileReservedTime``). Only what is due later than its record lives rolls here, and when
     the broker would have let it: a mark may get lost on that way. All others go to the slot in which they are due.
-    A broker delivers at once what is overdue when it takes it, and has no slot for it: it gets one here, right in front of the
-    clock, so that a start within days finds it.
-    A mark (``deletes``) works on the messages of its own slot alone. So a due time with marks keeps a slot of its own.
-    Raises InputError where these are more than OVERDUE_SLOTS_MAX.
+    What is overdue gets slots right in front of the clock, so that a start within days finds it: one for each step in which
+    something was due, in their order, as in the wheel of the broker that was stopped. A reader may need that order: of popped
+    messages the acknowledgement comes before the end of the time in which it was to come (``PopReviveService``).
+    Neighbours share a slot where they have no mark and would take more than OVERDUE_SLOTS. A mark (``deletes``) works on the
+    messages of its own slot alone. So a step with marks keeps a slot of its own. Raises InputError where these are more than
+    OVERDUE_SLOTS_MAX.
     """
     step, window = settings.precision_ms, settings.roll_window
     times, magics = due.copy(), np.full(len(due), MAGIC_DEFAULT, np.int32)
@@ -70,19 +74,26 @@ def place(due: Longs, stored: Longs, deletes: Flags, clock: int, settings: Timer
     return Placed(times, magics, first)
 
 
-def _ranks(slots: Longs, deletes: Flags) -> Longs:
-    """For each overdue message the number of its new slot: by due time, those without marks together."""
-    order = np.argsort(slots, kind="stable")
-    ordered = slots[order]
-    begins = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
-    marked = np.repeat(np.logical_or.reduceat(deletes[order], begins), np.diff(begins, append=len(ordered)))
-    apart = np.diff(ordered, prepend=ordered[0]) != 0
-    new = (marked & apart) | (np.diff(marked.astype(np.int8), prepend=marked[:1].astype(np.int8)) != 0)
-    # A group without marks is cut where it is long.
+def _ranks(steps: Longs, deletes: Flags) -> Longs:
+    """For each overdue message the number of its new slot, by the step in which it was due."""
+    order = np.argsort(steps, kind="stable")
+    begins = np.flatnonzero(np.diff(steps[order], prepend=steps[order[0]] - 1))
+    lengths = np.diff(begins, append=len(steps))
+    marked = np.logical_or.reduceat(deletes[order], begins)
+    # Steps without marks share slots, so many each, between two that have some.
+    plain = ~marked
+    room = max(1, min(OVERDUE_SLOTS, OVERDUE_SLOTS_MAX - 2 * int(np.count_nonzero(marked))))
+    share = max(1, -(-int(np.count_nonzero(plain)) // room))
+    opens = marked | np.append(True, marked[:-1])
+    within = np.arange(len(begins)) - np.maximum.accumulate(np.where(opens, np.arange(len(begins)), 0))
+    opens |= plain & (within % share == 0)
+    new = np.zeros(len(steps), np.bool_)
+    new[begins[opens]] = True
+    # A slot without marks is cut where it is long.
     starts = np.flatnonzero(new)
-    group = np.cumsum(new)
-    within = np.arange(len(ordered)) - np.concatenate((np.zeros(1, np.int64), starts))[group]
-    new |= ~marked & (within > 0) & (within % OVERDUE_PER_SLOT == 0)
-    ranks = np.empty(len(slots), np.int64)
-    ranks[order] = np.cumsum(new)
+    slot = np.cumsum(new) - 1
+    place = np.arange(len(steps)) - starts[slot]
+    new |= ~np.repeat(marked, lengths) & (place > 0) & (place % OVERDUE_PER_SLOT == 0)
+    ranks = np.empty(len(steps), np.int64)
+    ranks[order] = np.cumsum(new) - 1
     return ranks

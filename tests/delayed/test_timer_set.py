@@ -6,6 +6,7 @@ The control is the broker's own store, started again as the kill left it.
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import time
 from collections import Counter
@@ -15,7 +16,7 @@ import pytest
 
 from rocketmq_reindex.jobs.cli import main
 from tests.delayed.judge import Message, delivered, due
-from tests.delayed.life import SIZES, Life, queues
+from tests.delayed.life import SIZES, Life, Settings, queues
 from tests.delayed.log import read_log
 
 TOPICS = {"T0": 2}
@@ -52,10 +53,10 @@ def goes_on(version: str, store: Path, folder: Path, until: int, count: int) -> 
         return delivered(life.log())
 
 
-def commands(store: Path, folder: Path, *words: str) -> Path:
+def commands(store: Path, folder: Path, *words: str, settings: Settings = SETTINGS) -> Path:
     """Run ``rmq-reindex build`` on what is there of ``store``; return the build."""
     conf, out = folder / "broker.conf", folder / "built"
-    conf.write_text("".join(f"{name}={value}\n" for name, value in (SIZES | SETTINGS).items()))
+    conf.write_text("".join(f"{name}={value}\n" for name, value in (SIZES | dict(settings)).items()))
     shutil.rmtree(out, ignore_errors=True)
     assert main(["build", str(store), "--broker-conf", str(conf), "--out", str(out), "--engine", "local", *words]) == 0
     return out
@@ -93,3 +94,28 @@ def test_a_backup_without_timerlog(version: str, tmp_path: Path, capsys: pytest.
     assert goes_on(version, saved, tmp_path, until, COUNT) == sent
     control = goes_on(version, store, tmp_path, until, COUNT)
     assert not sent - control
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_overdue_messages_come_in_the_order_in_which_they_are_due(version: str, seed: int, tmp_path: Path) -> None:
+    """The acknowledgement of a popped message is due before the end of its time: in another order it would come again."""
+    rng, store, steps = random.Random(seed), tmp_path / "store", 60
+    precision: dict[str, str | int] = {"timerPrecisionMs": 200}
+    queues(TOPICS, store)
+    with Life(version, store, tmp_path, SETTINGS | precision) as life:
+        now = int(time.time() * 1000)
+        order = rng.sample(range(steps), steps)
+        life.send(f"0\tT0\t0\ttag\tUNIQ_KEY={number:032X}\tTIMER_DELIVER_MS={now + 6000 + 200 * number}" for number in order)
+        life.step("sent")
+        life.wait(lambda log: due(log).total() == steps, "all of them")
+        # The timer files of the control hold what was taken.
+        life.settle(2.5)
+        assert not delivered(life.log())
+    saved = backup(store, tmp_path)
+    time.sleep(max(0.0, now / 1000 + 6 + 0.2 * steps - time.time()))
+    built = commands(saved, tmp_path, "--write-delay", "--write-topics", settings=SETTINGS | precision)
+    assert main(["fetch", str(built), "--to", str(saved)]) == 0
+    for restored in (saved, store):
+        with Life(version, restored, tmp_path, SETTINGS | precision) as life:
+            log = life.wait(lambda log: delivered(log).total() >= steps, "all copies")
+        assert [int(record.key, 16) for record in log if record.topic == "T0"] == list(range(steps))

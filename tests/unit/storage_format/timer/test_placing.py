@@ -80,10 +80,35 @@ def test_store_times_that_say_nothing(stored: int) -> None:
     assert found.magics.tolist() == [1, 3]
 
 
-def test_overdue_messages_share_a_slot() -> None:
-    found = placed([CLOCK - 30 * DAY, CLOCK + 5 * SECOND, CLOCK - 1, CLOCK - DAY])
-    assert found.times.tolist() == [CLOCK - SECOND, CLOCK + 5 * SECOND, CLOCK - SECOND, CLOCK - SECOND]
-    assert (found.first, found.magics.tolist()) == (CLOCK - SECOND, [1, 1, 1, 1])
+def test_overdue_messages_have_a_slot_for_each_step() -> None:
+    """In the order in which they were due, without the time between them."""
+    found = placed([CLOCK - 30 * DAY, CLOCK + 5 * SECOND, CLOCK - 1, CLOCK - DAY + 1, CLOCK - SECOND, CLOCK - DAY])
+    assert [(one - CLOCK) // SECOND for one in found.times.tolist()] == [-3, 5, -1, -2, -1, -2]
+    assert (found.first, found.magics.tolist()) == (CLOCK - 3 * SECOND, [1] * 6)
+
+
+@pytest.mark.parametrize("precision", [100, 1000])
+def test_overdue_messages_keep_their_order(precision: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where steps share slots: then each has two at least, and a step with a mark shares none."""
+    rng = random.Random(seed)
+    for room in (1000, 7):
+        monkeypatch.setattr(placing, "OVERDUE_SLOTS", room)
+        due = [CLOCK - rng.randrange(1, 200) * 500 for _ in range(120)]
+        deletes = [rng.random() < 0.05 for _ in due]
+        found = placed(due, deletes, TimerSettings(precision))
+        times, steps = found.times.tolist(), [one // precision for one in due]
+        assert found.first == min(times)
+        assert max(times) == CLOCK - precision
+        pairs = sorted(zip(steps, times, strict=True))
+        assert [slot for _, slot in pairs] == sorted(times)
+        marked = {step for step, delete in zip(steps, deletes, strict=True) if delete}
+        for step in set(steps):
+            slots = {slot for one, slot in pairs if one == step}
+            assert len(slots) == 1
+            sharing = {one for one, slot in pairs if slot in slots}
+            assert room == 7 or sharing == {step}
+            assert not marked & sharing or sharing == {step}
+        assert len(set(times)) <= room + 2 * len(marked) + 1
 
 
 def test_marks_keep_the_slots_of_what_they_delete() -> None:
@@ -91,8 +116,8 @@ def test_marks_keep_the_slots_of_what_they_delete() -> None:
     due = [CLOCK - one * SECOND for one in (50, 40, 40, 39, 30, 20, 20, 10)]
     deletes = [False, False, True, False, False, True, False, False]
     found = placed(due, deletes)
-    assert [(one - CLOCK) // SECOND for one in found.times.tolist()] == [-5, -4, -4, -3, -3, -2, -2, -1]
-    assert found.first == CLOCK - 5 * SECOND
+    assert [(one - CLOCK) // SECOND for one in found.times.tolist()] == [-6, -5, -5, -4, -3, -2, -2, -1]
+    assert found.first == CLOCK - 6 * SECOND
     assert found.magics.tolist() == [1, 1, 5, 1, 1, 5, 1, 1]
 
 
@@ -103,7 +128,7 @@ def test_two_slots_with_marks_side_by_side() -> None:
 
 def test_overdue_slots_are_not_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placing, "OVERDUE_PER_SLOT", 3)
-    found = placed([CLOCK - 5 * DAY + one for one in range(7)] + [CLOCK - DAY] * 5, [False] * 7 + [True] * 5)
+    found = placed([CLOCK - 5 * DAY] * 7 + [CLOCK - DAY] * 5, [False] * 7 + [True] * 5)
     assert [(one - CLOCK) // SECOND for one in found.times.tolist()] == [-4, -4, -4, -3, -3, -3, -2] + [-1] * 5
 
 
