@@ -172,7 +172,7 @@ class Build:
                 more += delaying.write_config(scan, settings, segments, chain, accepted, summary)
         with self.reporter.step("finish"):
             recorder.built_from(scan, accepted, until)
-            entries, parts = finish(scan, settings, log, accepted, plans, written, until, more, summary)
+            entries, parts = finish(scan, settings, log, segments, accepted, plans, written, until, more, summary)
             result = Result(accepted, order, written, entries, parts)
             is_known = steps.save(staging, result, summary, recorder.has_rows)
             self._drop_spent(work)

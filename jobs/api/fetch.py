@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketmq_reindex.jobs.api.ending import result_of
-from rocketmq_reindex.jobs.api.keywords import PathLike, Size, given
+from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, given
 from rocketmq_reindex.jobs.api.results import FetchResult
 from rocketmq_reindex.jobs.api.run_fetch import run_fetch
 from rocketmq_reindex.jobs.command.failures import Interrupts
@@ -17,6 +17,10 @@ def fetch(
     topics: bool = False,
     threads: Size | None = None,
     keep: Size | None = None,
+    commitlog: Paths | None = None,
+    partial: bool = False,
+    allow_empty: bool = False,
+    other_log: bool = False,
     dry_run: bool = False,
 ) -> FetchResult:
     """Lay a build out in a broker's store, as ``rmq-reindex fetch`` does: check every file, then swap the parts in.
@@ -30,6 +34,11 @@ def fetch(
         topics: Put in ``config/topics.json`` also where the store has one of its own.
         threads: Number of files fetched at once. Default: 8.
         keep: Number of copies of each part to keep, of those that fetches made: the newest. Default: 1.
+        commitlog: Folder, or folders, where the broker's log lies, if not in ``commitlog`` of ``to``.
+        partial: Take a build that leaves something out: by ``only``, topics, ``until_offset``, ``until_time``, or ``on_damage``
+            ``"stop"``.
+        allow_empty: Take a build without a record also where the store has records.
+        other_log: Take a build also if it is not proved to be of the store's log.
         dry_run: Do nothing. The ``text`` of the result says what would be fetched and swapped.
 
     Returns:

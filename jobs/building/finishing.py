@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from rocketmq_reindex.jobs.building import manifest, writing
+from rocketmq_reindex.jobs.building.log_samples import log_samples
 from rocketmq_reindex.jobs.building.planning import make_checkpoint
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
@@ -16,15 +17,18 @@ from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 
 def finish(
-    scan: Scan, settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan],
-    written: writing.WrittenFiles, until: int, more: list[dict[str, Any]], summary: Summary,
+    scan: Scan, settings: BuildSettings, log: Commitlog, segments: list[Segment], accepted: list[RangeSummary],
+    plans: list[IndexFilePlan], written: writing.WrittenFiles, until: int, more: list[dict[str, Any]], summary: Summary,
 ) -> tuple[list[dict[str, Any]], list[str]]:  # fmt: skip
     """Write them into the tree of the staging folder; ``until`` is the offset up to which the log was read.
+
+    ``segments`` are those that were built from: of a repair the new ones, not those of ``log``.
 
     Returns the driver's own entries of the manifest, ``more`` among them, and files with the other entries.
     """
@@ -38,7 +42,8 @@ def finish(
         fields, entry = _write_checkpoint(staging, settings, log, accepted, plans, summary)
         entries.append(entry)
     summaries = scan.summaries.values()
-    parts = manifest.write(staging, settings, log, summary, summaries, fields, written.parts, entries, until)
+    samples = log_samples(segments, accepted)
+    parts = manifest.write(staging, settings, log, samples, summary, summaries, fields, written.parts, entries, until)
     return entries, parts
 
 

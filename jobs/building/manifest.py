@@ -52,13 +52,14 @@ def path_of(line: bytes) -> str:
 
 
 def write(
-    staging: StagingFolder, settings: BuildSettings, log: Commitlog, summary: Summary, summaries: Iterable[RangeSummary],
-    checkpoint: dict[str, int] | None, parts: list[str], more: list[dict[str, Any]], until: int,
+    staging: StagingFolder, settings: BuildSettings, log: Commitlog, samples: dict[str, Any], summary: Summary,
+    summaries: Iterable[RangeSummary], checkpoint: dict[str, int] | None, parts: list[str], more: list[dict[str, Any]],
+    until: int,
 ) -> list[str]:  # fmt: skip
     """Write the manifest into the tree; ``parts`` are files of sorted lines, ``more`` are entries of the driver's own.
 
-    Returns the parts that are left: the same lines in a few files. ``until`` is the offset up to which the log was read for
-    certain, whatever the ranges.
+    ``samples`` are those of ``log_samples``. ``until`` is the offset up to which the log was read for certain, whatever the
+    ranges. Returns the parts that are left: the same lines in a few files.
     """
     head = {
         "format": 2,
@@ -66,6 +67,7 @@ def write(
         "digest": KIND,
         "settings": settings.for_manifest(),
         "inputs": inputs(log, summaries, until),
+        "log": samples,
         "counts": {name: getattr(summary, name) for name in _COUNTS} | summary.files,
         "checkpoint": checkpoint,
         "damage": sorted(summary.damage, key=lambda d: (d["offset"], d["reason"])),

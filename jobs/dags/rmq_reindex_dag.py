@@ -61,6 +61,7 @@ PARAMS = {
     "on_damage": Param("fail", enum=["fail", "salvage"], description="salvage: build and publish what damage leaves"),
     "build_options": Param("", type="string", description="more of `build`, such as --broker-conf FILE or --snapshot"),
     "verify_options": Param("", type="string", description="more of `verify`, such as --broker-conf FILE or --sample 0.1"),
+    "fetch_options": Param("", type="string", description="more of `fetch`, such as --partial after --only"),
 }
 PUBLISHED_WITH_LOSS = 3
 FINAL = {2: "wrong usage", 4: "the build differs from its log", 5: "refused: damage, or queues out of order"}
@@ -118,7 +119,7 @@ def verify_words(params: Params) -> list[str]:
 def publish_words(params: Params) -> list[str]:
     if not params["publish_to"]:
         raise AirflowSkipException(f"publish_to is empty: the build stays in {params['out']}")
-    return ["fetch", params["out"], "--to", params["publish_to"], "--json"]
+    return ["fetch", params["out"], "--to", params["publish_to"], "--json", *more_words(params, "fetch_options")]
 
 
 def same_place(place: str) -> str:

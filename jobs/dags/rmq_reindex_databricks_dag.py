@@ -21,6 +21,7 @@ PARAMS = {
     "tables": Param("", type="string", description="URI of the Delta tables, for incremental builds; empty: full ones"),
     "build_options": Param("", type="string", description="more of `build`, such as --broker-conf FILE or --snapshot"),
     "verify_options": Param("", type="string", description="more of `verify`, such as --broker-conf FILE or --sample 0.1"),
+    "fetch_options": Param("", type="string", description="more of `fetch`, such as --partial after --only"),
 }
 # A verify of a sample is none that goes on from an earlier one.
 WHOLE = "'--sample' not in params.verify_options"
@@ -50,5 +51,6 @@ with DAG(
             **{name: f"{{{{ params.{name} }}}}" for name in ("store", "out", "publish_to")},
             "build_options": incremental() + "{{ params.build_options }}",
             "verify_options": incremental(WHOLE) + "{{ params.verify_options }}",
+            "fetch_options": "{{ params.fetch_options }}",
         },
     )

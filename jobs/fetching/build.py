@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rocketmq_reindex.jobs.fetching.log_read import ReadLog, read_log
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import CONFIGS, MANIFEST, MANIFEST_MAX, REPAIRED, SIZES, TIMERS, TOPICS
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KINDS, new_digest
@@ -50,7 +51,7 @@ class FoundBuild:
     wanted: tuple[Wanted, ...]
     own: frozenset[str]
     """names in its folder of what no fetch lays out: the log of a repair, and what it kept of damage"""
-    segments: tuple[str, ...]
+    log: ReadLog
     sizes: Mapping[str, int]
     kind: str
 
@@ -83,8 +84,8 @@ def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
         own = frozenset(name for _, name in listed if name in repaired)
         wanted = tuple(_wanted(entry, sizes["hash_slots"]) for entry, name in listed if name not in own)
         parts = [part for part in manifest["settings"]["only"] if part in ("consumequeue", "index", "checkpoint")]
-        segments = tuple(str(entry["segment"]) for entry in manifest["inputs"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        log = read_log(manifest, kind)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         # Of the entry at fault, not of Python.
         what = str(error) if isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError) else "is broken"
         raise InputError(f"{escape(path)}: {escape(what)}: build again") from None
@@ -97,7 +98,7 @@ def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
     parts += [name for name in TIMERS if any(path == name or path.startswith(f"{name}/") for path in there)]
     if "checkpoint" in parts and not any(file.path == "checkpoint" for file in wanted):
         raise InputError(f"{escape(path)}: lacks the checkpoint that it says to have: build again")
-    return FoundBuild(folder, name, tuple(parts), wanted, own, segments, sizes, kind)
+    return FoundBuild(folder, name, tuple(parts), wanted, own, log, sizes, kind)
 
 
 def _digest(manifest: bytes, kind: str, path: str) -> str:

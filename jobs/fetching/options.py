@@ -30,6 +30,14 @@ class FetchSettings:
     threads: int
     keep: int
     dry_run: bool
+    commitlogs: tuple[str, ...] = ()
+    """where the broker's log lies; empty for ``commitlog`` in the store"""
+    partial: bool = False
+    """a build that leaves something out is laid out, too"""
+    allow_empty: bool = False
+    """a build of no record is laid out beside a log with records, too"""
+    other_log: bool = False
+    """nothing is asked of the log"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -45,6 +53,12 @@ def build_parser() -> argparse.ArgumentParser:
     add("--threads", type=int, default=THREADS, metavar="N", help=f"number of files fetched at once ({THREADS})")
     add("--keep", type=int, default=KEEP, metavar="N",
         help=f"of the copies PART.previous that fetches made keep the newest N of each part ({KEEP})")  # fmt: skip
+    add("--commitlog", action="append", default=[], metavar="DIR",
+        help="where the broker's log lies, if not in DIR/commitlog of --to; repeat it for more folders")  # fmt: skip
+    add("--partial", action="store_true",
+        help="take a build that leaves something out, by --only, topics, --until-offset and the like")  # fmt: skip
+    add("--allow-empty", action="store_true", help="take a build without a record also where the store has records")
+    add("--other-log", action="store_true", help="take a build also if it is not proved to be of the store's log")
     add("--dry-run", action="store_true", help="say what would be fetched and swapped, and do nothing")
     add("--json", action="store_true", help="print the summary on stdout as one JSON object")
     return parser
@@ -66,8 +80,10 @@ def fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
         raise UsageError(f"--to {escape(given['to'])}: name a folder on a disk, as a broker has it")
     named = given["build"], given["to"]
     return FetchSettings(
-        *named, build, os.path.realpath(store), given["topics"], given["threads"], given["keep"], given["dry_run"]
-    )
+        *named, build, os.path.realpath(store), given["topics"], given["threads"], given["keep"], given["dry_run"],
+        tuple(_checked("--commitlog", root) for root in given["commitlog"]), given["partial"], given["allow_empty"],
+        given["other_log"],
+    )  # fmt: skip
 
 
 def _checked(option: str, place: str) -> str:

@@ -10,6 +10,7 @@ from rocketmq_reindex.jobs.building.store_sizes import other_sizes
 from rocketmq_reindex.jobs.fetching import previous, timer_set
 from rocketmq_reindex.jobs.fetching.build import FoundBuild, find_build
 from rocketmq_reindex.jobs.fetching.files import fetch_all, part_of
+from rocketmq_reindex.jobs.fetching.log_proof import check_log, check_wanted, segments_in
 from rocketmq_reindex.jobs.fetching.options import FetchSettings
 from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.fetching.swap import PARTS, Swap
@@ -18,7 +19,6 @@ from rocketmq_reindex.jobs.store.checkpoint import read_times
 from rocketmq_reindex.jobs.store.lock import store_locked
 from rocketmq_reindex.jobs.store.rocksdb import check_swapped
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.names import escape, redacted
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.udfs import files
@@ -85,7 +85,8 @@ class Fetch:
             count, size = len(wanted), sum(file.used for file in wanted)
             swap.check(parts)
             summary.notes += check_swapped(store, parts)
-            self._check(build, size, swap.held(), previous.copies(store, PARTS, record))
+            self._check_log(build)
+            self._check_room(size, swap.held(), previous.copies(store, PARTS, record))
             self._check_abort(build, parts)
             summary.notes += other_sizes(store, parts, build.sizes)
             summary.files, summary.size = count, sum(file.size for file in wanted)
@@ -165,21 +166,20 @@ class Fetch:
             self._summary.notes.append("batchconsumequeue: the store's own stays, the build has none")
         return parts
 
-    def _check(self, build: FoundBuild, size: int, held: int, copies: list[str]) -> None:
-        """Raises InputError for a store with another log, or without room for ``size`` bytes; ``held`` are given back.
+    def _check_log(self, build: FoundBuild) -> None:
+        """Raises InputError for a store with another log than the build's, and for a build of less than a log."""
+        given = self._settings
+        roots = given.commitlogs or (os.path.join(self._store, "commitlog"),)
+        segments = segments_in(roots)
+        check_wanted(build, self._store, segments, partial=given.partial, empty=given.allow_empty)
+        if not given.other_log:
+            self._summary.notes += check_log(build, roots, segments)
+
+    def _check_room(self, size: int, held: int, copies: list[str]) -> None:
+        """Raises InputError for a store without room for ``size`` bytes; ``held`` are given back.
 
         ``copies`` are those that earlier fetches kept.
         """
-        log = os.path.join(self._store, "commitlog")
-        there = {name for name in os.listdir(log) if first_byte(name) is not None} if os.path.isdir(log) else set()
-        if there and build.segments and not there & set(build.segments):
-            raise InputError(
-                f"{escape(log)}: has none of the segments that were read from {escape(build.segments[0])} on: take its own"
-            )
-        if there and not build.segments:
-            raise InputError(
-                f"{escape(log)}: has {counted(len(there), 'segment')}, the build was made from none: build again, from this log"
-            )
         free = files.free_bytes(self._store)
         if free is not None and size > free + held:
             such = f", such as by removing {', '.join(map(escape, copies))}" if copies else ""

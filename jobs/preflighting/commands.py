@@ -40,7 +40,10 @@ class Commands:
         words += ["--only", only] if only else []
         words += self._options()
         words += ["--on-damage", "salvage", "--until-offset", str(until)] if until >= 0 else []
-        return f"{shell(words)} && {shell(['rmq-reindex', 'fetch', out, '--to', store])}"
+        # fetch takes such a build only if it is told that something is left out.
+        partial = ["--partial"] if only or until >= 0 else []
+        commitlogs = [word for root in self._settings.commitlogs for word in ("--commitlog", root)]
+        return f"{shell(words)} && {shell(['rmq-reindex', 'fetch', out, '--to', store, *commitlogs, *partial])}"
 
     def repaired(self) -> str:
         """A repair of the log, with the files derived from it."""

@@ -80,6 +80,7 @@ def check_swapped(store: str, parts: Iterable[str]) -> list[str]:
     if found.in_place:
         raise InputError(
             f"{found}: a broker with storeType=defaultRocksDB serves from them, so nothing is put in their place: fetch a "
-            "build of --only index,checkpoint; or, if its storeType becomes default, move these files away first"
+            "build of --only index,checkpoint, with --partial; or, if its storeType becomes default, move these files away "
+            "first"
         )
     return [f"{found}: they stay; {UNREAD}"]

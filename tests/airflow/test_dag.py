@@ -81,6 +81,7 @@ def test_places_may_be_uris_with_options(airflow: AirflowHome) -> None:
     given = {
         "store": "s3://logs/a b?region=x", "out": "s3://logs/out/?region=x", "publish_to": "/data/$(id)", "tables": "",
         "on_damage": "salvage", "build_options": "--delay-levels '1s 5s'", "verify_options": "",
+        "fetch_options": "--partial",
     }  # fmt: skip
     told = airflow.ask("words", "rocketmq_reindex", json.dumps(given))
     assert told == {
@@ -88,8 +89,8 @@ def test_places_may_be_uris_with_options(airflow: AirflowHome) -> None:
                   "--delay-levels", "1s 5s"],
         "verify": ["verify", given["out"], "--commitlog", "s3://logs/a b/commitlog?region=x", "--json",
                    "--work", "s3://logs/out/work?region=x", "--only", "consumequeue,index,checkpoint"],
-        "news": ["fetch", given["out"], "--to", "/data/$(id)", "--json", "--dry-run"],
-        "publish": ["fetch", given["out"], "--to", "/data/$(id)", "--json"],
+        "news": ["fetch", given["out"], "--to", "/data/$(id)", "--json", "--partial", "--dry-run"],
+        "publish": ["fetch", given["out"], "--to", "/data/$(id)", "--json", "--partial"],
     }  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def test_the_databricks_variant_starts_the_bundles_job(migrated: AirflowHome) ->
     hostile = "--tables=/t' --out=/x"
     known = "--incremental '--tables=/Volumes/t t' "
     conf = {"store": "/Volumes/s", "out": "/Volumes/o", "tables": "/Volumes/t t", "build_options": "--lmq"}
-    expected = {"store": "/Volumes/s", "out": "/Volumes/o", "publish_to": ""}
+    expected = {"store": "/Volumes/s", "out": "/Volumes/o", "publish_to": "", "fetch_options": ""}
     with workspace() as there:
         connection = {"conn_type": "databricks", "host": "127.0.0.1", "schema": "http", "port": there.port, "password": "token"}
         more = {"AIRFLOW_CONN_DATABRICKS_DEFAULT": json.dumps(connection)}

@@ -72,7 +72,8 @@ def test_what_it_says_is_so(tmp_path: Path, seed: int) -> None:
     made, text = built(store, out, 0, InlineEngine(3, 2))
     said = json.loads(text)
     assert list(said) == [
-        "format", "version", "digest", "settings", "inputs", "counts", "checkpoint", "damage", "decisions", "warnings", "files",
+        "format", "version", "digest", "settings", "inputs", "log", "counts", "checkpoint", "damage", "decisions", "warnings",
+        "files",
     ]  # fmt: skip
     entries = {entry["path"]: entry for entry in said["files"]}
     assert [entry["path"] for entry in said["files"]] == sorted(made)
@@ -83,6 +84,14 @@ def test_what_it_says_is_so(tmp_path: Path, seed: int) -> None:
         if not path.startswith("index/"):
             assert entry["digest"] == xxhash.xxh3_128_digest(content[: entry["used"]]).hex()
     segments = {path.name: path.read_bytes() for path in sorted((store / "commitlog").iterdir())}
+    log = b"".join(segments.values())
+    assert said["log"]["samples"][0]["offset"] == 0
+    assert (
+        max(one["offset"] + one["length"] for one in said["log"]["samples"]) == said["log"]["end"] <= len(log.rstrip(b"\0")) + 2
+    )
+    for one in said["log"]["samples"]:
+        data = log[one["offset"] :][: one["length"]]
+        assert (len(data), xxhash.xxh3_128_digest(data).hex()) == (one["length"], one["digest"])
     assert said["inputs"] == [
         {"segment": name, "size": len(data), "digests": [xxhash.xxh3_128_digest(data).hex()]} for name, data in segments.items()
     ]

@@ -76,8 +76,11 @@ def test_fetch_refuses(store: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     local_build(store, tmp_path / "index", only=("index", "checkpoint"), **SIZES)
     for words in ([], ["--dry-run"]):
         assert fetch([str(tmp_path / "out"), "--to", str(store), *words]) == 1
-        assert "so nothing is put in their place: fetch a build of --only index,checkpoint" in capsys.readouterr().err
-    assert fetch([str(tmp_path / "index"), "--to", str(store)]) == 0
+        assert (
+            "so nothing is put in their place: fetch a build of --only index,checkpoint, with --partial"
+            in capsys.readouterr().err
+        )
+    assert fetch([str(tmp_path / "index"), "--to", str(store), "--partial"]) == 0
     with_files(store)
     assert fetch([str(tmp_path / "out"), "--to", str(store)]) == 1
     assert there(store) == NAMES

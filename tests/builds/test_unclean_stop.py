@@ -79,16 +79,16 @@ def test_fetch_into_a_store_with_an_abort_file(
     (store / "abort").touch()
     before = tree(store)
     for more in ([], ["--dry-run"]):
-        assert fetch([str(tmp_path / "out"), "--to", str(store), *more]) == 1
+        assert fetch([str(tmp_path / "out"), "--to", str(store), "--partial", *more]) == 1
         assert "has a file abort" in capsys.readouterr().err
     assert {name: data for name, data in (tree(store) or {}).items() if name != "lock"} == before
     # What was built from the store itself says no more, and all parts need no old one.
     assert local_build(store, tmp_path / "own", None, only=parts, **SIZES).exit == 0
-    assert fetch([str(tmp_path / "own"), "--to", str(store)]) == 0
+    assert fetch([str(tmp_path / "own"), "--to", str(store), "--partial"]) == 0
     assert fetch([str(tmp_path / "all"), "--to", str(store)]) == 0
     assert built(store) == whole
     (store / "abort").unlink()
-    assert fetch([str(tmp_path / "out"), "--to", str(store)]) == 0
+    assert fetch([str(tmp_path / "out"), "--to", str(store), "--partial"]) == 0
 
 
 def test_nothing_new_tells_what_is_seen_now(store: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_tasks_follow_each_other() -> None:
 
 @pytest.mark.parametrize("tables", ["", "--incremental --tables /Volumes/m/r/tables"])
 def test_words_of_the_tasks_are_understood(tables: str) -> None:
-    given = {"publish_to": "/b", "build_options": tables, "verify_options": "--sample 0.5"}
+    given = {"publish_to": "/b", "build_options": tables, "verify_options": "--sample 0.5", "fetch_options": "--partial"}
     found = {key: words(task) for key, task in wheel_tasks({"store": "/s", "out": "/o"}, **given).items()}
     assert [words[0] for words in found.values()] == ["build", "verify", "fetch"]
     if "--tables" not in tables:
@@ -39,7 +39,7 @@ def test_words_of_the_tasks_are_understood(tables: str) -> None:
     assert found["verify"].index("--work=/o/work") < found["verify"].index("--sample"), "later options count"
     parsed = parse_verify([word for word in found["verify"][1:] if not word.startswith("--work")])
     assert (parsed.store, parsed.commitlogs, parsed.sample) == ("/o", ("/s/commitlog",), 0.5)
-    assert found["publish"][1:] == ["/o", "--to=/b", "--json"]
+    assert found["publish"][1:] == ["/o", "--to=/b", "--json", "--partial"]
 
 
 def test_only_managers_may_replace_what_runs() -> None:

@@ -43,4 +43,4 @@ def test_all_options() -> None:
         "--delay-levels", "1s 2s",
         "--lmq", "--topics-config", "/a b/config/topics.json", "--on-damage", "salvage", "--until-offset", "77",
     ]  # fmt: skip
-    assert shlex.split(fetch) == ["rmq-reindex", "fetch", "/a b.rebuilt", "--to", "/a b"]
+    assert shlex.split(fetch) == ["rmq-reindex", "fetch", "/a b.rebuilt", "--to", "/a b", "--commitlog", "/log", "--partial"]
