@@ -34,6 +34,10 @@ TIMER_TOPIC: Final = f"{SYSTEM_PREFIX}wheel_timer"
 """``TimerMessageStore.TIMER_TOPIC``; a broker reads its queue 0 alone"""
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 """``TransactionalMessageUtil.buildHalfTopic``"""
+OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+"""``TransactionalMessageUtil.buildOpTopic``: which half messages were committed or rolled back"""
+DISCARD_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+"""``TopicValidator.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC``: half messages that a broker has given up"""
 WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC})
 """Here messages wait until the broker delivers them, once for each unit that points to them."""
 NAME_BYTES_MAX: Final = 255

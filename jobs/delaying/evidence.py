@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,16 +40,14 @@ class Timers:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that the log says. ``half`` is the highest queue offset of a half message that was written anew, -1 for none."""
+    """All that the log says of delayed and timer messages."""
 
     levels: list[Level]
     timers: Timers
-    half: int
 
 
-def merge(results: Iterable[JoinedResult], last_gap: int, last_time: int) -> Evidence:
+def merge(found: Sequence[JoinedResult], last_gap: int, last_time: int) -> Evidence:
     """Merge the results of all tasks; see ``decide.doubtful``. Of the levels only undecided messages are held."""
-    found = list(results)
     highest, delivered, pending = dict[int, int](), dict[int, int](), dict[int, int]()
     undecided: dict[int, list[tuple[Rows, npt.NDArray[np.int64]]]] = {}
     timed: list[tuple[Rows, npt.NDArray[np.int64]]] = [(np.zeros(0, EVIDENCE), np.zeros(0, np.int64))]
@@ -74,7 +72,7 @@ def merge(results: Iterable[JoinedResult], last_gap: int, last_time: int) -> Evi
     ends = [result.timer_end for result in found if result.timer_end]
     last = max(ends, default=[-1, 0, 0])
     timers = Timers(QueueEnd(last[0] + 1, last[1], last[2]), *_sorted(timed))
-    return Evidence(levels, timers, max((result.passed for result in found), default=-1))
+    return Evidence(levels, timers)
 
 
 def _reasons(masks: tuple[Bools, ...]) -> npt.NDArray[np.int64]:

@@ -16,13 +16,14 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.times import show_time
 from rocketmq_reindex.jobs.delaying import consumers
 from rocketmq_reindex.jobs.delaying.evidence import Evidence, merge
+from rocketmq_reindex.jobs.delaying.halves import pass_halves
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS
 from rocketmq_reindex.storage_format.delay.decide import REASONS, level_offset
 from rocketmq_reindex.storage_format.delay.evidence import Rows
 from rocketmq_reindex.storage_format.delay.policies import DROP
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.integers import INT64_MAX
-from rocketmq_reindex.storage_format.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, escape
+from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, TIMER_TOPIC, escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.chain import Chain
@@ -35,8 +36,6 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 
 LISTED: Final = 1000
 """Undecided messages that the summary lists one by one; it counts all."""
-_TRANSACTIONS: Final = f"{HALF_TOPIC}@CID_RMQ_SYS_TRANS"
-"""``TransactionalMessageUtil.buildConsumerGroup``: how far the broker has checked half messages"""
 
 
 def write_config(
@@ -47,25 +46,23 @@ def write_config(
 
     ``chain`` is that of the whole log, ``segments`` its files, and ``accepted`` the ranges that are built from.
     """
-    found, entries = None, list[dict[str, Any]]()
+    entries = list[dict[str, Any]]()
+    table, text = consumers.given(settings.consumer_offsets)
+    if settings.consumer_offsets:
+        consumers.check(table, scan.staging, summary)
     if settings.write_delay:
-        found = _evidence(scan, chain, accepted)
-        entries += _write_delay(scan.staging, settings, found, segments, summary)
-    half = found.half + 1 if found else 0
-    if half or settings.consumer_offsets:
-        table, text = consumers.given(settings.consumer_offsets)
-        if settings.consumer_offsets:
-            consumers.check(table, scan.staging, summary)
-        if half:
-            _pass_half(table, half, summary)
+        results = JoinedResult.read(
+            scan.engine.reduce(schemas.DELAYED, scan.left_out(accepted), None, JoinDelayed(scan.staging))
+        )
+        entries += _write_delay(scan.staging, settings, _evidence(results, chain, accepted), segments, summary)
+        if pass_halves(table, results, scan.engine, scan.staging, summary):
             text = json.dumps(table).encode()
+    if text:
         entries.append(_write(scan.staging, CONSUMER_OFFSETS, len(text), [(0, text)]))
     return entries
 
 
-def _evidence(scan: Scan, chain: Chain, accepted: list[RangeSummary]) -> Evidence:
-    reducer = JoinDelayed(scan.staging)
-    results = JoinedResult.read(scan.engine.reduce(schemas.DELAYED, scan.left_out(accepted), None, reducer))
+def _evidence(results: list[JoinedResult], chain: Chain, accepted: list[RangeSummary]) -> Evidence:
     last_time = max((found.time_max for found in accepted if found.records), default=0)
     lost = max(chain.gaps(chain.holes), default=-1)
     if sum(found.records for found in accepted) < sum(found.records for found in chain.accepted):
@@ -121,15 +118,6 @@ def _write_delay(
                 "--broker-conf: has timerRocksDBEnable=true: this broker reads timers from RocksDB, not from these files"
             )
     return entries
-
-
-def _pass_half(table: dict[str, Any], offset: int, summary: Summary) -> None:
-    """Without it a broker asks again about half messages that were committed after a check, and commits them twice."""
-    offsets = table.setdefault("offsetTable", {}).setdefault(_TRANSACTIONS, {})
-    kept = offsets.get("0", 0)
-    if kept < offset:
-        offsets["0"] = offset
-        summary.warn(f"{CONSUMER_OFFSETS}: {_TRANSACTIONS} goes on at {offset}: half messages below it were written anew later")
 
 
 def _listed(found: Evidence, segments: Sequence[Segment]) -> list[dict[str, Any]]:

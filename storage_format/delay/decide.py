@@ -1,6 +1,7 @@
-"""At which queue offset a broker goes on with a delay level: it delivers a level in the order of its queue.
+"""At which queue offset a broker goes on with a delay level, and with the checks of half messages.
 
-So the offset that it kept (``ScheduleMessageService.offsetTable``) was one above the highest that it had delivered.
+It delivers a level in the order of its queue: the offset that it kept (``ScheduleMessageService.offsetTable``) was one above
+the highest that it had delivered. It checks half messages in the order of theirs (``TransactionalMessageServiceImpl.check``).
 """
 
 from __future__ import annotations
@@ -54,3 +55,24 @@ def doubtful(rows: Rows, highest: int, last_gap: int, last_time: int, unclear: n
     below = rows["queue_offset"] < highest
     damage = ~below & (rows["phy_offset"] < last_gap) & (rows["due"] <= last_time)
     return below, damage, ~below & ~damage & np.isin(rows["phy_offset"], unclear)
+
+
+@dataclass(frozen=True)
+class HalfOffsets:
+    """Queue offsets of half messages: all below ``passed`` have a newer copy or are decided, and the last of them has a newer
+    copy; ``pending`` is the first that has neither, as far as was looked; the last check had come to ``checked`` (-1: unknown).
+    """
+
+    passed: int
+    pending: int
+    checked: int
+
+    def goes_on(self, given: int | None) -> int:
+        """Where a broker goes on that was at ``given`` by its own file (None: there is no file).
+
+        What it has passed since the file was written need not be checked again. Its own offset is right where the last check
+        had not come to it: copies that older checks left may lie above it.
+        """
+        if given is None:
+            return self.passed
+        return max(given, self.passed) if given <= self.checked else given

@@ -3,7 +3,9 @@
 A copy has what its scheduled record has (``ScheduleMessageService.messageTimeup``, ``TimerMessageStore.convertMessage``): body,
 born time, reconsume times, UNIQ_KEY and, of a delay level, DELAY and REAL_TOPIC, of a timer TIMER_OUT_MS. A digest of these
 brings both together. A half message that a check wrote anew has the UNIQ_KEY, the body and the born time of the older one
-(``TransactionalMessageBridge.renewHalfMessageInner``); one that its client sent once more was born later.
+(``TransactionalMessageBridge.renewHalfMessageInner``), and so has one that was given up
+(``DefaultTransactionalMessageCheckListener.resolveDiscardMsg``); one that its client sent once more was born later. An op
+message names the queue offsets of half messages that were committed or rolled back.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from rocketmq_reindex.storage_format.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketmq_reindex.storage_format.record import columns as c
 from rocketmq_reindex.storage_format.record.properties import next_piece, number_of_name
 from rocketmq_reindex.storage_format.text.java_text import java_hash, parse_number, signed32
@@ -25,8 +27,9 @@ Bytes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.void]
 
-NO_KIND, SCHEDULED, COPY, TIMED, FIRED, HALF = range(6)
-"""What a record is: of SCHEDULE_TOPIC_XXXX, the copy of such a one, of the timer topic, its copy, a half message"""
+NO_KIND, SCHEDULED, COPY, TIMED, FIRED, HALF, DISCARD, DECIDED = range(8)
+"""What a record is: of SCHEDULE_TOPIC_XXXX, the copy of such a one, of the timer topic, its copy, a half message, the copy of
+one that was given up. A DECIDED row is one queue offset that an op message names."""
 
 EVIDENCE: Final = np.dtype(
     [
@@ -46,14 +49,20 @@ EVIDENCE: Final = np.dtype(
     ]
 )
 """One record. ``due`` and ``store_time`` are in milliseconds since 1970; ``topic_hash`` is Java's hashCode of REAL_TOPIC;
-``rolls`` is TIMER_ROLL_TIMES; ``delete`` and ``keyed`` are 1 where it has TIMER_DEL_UNIQKEY and UNIQ_KEY."""
+``rolls`` is TIMER_ROLL_TIMES, or TRANSACTION_CHECK_TIMES of half messages; ``delete`` and ``keyed`` are 1 where it has
+TIMER_DEL_UNIQKEY and UNIQ_KEY."""
 _NAMES: Final = (
     b"UNIQ_KEY", b"REAL_TOPIC", b"REAL_QID", b"DELAY", b"TIMER_OUT_MS", b"TIMER_DEQUEUE_MS", b"TIMER_ROLL_TIMES",
-    b"TIMER_DEL_UNIQKEY",
+    b"TIMER_DEL_UNIQKEY", b"TRANSACTION_CHECK_TIMES", b"TAGS",
 )  # fmt: skip
-_UNIQ_KEY, _REAL_TOPIC, _REAL_QID, _DELAY, _OUT_MS, _DEQUEUE_MS, _ROLL_TIMES, _DEL_KEY = range(len(_NAMES))
+(
+    _UNIQ_KEY, _REAL_TOPIC, _REAL_QID, _DELAY, _OUT_MS, _DEQUEUE_MS, _ROLL_TIMES, _DEL_KEY, _CHECK_TIMES, _TAGS,
+) = range(len(_NAMES))  # fmt: skip
 _COLUMNS: Final = (("kind", 0), ("digest", 1), ("digest2", 2), ("topic_hash", 4), ("rolls", 5), ("delete", 6), ("keyed", 7))
-_TOPICS: Final = (SCHEDULE_TOPIC.encode(), TIMER_TOPIC.encode(), HALF_TOPIC.encode())
+_TOPICS: Final = tuple(topic.encode() for topic in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, DISCARD_TOPIC, OP_TOPIC))
+_COMMA: Final = ord(",")
+_REMOVE: Final = ord("d")
+"""``TransactionalMessageUtil.REMOVE_TAG``, the tag of each op message that counts"""
 
 
 def _table(names: tuple[bytes, ...]) -> Bytes:
@@ -119,6 +128,11 @@ def _kind(data: Bytes, topic: int, topic_end: int, queue: int, spans: Int64s) ->
         return TIMED if queue == 0 and real >= 0 and spans[2 * _OUT_MS] >= 0 else NO_KIND
     if own == 2:
         return HALF if queue == 0 else NO_KIND
+    if own == 3:
+        return DISCARD
+    if own == 4:
+        tag, tag_end = spans[2 * _TAGS], spans[2 * _TAGS + 1]
+        return DECIDED if queue == 0 and tag >= 0 and tag_end - tag == 1 and data[tag] == _REMOVE else NO_KIND
     # MessageExtBrokerInner.getDelayTimeLevel: a level of 0 is none.
     if real >= 0 and _number(data, spans, _DELAY) > 0 and real_end - real == topic_end - topic:
         k = 0
@@ -136,14 +150,14 @@ def _read(data: Bytes, fields: Int64s, out: Int64s, spans: Int64s, lanes: Int64s
         topic, topic_end, queue = fields[c.TOPIC_START, n], fields[c.TOPIC_END, n], fields[c.QUEUE_ID, n]
         kind = _kind(data, topic, topic_end, queue, spans)
         out[0, n] = kind
-        if kind == NO_KIND:
+        if kind in (NO_KIND, DECIDED):
             continue
         key, key_end = spans[2 * _UNIQ_KEY], spans[2 * _UNIQ_KEY + 1]
         for k in range(4):
             lanes[k] = 17
         if key >= 0:
             _add_text(lanes, data, key, key_end)
-        if kind == HALF:
+        if kind in (HALF, DISCARD):
             _add_number(lanes, -2)
             if key < 0:
                 _add_number(lanes, fields[c.QUEUE_OFFSET, n])
@@ -165,13 +179,46 @@ def _read(data: Bytes, fields: Int64s, out: Int64s, spans: Int64s, lanes: Int64s
         out[2, n] = lanes[2] << 31 | lanes[3]
         out[3, n] = _number(data, spans, _OUT_MS)
         out[4, n] = signed32(java_hash(data, topic, topic_end, 0))
-        out[5, n] = _number(data, spans, _ROLL_TIMES)
+        out[5, n] = _number(data, spans, _CHECK_TIMES if kind in (HALF, DISCARD) else _ROLL_TIMES)
         out[6, n] = 1 if spans[2 * _DEL_KEY] >= 0 else 0
         out[7, n] = 1 if key >= 0 else 0
 
 
+@jit
+def _named(data: Bytes, starts: Int64s, ends: Int64s, out: Int64s, owner: Int64s) -> int:
+    """The offsets that the bodies ``data[starts[k]:ends[k]]`` name, and the k of each; returns their count.
+
+    ``TransactionalMessageServiceImpl.fillOpRemoveMap``: one number in 4.9, several with commas between and behind in 5.x.
+    """
+    count = 0
+    for k in range(len(starts)):
+        at = starts[k]
+        while at < ends[k]:
+            stop = at
+            while stop < ends[k] and data[stop] != _COMMA:
+                stop += 1
+            number, value = parse_number(data, at, stop, 0, INT64_MAX)
+            if number:
+                out[count], owner[count] = value, k
+                count += 1
+            at = stop + 1
+    return count
+
+
+def _decided(data: Bytes, rows: Rows, bodies: tuple[Int64s, Int64s]) -> Rows:
+    """A row for each offset that the op messages ``rows`` name; it goes to the task that its offset says."""
+    starts, ends = bodies
+    # Each number takes a byte at least, and a comma behind it.
+    room = int((ends - starts + 1).sum() // 2 + len(starts))
+    offsets, owner = np.empty(room, np.int64), np.empty(room, np.int64)
+    count = _named(data, starts, ends, offsets, owner)
+    found = rows[owner[:count]]
+    found["queue_offset"] = found["digest"] = offsets[:count]
+    return found
+
+
 def read_evidence(data: Bytes, base: int, messages: MessageArrays) -> Rows:
-    """The records of a scanned block (``Block``) that are evidence: rows of EVIDENCE in the order of the log."""
+    """The records of a scanned block (``Block``) that are evidence: rows of EVIDENCE in the order of the log, DECIDED last."""
     if not len(messages.phy_offset):
         return np.zeros(0, EVIDENCE)
     fields = c.read_fields(data, base, messages.phy_offset, False)
@@ -186,4 +233,8 @@ def read_evidence(data: Bytes, base: int, messages: MessageArrays) -> Rows:
     rows["store_time"] = fields[c.STORE_TIME, some]
     # The tagsCode of a record of SCHEDULE_TOPIC_XXXX is its time (CommitLog.checkMessageAndReturnSize).
     rows["due"] = np.where(out[0, some] == SCHEDULED, messages.tags_code[some], out[3, some])
-    return rows
+    ops = rows["kind"] == DECIDED
+    if not ops.any():
+        return rows
+    bodies = fields[c.BODY_START, some][ops], fields[c.BODY_END, some][ops]
+    return np.concatenate([rows[~ops], _decided(data, rows[ops], bodies)])

@@ -55,6 +55,10 @@ class Life:
         path.write_text("".join(f"{line}\n" for line in lines))
         self.step(how, path)
 
+    def stop(self) -> None:
+        """Stop the broker as an operator does."""
+        self.step("stop")
+
     def log(self) -> list[Stored]:
         """What it has stored so far."""
         return read_log(self.store / "commitlog")
@@ -100,6 +104,7 @@ def restore(store: Path, version: str, settings: Settings, *options: str, keep_t
     Returns the manifest. Without ``keep_topics`` topics.json is what the build drafts.
     """
     out, conf = store.with_name("out"), store.with_name("broker.conf")
+    shutil.rmtree(out, ignore_errors=True)
     conf.write_text("".join(f"{name}={value}\n" for name, value in (SIZES | dict(settings)).items()))
     topics = (store / "config" / "topics.json").read_bytes()
     for path in store.iterdir():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.storage_format.text import fast_json
 from tests.delayed.life import Life, queues, restore
 from tests.delayed.log import Stored
 from tests.tools.log_writer import overwrite
@@ -22,6 +23,9 @@ KINDS = ("commit", "rollback", "unknow")
 LATE = {"transactionTimeOut": 600_000, "transactionOpBatchInterval": 100}
 """No check while these are in force; 5.x collects op messages for 3 s by default, which a kill loses."""
 SOON = {"transactionTimeOut": 500, "transactionCheckInterval": 300, "transactionOpBatchInterval": 100}
+ROUNDS = {"transactionTimeOut": 3000, "transactionCheckInterval": 1500, "transactionOpBatchInterval": 100,
+          "flushConsumerOffsetInterval": 600_000}  # fmt: skip
+"""A round of checks takes what is 3 s old. A broker that is killed leaves no consumerOffset.json."""
 
 
 def keys(kind: str) -> list[str]:
@@ -127,6 +131,62 @@ def test_a_half_message_is_not_asked_for_those_that_are_lost(version: str, tmp_p
         life.settle()
         assert checked(life).keys() == left.keys()
         assert delivered(life.log()) == left
+
+
+@pytest.mark.parametrize("version", ["4.9.8", pytest.param("5.3.3", marks=pytest.mark.slow), "5.5.0"])
+def test_what_waits_among_old_copies_is_not_passed(version: str, tmp_path: Path) -> None:
+    """Killed after a round of checks, a broker checks the same messages once more, and then all copies of both rounds.
+
+    What is sent between two rounds stands behind the copies of one and before those of the next.
+    """
+    store, old, late = tmp_path / "store", keys("unknow"), keys("commit")[:10]
+    queues({TOPIC: 1}, store)
+    with Life(version, store, tmp_path, ROUNDS) as life:
+        life.send([f"{TOPIC}\t{key}\tunknow" for key in old], "transact")
+        life.step("sent")
+        life.wait(lambda log: renewed(log) >= EACH, "a round of checks")
+    with Life(version, store, tmp_path, ROUNDS) as life:
+        life.step("answer", TOPIC, "unknow")
+        before = len(life.wait(lambda log: renewed(log) >= 3 * EACH, "a round of both copies"))
+        life.send([f"{TOPIC}\t{key}\tunknow" for key in late], "transact")
+        life.step("sent")
+        life.wait(lambda log: renewed(log[before:]) >= 2 * EACH, "one more")
+        life.stop()
+    log, offsets, given = life.log(), store / "config" / "consumerOffset.json", tmp_path / "given.json"
+    shutil.copy(offsets, given)
+    shutil.copytree(store, tmp_path / "control")
+    assert half_offset(given) < passed(log)
+    restore(store, version, LATE, "--write-delay")
+    assert half_offset(offsets) <= first_pending(log)
+    restore(store, version, LATE, "--write-delay", "--consumer-offsets", str(given))
+    assert half_offset(offsets) == half_offset(given)
+    counts = []
+    for folder in (store, tmp_path / "control"):
+        # Each answer is there before the next round, else a round asks twice.
+        with Life(version, folder, tmp_path, SOON | {"transactionCheckInterval": 3000}) as life:
+            life.step("answer", TOPIC, "commit")
+            life.wait(lambda log: delivered(log).keys() == {*old, *late}, "each message")
+            life.settle(5)
+            counts.append(delivered(life.log()))
+    assert counts[0] <= counts[1], "more often than by the broker's own store"
+
+
+def half_offset(offsets: Path) -> int:
+    """That of a consumerOffset.json."""
+    found: int = fast_json.loads(offsets.read_text())["offsetTable"][f"{HALF}@CID_RMQ_SYS_TRANS"]["0"]
+    return found
+
+
+def renewed(log: Iterable[Stored]) -> int:
+    """How many half messages were written by checks."""
+    return sum(record.topic == HALF and "TRANSACTION_CHECK_TIMES" in record.properties for record in log)
+
+
+def first_pending(log: Iterable[Stored]) -> int:
+    """The lowest queue offset of a newest copy that no op message names."""
+    newest = {record.key: record.queue_offset for record in log if record.topic == HALF}
+    named = {int(word) for record in log if record.topic == OP for word in record.body.split(b",") if word}
+    return min(set(newest.values()) - named)
 
 
 def passed(log: Iterable[Stored]) -> int:

@@ -146,15 +146,6 @@ def test_timer_files_have_the_pending_ones(tmp_path: Path) -> None:
     assert {"timerlog", "timerwheel", "config/timercheck"} <= set(find_build(str(out)).parts)
 
 
-def test_half_messages_that_were_written_anew_are_passed(tmp_path: Path) -> None:
-    """One that the client sent again is another message: it was born later."""
-    half = [Message(HALF, properties={"UNIQ_KEY": key}) for key in ("A", "B", "A", "C")]
-    again = [dataclasses.replace(half[1], born_timestamp=EPOCH + 5), dataclasses.replace(half[3], body=b"other")]
-    build(tmp_path, [*half, *again])
-    table = json.loads((tmp_path / "out" / "config" / "consumerOffset.json").read_text())["offsetTable"]
-    assert table == {f"{HALF}@CID_RMQ_SYS_TRANS": {"0": 1}}
-
-
 def test_consumer_offsets_are_checked(tmp_path: Path) -> None:
     backup = tmp_path / "consumerOffset.json"
     text = '{"offsetTable":{"A@g":{0:2,1:0},"A@far":{0:9},"B@gone":{0:1}}}'

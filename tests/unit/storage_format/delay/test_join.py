@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex.storage_format.delay.decide import LevelOffset, doubtful, level_offset
-from rocketmq_reindex.storage_format.delay.evidence import COPY, EVIDENCE, FIRED, HALF, SCHEDULED, TIMED, Rows
-from rocketmq_reindex.storage_format.delay.join import OPEN, SETTLED, UNCLEAR, join
+from rocketmq_reindex.storage_format.delay.evidence import COPY, DISCARD, EVIDENCE, FIRED, HALF, SCHEDULED, TIMED, Rows
+from rocketmq_reindex.storage_format.delay.join import OPEN, SETTLED, UNCLEAR, join, last_check
 from rocketmq_reindex.storage_format.delay.policies import DELIVER, DROP
 
 
@@ -53,8 +53,46 @@ def test_a_roll_settles_the_record_with_one_roll_less() -> None:
     assert states(rolled(3)) == [OPEN]
 
 
-def test_all_but_the_last_half_message_are_passed() -> None:
-    assert states({"kind": HALF}, {"kind": HALF}, {"kind": HALF}) == [SETTLED, SETTLED, OPEN]
+def half(checks: int) -> dict[str, Any]:
+    return {"kind": HALF, "rolls": checks}
+
+
+def given_up(checks: int) -> dict[str, Any]:
+    return {"kind": DISCARD, "rolls": checks}
+
+
+def test_all_copies_of_a_half_message_but_the_last_are_passed() -> None:
+    assert states(half(0), half(1), half(2)) == [SETTLED, SETTLED, OPEN]
+    # After a kill a broker may check the first once more. One that is no copy was sent again.
+    assert states(half(0), half(1), half(2), half(1)) == [SETTLED, SETTLED, SETTLED, OPEN]
+    assert states(half(0), half(0)) == [OPEN, OPEN]
+    assert states(half(0), half(0), half(1), half(0)) == [SETTLED, SETTLED, OPEN, OPEN]
+
+
+def test_a_half_message_that_was_given_up_is_passed() -> None:
+    assert states(half(0), half(1), given_up(1)) == [SETTLED, SETTLED, SETTLED]
+    assert states(half(0), given_up(1)) == [SETTLED, SETTLED]
+    # Of another count is another copy: the last one is not given up.
+    assert states(half(3), given_up(1)) == [OPEN, SETTLED]
+    assert states(half(0), half(1), given_up(1), half(0), half(1)) == [SETTLED, SETTLED, SETTLED, SETTLED, OPEN]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ([], (-1, -1)),
+        ([half(0)], (-1, -1)),
+        ([half(0), half(1)], (100, 0)),
+        ([half(0), half(1), half(2)], (200, 1)),
+        # Of which of two it was made, the log does not tell.
+        ([half(0), half(1), half(1), half(2), half(2)], (400, 1)),
+        ([half(3), half(5)], (100, -1)),
+        ([half(0), half(1), given_up(1)], (200, 0)),
+    ],
+)
+def test_where_the_last_check_had_come_to(given: list[dict[str, Any]], wanted: tuple[int, int]) -> None:
+    found = rows(*({"queue_offset": number, **fields} for number, fields in enumerate(given)))
+    assert last_check(join(found)[0]) == wanted
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ final class Delayed {
     }
 
     public static void main(String[] argv) {
-        Main.run("usage: Delayed   (steps on stdin: boot, send, transact, sent, answer, checked, again, pull)", () -> {
+        Main.run("usage: Delayed   (steps on stdin: boot, send, transact, sent, answer, checked, again, pull, stop)", () -> {
             System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
             System.setProperty(TlsSystemConfig.TLS_SERVER_MODE, "disabled");
             Delayed delayed = new Delayed();
@@ -38,7 +38,8 @@ final class Delayed {
                 "answer", words -> delayed.answer(words.get(0), words.get(1)),
                 "checked", words -> String.join(",", delayed.transactions.checked()),
                 "again", words -> delayed.again(words.get(0), words.get(1), words.subList(2, words.size())),
-                "pull", words -> delayed.pull(Path.of(words.get(0)), words.subList(1, words.size()))), 1800);
+                "pull", words -> delayed.pull(Path.of(words.get(0)), words.subList(1, words.size())),
+                "stop", words -> delayed.stop()), 1800);
         });
     }
 
@@ -99,6 +100,12 @@ final class Delayed {
         List<String> lines = ServConsumers.pull(broker.nameServer(), topics, "*", 32, false);
         Files.write(file, lines);
         return String.valueOf(lines.size());
+    }
+
+    /** Stops the broker as an operator does; it has written all of its files when this answers. */
+    private String stop() {
+        broker.stop();
+        return "stopped";
     }
 
     private String inThread(Main.Program program) {
