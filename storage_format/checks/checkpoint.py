@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,6 +66,9 @@ def compare_checkpoint(
     found, findings = read_checkpoint(data)
     tally = Tally()
     for finding in findings:
+        if finding.code == "checkpoint-negative":
+            _negative(found, store, tally)
+            continue
         kind = "checkpoint-size" if finding.code == "checkpoint-size" else "checkpoint-bytes"
         tally.add(kind, finding.count, WHERE, finding.at, _text(finding, data))
     _times(found, store, rules, tally)
@@ -98,10 +100,20 @@ def compare_checkpoint(
 def _text(finding: Finding, data: bytes) -> str:
     if finding.code == "checkpoint-size":
         return f"{len(data)} bytes instead of {SIZE}"
-    if finding.code == "checkpoint-negative":
-        (value,) = struct.unpack_from(">q", data.ljust(SIZE, b"\0"), finding.at)
-        return f"{FIELDS[finding.at // 8]} {value}: negative"
     return f"byte {finding.at}: {data[finding.at]} instead of 0"
+
+
+def _negative(found: Checkpoint, store: StoreTimes, tally: Tally) -> None:
+    """Count negative fields, but not a time where the log ends with negative store times: each broker before 5.5 leaves it.
+
+    A start takes such a time for 0 (``StoreCheckpoint.getMinTimestamp``).
+    """
+    usual = ("physic", "logics") if min(store.last_time, store.last_unit_time) < 0 else ()
+    negative = [column for column, value in vars(found).items() if value < 0 and column not in usual]
+    if negative:
+        at = _AT[negative[0]]
+        text = f"{FIELDS[at // 8]} {getattr(found, negative[0])}: negative"
+        tally.add("checkpoint-bytes", len(negative), WHERE, at, text)
 
 
 def _index_ahead(found: Checkpoint, store: StoreTimes, index: list[IndexEnd], tally: Tally) -> None:
@@ -112,9 +124,9 @@ def _index_ahead(found: Checkpoint, store: StoreTimes, index: list[IndexEnd], ta
     that the crash cost such a file there again.
     """
     ends = [file.end_time for file in index if file.full]
-    latest = max([store.latest_time, *(file.end_time for file in index)])
+    latest = max([0, store.latest_time, *(file.end_time for file in index)])
     filling = index[-1] if index and not index[-1].full else None
-    if filling and found.index > filling.end_time and found.index not in ends:
+    if filling and found.index > max(0, filling.end_time) and found.index not in ends:
         text = f"indexMsgTimestamp {found.index}, {filling.name}, which is not full, ends at {filling.end_time}"
     elif found.index > latest + A_DAY:
         text = f"indexMsgTimestamp {found.index}, the latest record is of {latest}"
@@ -125,13 +137,13 @@ def _index_ahead(found: Checkpoint, store: StoreTimes, index: list[IndexEnd], ta
 
 def _times(found: Checkpoint, store: StoreTimes, rules: VersionRules, tally: Tally) -> None:
     """Check physic and logics. The broker's own rebuild leaves physic 0; a start dispatches again from the lower of both."""
-    # Where the clock jumps back the last record may be older than the last one with a unit.
-    wanted = min(store.last_time, store.last_unit_time) if store.unit_records else 0
+    # Where the clock jumps back the last record may be older than the last one with a unit. Below 0 all times are alike.
+    wanted = max(0, min(store.last_time, store.last_unit_time)) if store.unit_records else 0
     if 0 < found.physic < wanted and found.logics < wanted and not rules.thorough_flush:
         tally.add("checkpoint-stale", 1, WHERE, _AT["physic"], f"physicMsgTimestamp {found.physic}, the log ends at {wanted}")
-    if found.logics < wanted and not rules.thorough_flush:
+    if max(0, found.logics) < wanted and not rules.thorough_flush:
         tally.add("checkpoint-stale", 1, WHERE, _AT["logics"], f"logicsMsgTimestamp {found.logics}, the log ends at {wanted}")
-    newest = max(store.last_time, store.last_unit_time) if store.records else 0
+    newest = max(0, store.last_time, store.last_unit_time) if store.records else 0
     if min(found.physic, found.logics) > newest:
         text = f"physicMsgTimestamp {found.physic} and logicsMsgTimestamp {found.logics}, the last record is of {newest}"
         tally.add("checkpoint-ahead", 1, WHERE, _AT["physic"], text)
