@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.cli import COMMANDS, main
 from rocketmq_reindex.jobs.preflighting import losses
 from rocketmq_reindex.jobs.publishing.layout import SIZES
-from rocketmq_reindex.storage_format.checks.differences import KINDS
+from rocketmq_reindex.storage_format.checks.differences import KINDS, UNCHECKED
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.start import loading
 from rocketmq_reindex.udfs.sql import functions
@@ -127,6 +127,11 @@ def differences(part: str) -> str:
     return table(("difference", "meaning", "what to do"), rows)
 
 
+def unchecked() -> str:
+    """Fields of a record that no checksum covers, and what of each verify sees all the same."""
+    return table(("field", "what `verify` sees of it"), [(f"`{name}`", text) for name, text in UNCHECKED.items()])
+
+
 def preflight_kinds(kinds: dict[str, str]) -> str:
     """Kinds of what preflight says, with what each means."""
     return table(("kind", "meaning"), [(f"`{name}`", text) for name, text in kinds.items()])
@@ -188,6 +193,7 @@ MADE: Final[dict[str, Callable[..., str]]] = {
     "preflight-refusals": lambda: preflight_kinds(loading.KINDS),
     "delta-tables": delta_tables,
     "source-columns": source_columns,
+    "unchecked": unchecked,
     "sql-functions": sql_functions,
     "race": race,
 }

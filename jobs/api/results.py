@@ -192,6 +192,8 @@ class VerifyResult(Result):
     """the command of a build that mends all differences but those of ``not_mended``"""
     not_mended: list[str]
     """why no build is advised for some of the differences"""
+    not_checked: list[str]
+    """fields of records that may be wrong all the same, since no checksum covers them"""
     idle_queues: int
     """number of queues that hold units of expired records alone"""
     incremental: dict[str, int] | None

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
 from rocketmq_reindex.jobs.publishing.parts import few_parts
 from rocketmq_reindex.storage_format.errors import RefusedError
+from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.order import BREAKS_MAX
@@ -126,8 +127,11 @@ class OddQueues:
         """The decisions on all queues."""
         return (decision for queue in self.queues() for decision in _decisions(queue))
 
-    def outcome(self, segments: list[Segment], name: str) -> OrderOutcome:
-        """What the decisions on all queues amount to; the plans are written under ``name``."""
+    def outcome(self, segments: list[Segment], name: str, most: int = INT64_MAX) -> OrderOutcome:
+        """What the decisions on all queues amount to; the plans are written under ``name``.
+
+        A queue that would take more than ``most`` fills is not in them.
+        """
         found = OrderOutcome()
         if not self:
             return found
@@ -138,7 +142,8 @@ class OddQueues:
         def taken() -> Iterator[Decision]:
             for queue in self.queues():
                 self._take(found, segments, queue)
-                (batches if queue.batch else units).put(queue.topic, queue.queue, queue.where)
+                if queue.filled <= most:
+                    (batches if queue.batch else units).put(queue.topic, queue.queue, queue.where)
                 yield from _decisions(queue)
 
         try:

@@ -8,7 +8,7 @@ from rocketmq_reindex.jobs.building import empty_log
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
-from rocketmq_reindex.jobs.verifying.summary import DAMAGE_LISTED, VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
@@ -59,9 +59,7 @@ def check_log(
         kind = MISSING_SEGMENT if hole.reason == r.MISSING_SEGMENT else "log-damage"
         text = f"offset {hole.offset}, {counted(hole.length, 'byte')}: {hole.reason}"
         tally.add(kind, 1, f"commitlog/{hole.segment}", hole.offset, text)
-        if len(summary.damage) < DAMAGE_LISTED:
-            entry = {"segment": hole.segment, "offset": hole.offset, "length": hole.length, "reason": hole.reason}
-            summary.damage.append(entry)
+        summary.add_damage(hole)
     if chain.stale:
         summary.notes.append(f"offset {chain.stale.offset}, {chain.stale.length} bytes: {chain.stale.reason}")
     elif chain.torn:

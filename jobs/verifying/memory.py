@@ -31,6 +31,8 @@ from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.verify.scan import ANY_FILE
 
 _RUN: Final = "run-"
+_ROWS: Final = "with runs"
+"""What rows a scan leaves: those of earlier scans, which left others, are not known."""
 _DAY: Final = 24 * 3600 * 10**9
 """After so many nanoseconds a run that has not ended is taken for dead."""
 _WEEK: Final = 7 * _DAY
@@ -40,9 +42,10 @@ _WEEK: Final = 7 * _DAY
 class VerifyMemory(ScanMemory):
     """The ranges of one run, and the store that they are in."""
 
-    def __init__(self, store: ScanStore, scan: ScanSettings, recheck: bool, left: Leftovers) -> None:
-        """``left`` removes what no run needs any longer."""
-        fingerprint = fingerprint_of(__version__, scan, ANY_FILE, topics=False)
+    def __init__(self, store: ScanStore, scan: ScanSettings, recheck: bool, left: Leftovers, *, compares: bool = True) -> None:
+        """``left`` removes what no run needs any longer; ``compares`` as in ``VerifyScan``."""
+        rows = f"{_ROWS}, {'and' if compares else 'without'} units"
+        fingerprint = fingerprint_of(f"{__version__} {rows}", scan, ANY_FILE, topics=False)
         super().__init__(store, fingerprint, recheck)
         self._uses = files.join(store.builds, fingerprint)
         self._run = files.join(store.builds, f"{_RUN}{uuid.uuid4().hex}")

@@ -110,6 +110,8 @@ class LogFindings:
     damaged: bool = False
     cut: int = -1
     """offset where a broker that starts cuts the log, or -1"""
+    max_fill: int = 0
+    """--max-fill that a build needs, 0 where its own is enough"""
     undecided: str = ""
     """what the operator has to look at first: old records behind the log's end, or a disk that is not mounted"""
 
@@ -123,7 +125,7 @@ def advise(
     """
     damaged = log.damaged or any(KINDS[kind].part == LOG and KINDS[kind].mend for kind in tally.counts)
     mend = Mend(
-        settings.mending_build(store),
+        dataclasses.replace(settings.mending_build(store), max_fill=max(settings.max_fill, log.max_fill)),
         settings.topics_config,
         damaged=damaged,
         cut=log.cut,

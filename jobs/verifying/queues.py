@@ -5,22 +5,18 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
-from rocketmq_reindex.jobs.building.odd_queues import OddQueues
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.folders import entries_of
+from rocketmq_reindex.jobs.verifying.order import LogOrder
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, VerifySummary
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.queue.order import RolledBack
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.versions import VersionRules
 from rocketmq_reindex.udfs import files, plans, schemas
-from rocketmq_reindex.udfs.order.decide import DecideOrder
-from rocketmq_reindex.udfs.order.placements import PlanWriter
-from rocketmq_reindex.udfs.order.results import OrderResult
 from rocketmq_reindex.udfs.verify.batches import VerifyBatches
 from rocketmq_reindex.udfs.verify.listing import ListingResult, ListQueues
 from rocketmq_reindex.udfs.verify.queue_results import EMPTY_ENDS, FOLDER, IDLE, QueueEntry, QueuesResult, QueueTask
@@ -79,8 +75,8 @@ class QueueResult:
 class Queues:
     """What is compared.
 
-    ``segments`` are those of the whole log, ``unread`` the offsets (low, high) that a sample leaves out, and ``stale`` and
-    ``rolled_back`` are as in ``QueueTask``.
+    ``segments`` are those of the whole log, ``unread`` the offsets (low, high) that a sample leaves out, and ``stale`` is as in
+    ``QueueTask``.
     """
 
     scan: Scan
@@ -88,9 +84,8 @@ class Queues:
     segments: tuple[Segment, ...]
     unread: tuple[tuple[int, int], ...]
     stale: tuple[int, int] | None = None
-    rolled_back: RolledBack | None = None
-    max_fill: int = 0
-    """missing offsets that a build may fill (``Chain.fills``)"""
+    order: LogOrder = field(default_factory=LogOrder)
+    """where the units of queues out of order go"""
 
     def list_files(self, summary: VerifySummary) -> Tally:
         """List the files. Their rows go to the tasks that get the units of their queues."""
@@ -121,38 +116,21 @@ class Queues:
             more = f", and {passed_over - 1:,} more" if passed_over > 1 else ""
             summary.notes.append(f"{kind}/ also holds what a broker passes over: {min(others)}{more}")
 
-    def _task(self, kind: str, file_size: int, holes: tuple[int, ...], rules: VersionRules) -> QueueTask:
+    def _task(self, kind: str, file_size: int, rules: VersionRules) -> QueueTask:
         settings = self.settings
         log = (self.segments[0].start, self.segments[-1].segment_end) if self.segments else (0, 0)
         folder = files.join(settings.store, kind)
-        known = self.rolled_back, self.stale
         return QueueTask(
-            folder,
-            file_size,
-            self.segments,
-            log,
-            holes,
-            self.unread,
-            self.max_fill,
-            rules.opens_empty_queue_file,
-            *known,
-        )
+            folder, file_size, self.segments, log, self.unread, rules.opens_empty_queue_file, self.stale,
+        )  # fmt: skip
 
-    def compare(self, accepted: list[RangeSummary], holes: tuple[int, ...], rules: VersionRules) -> QueueResult:
-        """Compare every queue of the log and of the store; ``holes`` are offsets of damage, ``rules`` the broker's."""
+    def compare(self, accepted: list[RangeSummary], rules: VersionRules) -> QueueResult:
+        """Compare every queue of the log and of the store; ``rules`` are the broker's."""
         scan, settings, result = self.scan, self.settings, QueueResult()
         left_out = scan.left_out(accepted)
-        task = self._task(FOLDER, settings.cq_file_size, holes, rules)
-        result.take(QueuesResult.read(scan.engine.reduce(schemas.UNITS, left_out, None, VerifyQueues(task))))
+        verify = VerifyQueues(self._task(FOLDER, settings.cq_file_size, rules), self.order.placements)
+        result.take(QueuesResult.read(scan.engine.reduce(schemas.UNITS, left_out, None, verify)))
         if settings.batch_topics and not self.unread:
-            decide = DecideOrder(scan.staging, "logical", 1, holes, batch=True, rolled_back=self.rolled_back)
-            odd = OddQueues(scan.staging, OrderResult.read(scan.engine.reduce(schemas.BATCH_RUNS, left_out, None, decide)))
-            plan = PlanWriter(scan.staging.temporary, files.join(scan.staging.plans, "batch-placements"))
-            for queue in odd.queues():
-                # A queue that would take more fills than a build makes is not compared with them.
-                if queue.filled <= self.max_fill:
-                    plan.put(queue.topic, queue.queue, queue.where)
-            path = plan.finish()
-            task = self._task(BATCH_FOLDER, settings.batch_cq_file_size, holes, rules)
-            result.take(QueuesResult.read(scan.engine.reduce(schemas.BATCHES, left_out, None, VerifyBatches(task, path))))
+            batches = VerifyBatches(self._task(BATCH_FOLDER, settings.batch_cq_file_size, rules), self.order.batches)
+            result.take(QueuesResult.read(scan.engine.reduce(schemas.BATCHES, left_out, None, batches)))
         return result

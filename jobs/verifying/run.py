@@ -25,13 +25,14 @@ from rocketmq_reindex.jobs.verifying.index import Index, IndexResult
 from rocketmq_reindex.jobs.verifying.log import between, check_log, sampled, unmounted
 from rocketmq_reindex.jobs.verifying.memory import VerifyMemory, scans_of
 from rocketmq_reindex.jobs.verifying.mend import LogFindings, advise
+from rocketmq_reindex.jobs.verifying.order import check_order
 from rocketmq_reindex.jobs.verifying.queues import QueueResult, Queues
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.sizes import take_sizes
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.verifying.work import work_folder
 from rocketmq_reindex.jobs.watching.progress import Reporter
-from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, LOG, QUEUES, Tally
+from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, LOG, QUEUES, UNCHECKED, Tally
 from rocketmq_reindex.storage_format.checks.fitting import Sign, fit
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND
 from rocketmq_reindex.storage_format.integers import INT64_MAX
@@ -76,7 +77,8 @@ class Verify:
         self.settings, notes = take_sizes(self.settings)
         self.summary.notes += notes
         if scans:
-            self.memory = VerifyMemory(scans, self._scan_settings(), self.settings.recheck, self.summary.left)
+            compares, left = QUEUES in self.settings.only, self.summary.left
+            self.memory = VerifyMemory(scans, self._scan_settings(), self.settings.recheck, left, compares=compares)
         known = self.memory or contextlib.nullcontext()
         left, work = self.summary.left, self.settings.work
         with (
@@ -96,6 +98,7 @@ class Verify:
         orders, idle_queues = self.summary.orders, self.summary.idle_queues
         mend = advise(self.settings, self.tally, self.log_findings, orders, idle_queues, self.summary.store)
         self.summary.take(self.tally, mend)
+        self.summary.not_checked = list(UNCHECKED)
 
     def _fit(self) -> bool:
         """Go on with the version that fits best, if none was named; whether several versions left their signs."""
@@ -123,7 +126,7 @@ class Verify:
         unread = tuple((s.start, s.segment_end) for s in log.segments if s not in chosen)
         self._note_plan(log, chosen)
         keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES), staging)
-        task = VerifyScan(staging, "", 0, self._scan_settings(), ANY_FILE, keys)
+        task = VerifyScan(staging, "", 0, self._scan_settings(), ANY_FILE, keys, compares=QUEUES in settings.only)
         scan = Scan(engine, staging, task, self.reporter, self.memory, store=settings.store)
         queues = Queues(scan, settings, tuple(log.segments), unread)
         index = Index(scan, settings)
@@ -152,11 +155,13 @@ class Verify:
         self.summary.incremental = self.memory.counts() if self.memory else None
         if LOG in settings.only:
             check_log(settings, log, chain, unread, self.tally, self.summary)
-        queues.rolled_back, queues.max_fill = chain.rolled_back, chain.fills(settings.max_fill)
+        if self._decides_order and not unread:
+            with self._timed("order"):
+                queues.order = check_order(scan, settings, log.segments, chain, self.tally, self.summary)
+            self.log_findings.max_fill = queues.order.max_fill
         if chain.stale:
             queues.stale = chain.stale.offset, chain.stale.offset + chain.stale.length
         damaged = [hole for hole in chain.holes if not between(hole.offset, unread)]
-        holes = chain.gaps(damaged)
         self.log_findings.damaged = bool(damaged)
         if text := fillers(accepted):
             self.summary.notes.append(text)
@@ -169,7 +174,7 @@ class Verify:
             return result
 
         def compare_queues() -> QueueResult:
-            return self._part("consumequeue", lambda: queues.compare(accepted, holes, self.settings.rules))
+            return self._part("consumequeue", lambda: queues.compare(accepted, self.settings.rules))
 
         with self._timed("compare"), self.reporter.step("compare"), beside(engine, "compare") as pool:
             compared: list[Future[QueueResult] | Future[IndexResult]] = []
@@ -202,8 +207,13 @@ class Verify:
         only = self.settings.only
         wanted = store_scan(self.settings)
         return dataclasses.replace(
-            wanted, want_units=QUEUES in only, want_items=INDEX in only, mark_tags=True, want_digests=False
+            wanted, want_units=self._decides_order, want_items=INDEX in only, mark_tags=True, want_digests=False
         )
+
+    @property
+    def _decides_order(self) -> bool:
+        """Whether the order of queues is looked at: what is out of line in it is damage of the log."""
+        return QUEUES in self.settings.only or LOG in self.settings.only
 
     def _note_plan(self, log: Commitlog, chosen: list[Segment]) -> None:
         summary = self.summary

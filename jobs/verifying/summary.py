@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, files_in
 from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
 from rocketmq_reindex.storage_format.checks.differences import KINDS, Example, Tally
 from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.scan.ranges import Hole
 
 QUEUES_LISTED: Final = 1000
 FILES_LISTED: Final = 1000
@@ -83,6 +84,8 @@ class VerifySummary:
     """the build that mends all of it, except what ``not_mended`` names"""
     not_mended: list[str] = field(default_factory=list)
     """why no build is advised for some of it: it would lose something"""
+    not_checked: list[str] = field(default_factory=list)
+    """fields of records that may be wrong all the same, since no checksum covers them"""
     idle_queues: int = 0
     """queues that hold units of expired records alone"""
     incremental: dict[str, int] | None = None
@@ -94,6 +97,12 @@ class VerifySummary:
 
     def __post_init__(self) -> None:
         self.left = Leftovers()
+
+    def add_damage(self, hole: Hole) -> None:
+        """List a damaged place, or a record out of line: the first DAMAGE_LISTED."""
+        if len(self.damage) < DAMAGE_LISTED:
+            entry = {"segment": hole.segment, "offset": hole.offset, "length": hole.length, "reason": hole.reason}
+            self.damage.append(entry)
 
     def to_json(self) -> str:
         """Return the summary as one JSON object."""
@@ -153,7 +162,7 @@ class VerifySummary:
                 lines.append(f"    {finding['mend']}")
         lines += [f"note     {note}" for note in self.notes]
         if not self.findings:
-            return "\n".join([*lines, "clean    no differences"])
+            return "\n".join([*lines, "clean    no differences", *self._not_checked()])
         lines += ["", f"differs  {counted(len(self.findings), 'kind')} of differences"]
         if self.mend and any(finding["kind"] == MISSING_SEGMENT for finding in self.findings):
             lines.append("mend     look first for the missing segment: its disk may not be mounted; if it is lost:")
@@ -161,6 +170,13 @@ class VerifySummary:
             lines.append(f"mend     {self.mend}")
         lines += [f"mend     {NO_BUILD}: {reason}" for reason in self.not_mended]
         return "\n".join(lines)
+
+    def _not_checked(self) -> list[str]:
+        """Returns what "clean" says nothing about."""
+        if not self.not_checked:
+            return []
+        where = "in records without __CRC32#" if self.settings.get("crc") == "all" else "as no checksum covers them"
+        return [f"         not checked, {where}: {', '.join(self.not_checked)}"]
 
     def _queues(self) -> list[str]:
         """Returns a line for each of the first queues that differ."""

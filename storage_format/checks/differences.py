@@ -35,6 +35,9 @@ KINDS: Final = {
         LOG, "last segment shorter than the others: a broker does not load it", (), "append zeros up to the others' size"
     ),
     "log-out-of-line": Kind(LOG, "record whose queue offset does not fit its queue", _ALL, "with --on-damage salvage"),
+    "log-queue-gaps": Kind(
+        LOG, "missing queue offsets, more than a build fills by itself", (), "build with a higher --max-fill"
+    ),
     "queue-unit-missing": Kind(QUEUES, "record without a unit at its queue offset", _QUEUE),
     "queue-unit-extra": Kind(QUEUES, "unit where the log has none for the queue", _QUEUE),
     "queue-unit-no-record": Kind(QUEUES, "unit that points to no good record", _QUEUE),
@@ -88,6 +91,19 @@ KINDS: Final = {
     "against-index-item": Kind(INDEX, "IndexFiles that differ", (), _EACH),
 }
 """Those that begin with against- come from ``verify A --against B`` only, all others from a store by itself."""
+
+UNCHECKED: Final = {
+    "FLAG": "nothing",
+    "SYSFLAG": "the sizes of the hosts, and whether the record gives a unit",
+    "BORNTIMESTAMP": "nothing",
+    "BORNHOST": "nothing",
+    "STORETIMESTAMP": "its second, where the record has an index item; at the log's end the checkpoint",
+    "STOREHOST": "nothing",
+    "RECONSUMETIMES": "nothing",
+    "PREPAREDTRANSACTIONOFFSET": "nothing",
+    "properties": "what decides on units and items: KEYS, UNIQ_KEY, TAGS, DELAY and the like",
+}
+"""Fields of a record that no checksum covers, unless it has ``__CRC32#``, and what of each a comparison sees all the same."""
 
 
 @dataclass(frozen=True, order=True)

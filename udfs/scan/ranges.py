@@ -112,7 +112,11 @@ class ScanTask:
         file_number, pieces = block.pieces(self.units_per_file)
         for number, cell in block.cut(block.bucket(pieces.queue, file_number, buckets), pieces):
             yield schemas.Row(schemas.UNITS, number, self.keys[number], spec.number, cell)
+        yield from self._runs(scanner, spec, block)
+
+    def _runs(self, scanner: RangeScanner, spec: RangeSpec, block: BlockCells) -> Iterator[schemas.Row]:
+        """Rows of RUNS: those of a queue go to one bucket."""
         runs = block.runs()
         scanner.summary.runs += runs.columns.shape[1]
-        for number, cell in block.cut(block.bucket(runs.queue, np.zeros_like(runs.queue), buckets), runs):
+        for number, cell in block.cut(block.bucket(runs.queue, np.zeros_like(runs.queue), len(self.keys)), runs):
             yield schemas.Row(schemas.RUNS, number, self.keys[number], spec.number, cell)

@@ -11,7 +11,6 @@ from rocketmq_reindex.storage_format.checks.differences import Example, Tally
 from rocketmq_reindex.storage_format.checks.queues import UnitChecker
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.queue.order import RolledBack
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.verify.queue_files import QueueFiles
@@ -38,16 +37,10 @@ class QueueTask:
     segments: tuple[Segment, ...]
     log: tuple[int, int]
     """where the log begins and ends"""
-    holes: tuple[int, ...]
-    """where damage begins"""
     unread: tuple[tuple[int, int], ...] = ()
     """stretches [low, high) that a sample leaves out"""
-    max_fill: int = 100_000
-    """--max-fill: a queue that would need more fills is not compared in logical order"""
     opens_empty: bool = False
     """whether the broker starts on a last file without a unit, and leaves such files"""
-    rolled_back: RolledBack | None = None
-    """where old records may lie (``order_logical``)"""
     stale: tuple[int, int] | None = None
     """[low, high) of old records behind the log's end"""
 

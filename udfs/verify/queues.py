@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from rocketmq_reindex.storage_format.checks.queue_view import QueueView
 from rocketmq_reindex.storage_format.checks.queues import UnitChecker
-from rocketmq_reindex.storage_format.names import WAITING_TOPICS, escape
+from rocketmq_reindex.storage_format.names import WAITING_TOPICS
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.logical_order import order_logical
 from rocketmq_reindex.storage_format.queue.order import Placement, order_broker
 from rocketmq_reindex.storage_format.queue.placement import PlacementTable
-from rocketmq_reindex.storage_format.queue.runs import Run, join_runs
+from rocketmq_reindex.storage_format.queue.runs import Run
 from rocketmq_reindex.udfs import results, schemas
+from rocketmq_reindex.udfs.order.placements import Placements
 from rocketmq_reindex.udfs.verify.queue_files import QueueFiles
 from rocketmq_reindex.udfs.verify.queue_results import (
     BROKER,
@@ -47,7 +47,7 @@ class _Queue:
     """whether the store has a folder for it"""
     table: list[tuple[int, int]] = field(default_factory=list)
     runs: list[Int64s] = field(default_factory=list)
-    checks: list[tuple[str, UnitChecker, PlacementTable | None, Placement | None]] | None = None
+    checks: list[tuple[str, UnitChecker, PlacementTable | None]] | None = None
     files: QueueFiles | None = None
 
 
@@ -55,13 +55,16 @@ class _Queue:
 class VerifyQueues:
     """Reduces rows of UNITS (files, runs and units of ``VerifyScan`` and ``ListQueues``) to one result (``QueuesResult``).
 
-    A queue out of order is compared with each order that it may have; the one that fits best counts.
+    A queue out of order is compared with each order that it may have; the one that fits best counts. ``placements`` is the
+    plan of where ``--queue-order logical`` puts their units (``PlanWriter``), or "".
     """
 
     task: QueueTask
+    placements: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         result, heads = QueuesResult(), RecordHeads(self.task.segments)
+        odd = Placements(self.placements, lambda key, kept, fills: PlacementTable(kept, fills, _waits(key[0])))
         queues: dict[tuple[bytes, int], _Queue] = {}
         for cells_of_bucket in schemas.by_bucket(batches):
             for cell in cells_of_bucket:
@@ -73,14 +76,16 @@ class VerifyQueues:
                     elif cell.sort_key == RUNS_NEXT:
                         queue.runs.append(rows)
                     else:
-                        self._take((name, queue_id), queue, rows, heads)
-            self._finish(queues, result, heads)
+                        self._take((name, queue_id), queue, rows, heads, odd)
+            self._finish(queues, result, heads, odd)
         yield results.batch([result])
 
-    def _take(self, key: tuple[bytes, int], queue: _Queue, rows: Int64s, heads: RecordHeads) -> None:
+    def _take(
+        self, key: tuple[bytes, int], queue: _Queue, rows: Int64s, heads: RecordHeads, odd: Placements[PlacementTable]
+    ) -> None:
         if queue.checks is None:
-            self._open(key, queue, heads)
-        for order, check, table, _ in queue.checks or ():
+            self._open(key, queue, heads, odd)
+        for order, check, table in queue.checks or ():
             if order == SKIPPED:
                 continue
             if table is None:
@@ -89,7 +94,7 @@ class VerifyQueues:
                 placed = table.apply(rows)
                 check.expect(placed[:, np.argsort(placed[0], kind="stable")])
 
-    def _open(self, key: tuple[bytes, int], queue: _Queue, heads: RecordHeads) -> None:
+    def _open(self, key: tuple[bytes, int], queue: _Queue, heads: RecordHeads, odd: Placements[PlacementTable]) -> None:
         task = self.task
         queue.files = found = QueueFiles(task.folder, FOLDER, key, queue.table, task.file_size)
         name = key[0].decode("utf-8", "surrogateescape")
@@ -104,15 +109,17 @@ class VerifyQueues:
             found.read, found.spans, found.data_from, offset_of, found.path, task.log, task.unread, stale=task.stale
         )
         queue.checks = []
-        for order, placement in self._orders(queue.runs, found):
+        logical = odd.get(key) if queue.runs else None
+        for order, table in self._orders(queue.runs, found, logical, _waits(key[0])):
             # Where a broker appends in the wrong place, a unit does not stand at its record's offset.
             mine = view if order not in (BROKER, REMADE) else dataclasses.replace(view, look=_without_offsets(offset_of))
-            table = PlacementTable(placement.kept, placement.fills, name in WAITING_TOPICS) if placement else None
-            queue.checks.append((order, UnitChecker(mine), table, placement))
+            queue.checks.append((order, UnitChecker(mine), table))
         queue.runs = []
 
-    def _orders(self, parts: list[Int64s], found: QueueFiles) -> list[tuple[str, Placement | None]]:
-        """The orders that the queue may have: one, or several for a queue out of order."""
+    def _orders(
+        self, parts: list[Int64s], found: QueueFiles, logical: PlacementTable | None, waits: bool
+    ) -> list[tuple[str, PlacementTable | None]]:
+        """The orders that the queue may have: one, or several for a queue out of order. ``logical``: where that puts it."""
         if not parts:
             return [(IN_ORDER, None)]
         columns = np.concatenate(parts, axis=1)
@@ -128,19 +135,22 @@ class VerifyQueues:
             fine = follows | (self._is_between(columns) & (columns[0, 1:] > columns[0, :-1]))
             return [(IN_ORDER, None)] if fine.all() else [(SKIPPED, None)]
         runs = [Run(*run) for run in columns.T.tolist()]
+
+        def table(placement: Placement) -> PlacementTable:
+            return PlacementTable(placement.kept, placement.fills, waits)
+
         if follows.all():
             # Where a record names a light queue twice, the units behind it stand before the offsets that they name.
-            return [(IN_ORDER, order_broker(runs, 0))]
-        orders: list[tuple[str, Placement | None]] = [(BROKER, order_broker(runs, 0))]
-        logical = order_logical(runs, self.task.holes, rolled_back=self.task.rolled_back)
-        if logical.filled <= self.task.max_fill and len(list(join_runs(runs))) > 1:
+            return [(IN_ORDER, table(order_broker(runs, 0)))]
+        orders: list[tuple[str, PlacementTable | None]] = [(BROKER, table(order_broker(runs, 0)))]
+        if logical is not None:
             orders.insert(0, (LOGICAL, logical))
         # A deleted topic takes its queues' files along: there is only what a broker dispatched since then.
         falls = [k for k in range(1, len(runs)) if runs[k].first < runs[k - 1].stop]
         if falls:
             first = found.first_offset(self.task.log[0])
             anew = {falls[-1], *(k for k in falls if runs[k].phy_offset == first)}
-            orders += [(REMADE, order_broker(runs[k:], 0)) for k in sorted(anew)]
+            orders += [(REMADE, table(order_broker(runs[k:], 0))) for k in sorted(anew)]
         return orders
 
     def _is_between(self, columns: Int64s) -> npt.NDArray[np.bool_]:
@@ -149,33 +159,34 @@ class VerifyQueues:
         between: npt.NDArray[np.bool_] = np.searchsorted(starts, columns[3, :-1]) < np.searchsorted(starts, columns[2, 1:])
         return between
 
-    def _finish(self, queues: dict[tuple[bytes, int], _Queue], result: QueuesResult, heads: RecordHeads) -> None:
+    def _finish(
+        self, queues: dict[tuple[bytes, int], _Queue], result: QueuesResult, heads: RecordHeads,
+        odd: Placements[PlacementTable],
+    ) -> None:  # fmt: skip
         for key, queue in sorted(queues.items()):
             if queue.checks is None:
-                self._open(key, queue, heads)
+                self._open(key, queue, heads, odd)
             self._close(key, queue, result)
         queues.clear()
 
     def _close(self, key: tuple[bytes, int], queue: _Queue, result: QueuesResult) -> None:
         assert queue.checks is not None
         assert queue.files is not None
-        name = escape(key[0].decode("utf-8", "surrogateescape"))
-        for order, check, _, _ in queue.checks:
+        for order, check, _ in queue.checks:
             if order != SKIPPED:
                 check.finish()
-        # The order that fits best; of two equal ones, the one without records out of line.
-        order, check, _, placement = min(
-            queue.checks, key=lambda c: (c[1].tally.total if c[0] != SKIPPED else 0, len(c[3].lost) if c[3] else 0)
-        )
+        # The order that fits best; of two equal ones, that of a build.
+        order, check, _ = min(queue.checks, key=lambda c: c[1].tally.total if c[0] != SKIPPED else 0)
         empty = queue.files.empty_end()
         if empty is not None and self.task.opens_empty:
             result.counts[EMPTY_ENDS] += 1  # its own dispatcher leaves such files
             empty = None
         result.add(key, check, queue.files, order, queue.listed, self.task, empty)
-        if order == LOGICAL and placement is not None:
-            for phy_offset, _, offset in placement.lost:
-                text = f"offset {phy_offset} of the log: queue offset {offset} of {name}/{key[1]} does not fit"
-                result.tally.add("log-out-of-line", 1, "commitlog", phy_offset, text)
+
+
+def _waits(name: bytes) -> bool:
+    """Whether a broker delivers the messages of the topic itself."""
+    return name.decode("utf-8", "surrogateescape") in WAITING_TOPICS
 
 
 def _without_offsets(offset_of: OffsetOf) -> OffsetOf:

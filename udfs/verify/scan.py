@@ -27,10 +27,16 @@ FILES_FIRST, RUNS_NEXT = -2, -1
 class VerifyScan(ScanTask):
     """As ``ScanTask``, with ``units_per_file`` ANY_FILE; runs are rows of UNITS, too, with the sort key RUNS_NEXT."""
 
+    compares: bool = True
+    """whether queues are compared; else only their order is decided, and there are no rows of UNITS"""
+
     def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[schemas.Row]:
         if not len(units.phy_offset):
             return
         block = BlockCells(scanner, units)
+        yield from self._runs(scanner, spec, block)
+        if not self.compares:
+            return
 
         def cells(pieces: Pieces, first: int, step: int) -> Iterator[schemas.Row]:
             group = block.bucket(pieces.queue, np.zeros_like(pieces.queue), GROUPS)
