@@ -11,6 +11,7 @@ from rocketmq_reindex.jobs.command.broker_conf import read_properties, settings_
 from rocketmq_reindex.jobs.preflighting.settings import BrokerSettings
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.timer.settings import precision_ms
 
 _NUMBERS: Final = {"commitLogRecoverMaxNum": "recover_max_segments"}
 _SWITCHES: Final = {
@@ -85,11 +86,14 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
         **{name: sizes[name] for name in names if name in sizes},
         start=start,
         timer_wheel=_is_on(conf.get("timerWheelEnable", "true")),
+        timer_rocksdb=_is_on(conf.get("timerRocksDBEnable", "")),
         simple_queues=_is_set(conf.get("storeType", "")),
         notes=tuple(notes),
     )
     if "mappedFileSizeTimerLog" in conf:
         found = dataclasses.replace(found, timer_log_size=_number(conf, "mappedFileSizeTimerLog", path))
+    if "timerPrecisionMs" in conf:
+        found = dataclasses.replace(found, timer_precision=precision_ms(_number(conf, "timerPrecisionMs", path)))
     return found, {name: sizes[name] for name in ("store", "commitlogs") if name in sizes}
 
 

@@ -29,6 +29,11 @@ class Commands:
 
     def __init__(self, settings: PreflightSettings, sizes: StoreSizes, batch: bool, lmq: bool) -> None:
         self._settings, self._sizes, self._batch, self._lmq = settings, sizes, batch, lmq
+        self._timers: tuple[str, ...] = ()
+
+    def take_timers(self, own: Iterable[str]) -> None:
+        """From now on a rebuild of all parts has timer files; ``own`` are those of the store, which it takes the place of."""
+        self._timers = tuple(own)
 
     def rebuilt(self, only: str = "", until: int = -1) -> str:
         """A build of all parts, or of those that are named, and the fetch that puts it into the store.
@@ -43,7 +48,13 @@ class Commands:
         # fetch takes such a build only if it is told that something is left out.
         partial = ["--partial"] if only or until >= 0 else []
         commitlogs = [word for root in self._settings.commitlogs for word in ("--commitlog", root)]
-        return f"{shell(words)} && {shell(['rmq-reindex', 'fetch', out, '--to', store, *commitlogs, *partial])}"
+        steps = [words, ["rmq-reindex", "fetch", out, "--to", store, *commitlogs, *partial]]
+        if self._timers and not only and until < 0:
+            words += ["--write-delay"]
+            words += ["--broker-conf", self._settings.broker_conf] if self._settings.broker_conf else []
+            aside = f"{store}.timers"
+            steps[1:1] = [["mkdir", aside], ["mv", *(os.path.join(store, name) for name in self._timers), aside]]
+        return " && ".join(map(shell, steps))
 
     def repaired(self) -> str:
         """A repair of the log, with the files derived from it."""

@@ -21,16 +21,21 @@ KINDS: Final = {
     "index-items-lost": "items of IndexFiles that the start deletes, and does not make again: no query by key finds them",
     "index-items-missing": "keys of the log without an item: no query by key finds them",
     "delayed-skipped": "delayed messages that were not delivered yet, and never will be",
-    "timer-lost": "timer messages in the wheel, whose links in timerlog are gone",
+    "timer-lost": "timer messages that were not delivered yet, and never will be",
 }
 """Kinds of loss: with one of them the exit status is 4."""
 WARNINGS: Final = {
     "log-tail-cut": "bytes behind the last good record, which the start cuts off: no record is lost",
     "delayed-again": "delayed messages that are, or may be, delivered a second time",
-    "timer-again": "timer messages that are taken into the wheel again: those whose time has come are delivered again",
+    "timer-again": "timer messages that are delivered a second time",
 }
 """Kinds that cost no message."""
 RECOVER_MAX: Final = "commitLogRecoverMaxNum"
+_TIMERS_LOST: Final = (
+    "restore config/timercheck, timerlog and timerwheel together from one backup",
+    "or move them away and rebuild with --write-delay, which makes all three from the log",
+)
+_TIMERS_AGAIN: Final = "after a kill the broker's own store does the same; else restore the three timer files together"
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,9 @@ def _index(index: IndexOutcome, keeps_index: bool, commands: Commands, until: in
     return lost
 
 
-def delivered(levels: tuple[DelayedOutcome, ...], timers: TimerOutcome | None) -> tuple[list[Loss], list[Loss]]:
+def delivered(
+    levels: tuple[DelayedOutcome, ...], timers: TimerOutcome | None, commands: Commands
+) -> tuple[list[Loss], list[Loss]]:
     """Losses and warnings of delayed and timer messages."""
     lost, warned = list[Loss](), list[Loss]()
     skipped, again = sum(level.skipped for level in levels), sum(level.again for level in levels)
@@ -147,15 +154,17 @@ def delivered(levels: tuple[DelayedOutcome, ...], timers: TimerOutcome | None) -
         text += f", config/delayOffset.json has no offset of {counted(len(unknown), 'level')}" if unknown else ""
         advice = "rebuild before the start" if not unknown else "restore config/delayOffset.json from a backup"
         warned.append(Loss("delayed-again", again, text, (advice,)))
+    if timers is not None and timers.lost:
+        text = f"{_many(timers.lost)} below queue offset {timers.goes_on:,}, to which neither timerwheel nor timerlog leads"
+        lost.append(Loss("timer-lost", timers.lost, text, _TIMERS_LOST, (commands.rebuilt(),)))
     if timers is not None and timers.again:
-        text = f"{counted(timers.again, 'message')} from queue offset {timers.goes_on:,} on"
-        warned.append(Loss("timer-again", timers.again, text, ("restore timerwheel, timerlog and config/timercheck together",)))
-    if timers is not None and timers.wheel_lost:
-        advice = (
-            "restore timerlog from a backup, or remove timerwheel and config/timercheck, too: all messages are then taken again"
-        )
-        lost.append(Loss("timer-lost", -1, "timerlog is missing, and timerwheel points into it", (advice,)))
+        text = f"{_many(timers.again)}: by config/timercheck their time is still to come, or they are still to be taken"
+        warned.append(Loss("timer-again", timers.again, text, (_TIMERS_AGAIN,)))
     return lost, warned
+
+
+def _many(count: int) -> str:
+    return counted(count, "timer message") if count >= 0 else "timer messages that were not counted (--count-limit)"
 
 
 def tail_cut(log: LogOutcome | None) -> list[Loss]:

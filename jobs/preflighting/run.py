@@ -8,7 +8,7 @@ from typing import Final
 from rocketmq_reindex.jobs.preflighting.commands import Commands
 from rocketmq_reindex.jobs.preflighting.delivery import Delivery
 from rocketmq_reindex.jobs.preflighting.folders import StoreFolders
-from rocketmq_reindex.jobs.preflighting.losses import Loss, delivered, losses, tail_cut
+from rocketmq_reindex.jobs.preflighting.losses import delivered, losses, tail_cut
 from rocketmq_reindex.jobs.preflighting.mapping import CHANGED, Maps
 from rocketmq_reindex.jobs.preflighting.model import StoreFiles, start_settings
 from rocketmq_reindex.jobs.preflighting.refused import refused
@@ -68,7 +68,7 @@ class Preflight:
             if not found.loads:
                 self._refuse(found.refusals, loading, commands, sizes)
             delivery = Delivery(self._folders, self._files, listing, loading, store, settings, delays)
-            self._fill(found, delivery, losses(found, commands, start.message_index, len(loading.segments)))
+            self._fill(found, delivery, commands, start.message_index)
         summary.notes += self._folders.notes
         self._check_unchanged()
         summary.exit = LOST if summary.losses else 0
@@ -125,7 +125,7 @@ class Preflight:
         found = refused(refusals, loading, commands, self._settings.store, sizes.files.segment)
         self._summary.losses += [plain(loss) for loss in found]
 
-    def _fill(self, found: Prediction, delivery: Delivery, lost: list[Loss]) -> None:
+    def _fill(self, found: Prediction, delivery: Delivery, commands: Commands, keeps_index: bool) -> None:
         summary = self._summary
         summary.loads = found.loads
         summary.notes += found.notes
@@ -137,7 +137,10 @@ class Preflight:
                 f"is not known; --count-limit {found.log.max_offset - found.log.min_offset} reads it"
             )
         levels, timers = delivery.delayed(found), delivery.timers(found)
-        more, warned = delivered(levels, timers)
+        if timers is not None and timers.lost:
+            commands.take_timers(delivery.timer_files)
+        lost = losses(found, commands, keeps_index, len(delivery.loading.segments))
+        more, warned = delivered(levels, timers, commands)
         for name in ("log", "dispatch", "index"):
             part = getattr(found, name)
             setattr(summary, name, None if part is None else plain(part))

@@ -30,6 +30,10 @@ class BrokerSettings:
     """by the names of ``StartSettings``: what a broker.conf says of the start itself"""
     timer_log_size: int = 100 << 20
     """``mappedFileSizeTimerLog``"""
+    timer_precision: int | None = None
+    """milliseconds of a slot (``timerPrecisionMs``)"""
+    timer_rocksdb: bool = False
+    """``timerRocksDBEnable`` (5.4 on)"""
     timer_wheel: bool = True
     """``timerWheelEnable`` (5.x)"""
     simple_queues: bool = False

@@ -123,8 +123,9 @@ def _delayed(levels: list[dict[str, Any]]) -> list[str]:
 def _timers(timers: dict[str, Any] | None) -> list[str]:
     if timers is None:
         return []
-    again = f", {timers['again']:,} taken again" if timers["again"] else ""
-    return [f"timer    goes on at queue offset {timers['goes_on']:,} of {timers['end']:,}{again}"]
+    lost = f", {timers['lost']:,} never delivered" if timers["lost"] > 0 else ""
+    again = f", {timers['again']:,} delivered again" if timers["again"] > 0 else ""
+    return [f"timer    goes on at queue offset {timers['goes_on']:,} of {timers['end']:,}{again}{lost}"]
 
 
 def _loss(loss: dict[str, Any], shown: set[str]) -> list[str]:

@@ -46,11 +46,13 @@ EVIDENCE: Final = np.dtype(
         ("rolls", "<i8"),
         ("delete", "<i8"),
         ("keyed", "<i8"),
+        ("key", "<i8"),
     ]
 )
 """One record. ``due`` and ``store_time`` are in milliseconds since 1970; ``topic_hash`` is Java's hashCode of REAL_TOPIC;
 ``rolls`` is TIMER_ROLL_TIMES, or TRANSACTION_CHECK_TIMES of half messages; ``delete`` and ``keyed`` are 1 where it has
-TIMER_DEL_UNIQKEY and UNIQ_KEY."""
+TIMER_DEL_UNIQKEY and UNIQ_KEY. ``key`` is a digest of UNIQ_KEY, or of the UNIQ_KEY that a delete mark names; 0 where there is
+none."""
 _NAMES: Final = (
     b"UNIQ_KEY", b"REAL_TOPIC", b"REAL_QID", b"DELAY", b"TIMER_OUT_MS", b"TIMER_DEQUEUE_MS", b"TIMER_ROLL_TIMES",
     b"TIMER_DEL_UNIQKEY", b"TRANSACTION_CHECK_TIMES", b"TAGS",
@@ -58,7 +60,9 @@ _NAMES: Final = (
 (
     _UNIQ_KEY, _REAL_TOPIC, _REAL_QID, _DELAY, _OUT_MS, _DEQUEUE_MS, _ROLL_TIMES, _DEL_KEY, _CHECK_TIMES, _TAGS,
 ) = range(len(_NAMES))  # fmt: skip
-_COLUMNS: Final = (("kind", 0), ("digest", 1), ("digest2", 2), ("topic_hash", 4), ("rolls", 5), ("delete", 6), ("keyed", 7))
+_COLUMNS: Final = (
+    ("kind", 0), ("digest", 1), ("digest2", 2), ("topic_hash", 4), ("rolls", 5), ("delete", 6), ("keyed", 7), ("key", 8),
+)  # fmt: skip
 _TOPICS: Final = tuple(topic.encode() for topic in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, DISCARD_TOPIC, OP_TOPIC))
 _COMMA: Final = ord(",")
 _REMOVE: Final = ord("d")
@@ -72,6 +76,7 @@ def _table(names: tuple[bytes, ...]) -> Bytes:
 
 _TEXT, _LENGTH = _table(_NAMES), np.array([len(name) for name in _NAMES], np.int64)
 _TOPIC_TEXT, _TOPIC_LENGTH = _table(_TOPICS), np.array([len(name) for name in _TOPICS], np.int64)
+_PLUS: Final = ord("+")
 _PRIMES: Final = np.array([2147483647, 2147483629, 2147483587, 2147483579], np.int64)
 _FACTORS: Final = np.array([1103515245, 1664525, 69069, 22695477], np.int64)
 
@@ -144,6 +149,30 @@ def _kind(data: Bytes, topic: int, topic_end: int, queue: int, spans: Int64s) ->
 
 
 @jit
+def _key(data: Bytes, spans: Int64s, lanes: Int64s) -> int:
+    """A digest of UNIQ_KEY, or of the one that a delete mark names (``TimerMessageStore.buildDeleteKey``); 0 for none.
+
+    A mark names the topic, too, for brokers before 5.4, and where 5.5 is told so: ``REAL_TOPIC+UNIQ_KEY``.
+    """
+    start, end = spans[2 * _UNIQ_KEY], spans[2 * _UNIQ_KEY + 1]
+    if spans[2 * _DEL_KEY] >= 0:
+        start, end = spans[2 * _DEL_KEY], spans[2 * _DEL_KEY + 1]
+        real = spans[2 * _REAL_TOPIC]
+        length = spans[2 * _REAL_TOPIC + 1] - real
+        if real >= 0 and end - start > length and data[start + length] == _PLUS:
+            k = 0
+            while k < length and data[start + k] == data[real + k]:
+                k += 1
+            start += length + 1 if k == length else 0
+    if start < 0:
+        return 0
+    for k in range(4):
+        lanes[k] = 17
+    _add_text(lanes, data, start, end)
+    return int(lanes[0] << 31 | lanes[1])
+
+
+@jit
 def _read(data: Bytes, fields: Int64s, out: Int64s, spans: Int64s, lanes: Int64s) -> None:
     for n in range(fields.shape[1]):
         _find(data, fields[c.PROPS_START, n], fields[c.PROPS_END, n], spans)
@@ -182,6 +211,7 @@ def _read(data: Bytes, fields: Int64s, out: Int64s, spans: Int64s, lanes: Int64s
         out[5, n] = _number(data, spans, _CHECK_TIMES if kind in (HALF, DISCARD) else _ROLL_TIMES)
         out[6, n] = 1 if spans[2 * _DEL_KEY] >= 0 else 0
         out[7, n] = 1 if key >= 0 else 0
+        out[8, n] = _key(data, spans, lanes)
 
 
 @jit
@@ -222,7 +252,7 @@ def read_evidence(data: Bytes, base: int, messages: MessageArrays) -> Rows:
     if not len(messages.phy_offset):
         return np.zeros(0, EVIDENCE)
     fields = c.read_fields(data, base, messages.phy_offset, False)
-    out = np.zeros((8, fields.shape[1]), np.int64)
+    out = np.zeros((9, fields.shape[1]), np.int64)
     _read(data, fields, out, np.empty(2 * len(_NAMES), np.int64), np.empty(4, np.int64))
     some = np.flatnonzero(out[0])
     rows = np.zeros(len(some), EVIDENCE)

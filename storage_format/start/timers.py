@@ -26,10 +26,12 @@ class TimerOutcome:
     """the queue offset from which messages are taken"""
     end: int
     """the queue's max offset after the start"""
-    again: int
-    """messages that are taken a second time: those whose time has come are delivered at once, again"""
-    wheel_lost: bool
-    """messages in the wheel are lost: ``timerlog``, in which they are linked, is missing or shorter"""
+    taken_again: int
+    """messages that are taken into the wheel a second time"""
+    lost: int = 0
+    """messages that were not delivered, lie in the log, and never will be; -1 where they were not counted"""
+    again: int = 0
+    """deliveries of messages that were delivered before, or come twice; -1 likewise (``delay.waiting``)"""
 
 
 def log_end(files: list[StoreFile], flushed: int) -> tuple[int, int]:
@@ -70,5 +72,5 @@ def timers(
         if recovered > 0 or queue.min_offset > 0:
             goes_on = max(min(goes_on, max(recovered, 0)), max(queue.min_offset, 0))
     known = max(read.queue_offset, revised) if check is not None or log_files else end
-    lost = wheel and read.queue_offset > 0 and not log_files
-    return TimerOutcome(wheel, bool(log_files), check is not None, known, goes_on, end, max(0, min(known, end) - goes_on), lost)
+    again = max(0, min(known, end) - goes_on)
+    return TimerOutcome(wheel, bool(log_files), check is not None, known, goes_on, end, again)

@@ -49,8 +49,8 @@ class Scene:
             with (self.store / SET[2]).open("wb") as out:
                 out.truncate(wheel)
 
-    def fetch(self) -> int:
-        return fetch([str(self.out), "--to", str(self.store)])
+    def fetch(self, *words: str) -> int:
+        return fetch([str(self.out), "--to", str(self.store), *words])
 
     def takes_the_builds(self) -> bool:
         return all((self.store / path).read_bytes() == (self.out / path).read_bytes() for path in (SET[0], LOG, SET[2]))
@@ -129,7 +129,7 @@ def test_a_build_without_timers_over_a_set_that_loses_nothing(scene: Scene) -> N
 def test_an_index_alone(scene: Scene) -> None:
     scene.build(only=("index",))
     scene.own(TAKEN, log=False, wheel=0)
-    assert scene.fetch() == 0
+    assert scene.fetch("--partial") == 0
 
 
 def test_a_snapshot_of_another_wheel(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:

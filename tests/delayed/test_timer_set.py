@@ -6,8 +6,11 @@ The control is the broker's own store, started again as the kill left it.
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -94,6 +97,46 @@ def test_a_backup_without_timerlog(version: str, tmp_path: Path, capsys: pytest.
     assert goes_on(version, saved, tmp_path, until, COUNT) == sent
     control = goes_on(version, store, tmp_path, until, COUNT)
     assert not sent - control
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_preflight_says_of_timercheck_alone(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The files of a build without timers, put in by hand: preflight counts what is lost, and its advice saves it."""
+    store, until = lived(version, tmp_path)
+    saved = backup(store, tmp_path)
+    sent, before = due(read_log(store / "commitlog")), delivered(read_log(store / "commitlog"))
+    built = commands(saved, tmp_path)
+    for part in ("consumequeue", "index", "checkpoint"):
+        shutil.move(built / part, saved / part)
+    status, found = told(saved, tmp_path, version, capsys)
+    assert (status, list(found)) == (4, ["timer-lost"])
+    assert sent.total() - before.total() - 40 < found["timer-lost"] <= sent.total() - before.total()
+    helped = tmp_path / "helped"
+    shutil.copytree(saved, helped)
+    after = goes_on(version, saved, tmp_path, until, 0)
+    assert (sent - after).total() == found["timer-lost"]
+    words = ["preflight", str(helped), "--broker-version", version, "--broker-conf", str(tmp_path / "broker.conf"), "--json"]
+    main(words)
+    (loss,) = json.loads(capsys.readouterr().out)["losses"]
+    (line,) = loss["commands"]
+    subprocess.run(
+        ["bash", "-c", line], check=True, env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    )
+    assert told(helped, tmp_path, version, capsys) == (0, {})
+    assert goes_on(version, helped, tmp_path, until, COUNT) == sent
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_slots_that_are_read_again_after_a_kill(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """timercheck is written once a second: what was delivered since then is delivered again."""
+    store, until = lived(version, tmp_path)
+    commands(store, tmp_path, "--dry-run")
+    before = delivered(read_log(store / "commitlog"))
+    status, found = told(store, tmp_path, version, capsys)
+    assert status == 0
+    after = goes_on(version, store, tmp_path, until, COUNT)
+    assert found.get("timer-again", 0) == sum(count - 1 for count in after.values())
+    assert max(before.values()) == 1
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -1,0 +1,170 @@
+"""A broker's wheel after a start: which units of ``timerlog`` it will read, and which it has read.
+
+Mirrors ``TimerMessageStore.recover``, ``recoverAndRevise`` and ``dequeue``, ``TimerWheel.checkPhyPos`` (5.3.3 to 5.5.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.timer.check import TimerCheckpoint
+from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_BITS, SLOT, WHEEL_SIZE, WHEEL_SLOTS
+from rocketmq_reindex.storage_format.timer.settings import PRECISIONS_MS, TimerSettings
+
+Bytes = npt.NDArray[np.uint8]
+Longs = npt.NDArray[np.int64]
+_UNIT: Final = LOG_UNIT.itemsize
+
+
+class LogFile(Protocol):
+    """A file of the commitlog, of a queue or of ``timerlog``: ``start`` is the offset that its name says."""
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def data(self) -> Bytes: ...
+
+
+@dataclass(frozen=True)
+class Units:
+    """Units of ``timerlog``, ascending by ``phy_offset``, int64 (n,): where their records lie.
+
+    ``slot``, int64 (n,), is the time of each one's slot, in milliseconds since 1970; ``reads``, int64 (n,), how many slots that
+    are still to be read lead to it: 0 or 1, but in files that do not fit each other.
+    """
+
+    phy_offset: Longs
+    slot: Longs
+    reads: Longs
+
+    def at(self, offsets: Longs) -> tuple[npt.NDArray[np.bool_], Longs, Longs]:
+        """For each record at ``offsets``: whether a unit names it, the latest slot of one, and how often it will be read."""
+        low, high = np.searchsorted(self.phy_offset, offsets), np.searchsorted(self.phy_offset, offsets, "right")
+        known = high > low
+        total = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.reads)))
+        slot = np.full(len(offsets), -1, np.int64)
+        # Units of one record are ordered by slot.
+        slot[known] = self.slot[high[known] - 1]
+        return known, slot, total[high] - total[low]
+
+
+class Wheel:
+    """The wheel of one start, whose ``timerlog`` ends at ``end`` (``start.timers.log_end``).
+
+    ``wheel`` are the bytes of ``timerwheel``, None where there is none; ``step`` is ``timerPrecisionMs``.
+    """
+
+    def __init__(self, wheel: Bytes | None, log: Sequence[LogFile], check: TimerCheckpoint, end: int, step: int) -> None:
+        self._log = [file for file in log if file.start < end]
+        self._end, self._step = end, step
+        self._times, self._lasts = np.full(WHEEL_SLOTS, -1, np.int64), np.full(WHEEL_SLOTS, -1, np.int64)
+        firsts = self._lasts.copy()
+        if wheel is not None and len(wheel) == WHEEL_SIZE:
+            slots = wheel.view(SLOT)
+            self._times[:], self._lasts[:], firsts[:] = slots["time"], slots["last_pos"], slots["first_pos"]
+        if self._log:
+            self._link(max(0, check.log_flushed - self._log[-1].size))
+        # A slot of zeros is none: its time is long over.
+        ahead = (self._times > 0) & (self._times * step >= check.read_time)
+        beyond = ahead & (self._lasts > end)
+        if beyond.any() and int(firsts[beyond].min()) < end:
+            self._link(int(firsts[beyond].min()))
+        self._ranges: list[tuple[int, int]] = []
+        self._reads = self._followed(self._lasts[ahead])
+
+    def _link(self, begin: int) -> None:
+        """Link the slots of all units from the file of position ``begin`` on: the last unit of a slot wins."""
+        number = max((i for i, file in enumerate(self._log) if begin >= file.start), default=0)
+        for file in self._log[number:]:
+            units = self._units(file)
+            good = (units["size"] == _UNIT) & ((units["magic"] | MAGIC_BITS) == MAGIC_BITS)
+            places = file.start + np.flatnonzero(good) * _UNIT
+            slots = _slots(units[good], self._step)
+            index = slots % WHEEL_SLOTS
+            self._times[index], self._lasts[index] = slots, places
+
+    def _units(self, file: LogFile) -> npt.NDArray[np.void]:
+        count = min(file.size, self._end - file.start) // _UNIT
+        return file.data[: count * _UNIT].view(LOG_UNIT)
+
+    def _followed(self, heads: Longs) -> list[npt.NDArray[np.uint8]]:
+        """How often each unit is read: a slot names its last one, and each the one before it."""
+        found, wanted = list[npt.NDArray[np.uint8]](), heads
+        for file in reversed(self._log):
+            units = self._units(file)
+            reads, crossing = np.zeros(len(units), np.uint8), np.empty(len(wanted) + 1, np.int64)
+            here = wanted >= file.start
+            previous = units["prev_pos"].astype(np.int64)
+            count = _follow(previous, file.start, wanted[here], reads, crossing)
+            wanted = np.concatenate((wanted[~here], crossing[:count]))
+            phy = units["phy_offset"]
+            self._ranges.insert(0, (int(phy.min()), int(phy.max())) if len(units) else (0, -1))
+            found.insert(0, reads)
+        return found
+
+    def units(self, low: int, high: int) -> Units:
+        """The units of records at physical offsets ``low`` to ``high``, both included."""
+        parts = [np.zeros((3, 0), np.int64)]
+        for file, reads, (first, last) in zip(self._log, self._reads, self._ranges, strict=True):
+            if first > high or last < low:
+                continue
+            units = self._units(file)
+            some = (units["size"] == _UNIT) & (units["phy_offset"] >= low) & (units["phy_offset"] <= high)
+            chosen = units[some]
+            parts.append(
+                np.stack((chosen["phy_offset"], _slots(chosen, self._step) * self._step, reads[some])).astype(np.int64)
+            )
+        offsets, slots, reads_of = np.concatenate(parts, axis=1)
+        order = np.lexsort((slots, offsets))
+        return Units(offsets[order], slots[order], reads_of[order])
+
+
+def slot_step(wheel: Bytes | None, time: int) -> int:
+    """``timerPrecisionMs`` as a wheel shows it: slots are numbered from 1970, and the newest is days from ``time`` at most.
+
+    ``time`` is in milliseconds; the default where nothing shows it.
+    """
+    newest = 0 if wheel is None or len(wheel) != WHEEL_SIZE else int(wheel.view(SLOT)["time"].max())
+    if newest <= 0 or time <= 0:
+        return TimerSettings.precision_ms
+    return min(PRECISIONS_MS, key=lambda step: abs(newest * step - time))
+
+
+def _slots(units: npt.NDArray[np.void], step: int) -> Longs:
+    """The number of each one's slot since 1970."""
+    found: Longs = (units["written"].astype(np.int64) + units["delayed"]) // step
+    return found
+
+
+@jit
+def _follow(previous: Longs, start: int, heads: Longs, reads: npt.NDArray[np.uint8], crossing: Longs) -> int:
+    """Follow the chains of one file down to its begin: ``reads`` counts, ``crossing`` gets where they go on before it."""
+    for n in range(len(heads)):
+        place = heads[n] - start
+        if place % 52 == 0 and place // 52 < len(previous):
+            reads[place // 52] += 1
+    count = 0
+    for k in range(len(previous) - 1, -1, -1):
+        if reads[k] == 0:
+            continue
+        before = previous[k]
+        if before >= start:
+            place = before - start
+            if place < k * 52 and place % 52 == 0:
+                reads[place // 52] += reads[k]
+        elif before >= 0:
+            for _ in range(reads[k]):
+                if count < len(crossing):
+                    crossing[count] = before
+                    count += 1
+    return count
