@@ -56,4 +56,4 @@ def preflight(
         (True, 0)
     """
     keywords = dict(locals())
-    return result_of(PreflightResult, run_preflight(lambda: preflight_settings(given(build_parser(), keywords))))
+    return result_of(PreflightResult, run_preflight(lambda: preflight_settings(given(build_parser(), keywords)), quiet=True))

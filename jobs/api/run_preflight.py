@@ -11,18 +11,19 @@ from rocketmq_reindex.jobs.command.failures import INTERRUPTED
 from rocketmq_reindex.jobs.preflighting.run import Preflight
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.show import lines_of
+from rocketmq_reindex.jobs.preflighting.stages import Stages
 from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary
 from rocketmq_reindex.storage_format.errors import ReindexError
 
 
-def run_preflight(settings_of: Callable[[], PreflightSettings]) -> Ended[PreflightSummary]:
-    """Work out a start. ``settings_of`` may raise UsageError and InputError."""
+def run_preflight(settings_of: Callable[[], PreflightSettings], *, quiet: bool = False) -> Ended[PreflightSummary]:
+    """Work out a start. ``settings_of`` may raise UsageError and InputError. ``quiet``: no progress is shown on stderr."""
     summary = PreflightSummary()
     raised: BaseException | None = None
     began = time.monotonic()
     try:
-        with failures_as_errors("STORE"):
-            Preflight(settings_of(), summary).run()
+        with failures_as_errors("STORE"), Stages(quiet) as told:
+            Preflight(settings_of(), summary, told).run()
     except ReindexError as error:
         raised, summary.exit, summary.error = error, error.exit_status, str(error)
     except KeyboardInterrupt as interrupt:

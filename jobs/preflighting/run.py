@@ -14,6 +14,7 @@ from rocketmq_reindex.jobs.preflighting.model import StoreFiles, start_settings
 from rocketmq_reindex.jobs.preflighting.refused import refused
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes, sizes_of
+from rocketmq_reindex.jobs.preflighting.spool import TemporarySpool
 from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary, plain
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, parse_delay_levels
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
@@ -23,6 +24,7 @@ from rocketmq_reindex.storage_format.rocksdb import rocksdb_files
 from rocketmq_reindex.storage_format.start.loading import Loading, load
 from rocketmq_reindex.storage_format.start.predict import predict
 from rocketmq_reindex.storage_format.start.prediction import Prediction, Refusal
+from rocketmq_reindex.storage_format.start.work import Told
 from rocketmq_reindex.storage_format.topics import BATCH_QUEUE
 
 LOST: Final = 4
@@ -32,8 +34,9 @@ LOST: Final = 4
 class Preflight:
     """State of one run; ``summary`` is true at every moment."""
 
-    def __init__(self, settings: PreflightSettings, summary: PreflightSummary) -> None:
-        self._settings, self._summary = settings, summary
+    def __init__(self, settings: PreflightSettings, summary: PreflightSummary, told: Told) -> None:
+        """``told`` is told how far the run is."""
+        self._settings, self._summary, self._told = settings, summary, told
         self._maps = Maps()
         self._files = StoreFiles(settings.store, self._maps)
         self._folders = self._folders_of()
@@ -64,7 +67,8 @@ class Preflight:
             self._refuse(refusals, loading, commands, sizes)
         else:
             store = self._files.store(listing, loading, sizes)
-            found = predict(store, start, settings.count_limit)
+            with TemporarySpool() as spool:
+                found = predict(store, start, settings.count_limit, spool, self._told)
             if not found.loads:
                 self._refuse(found.refusals, loading, commands, sizes)
             delivery = Delivery(self._folders, self._files, listing, loading, store, settings, delays)

@@ -9,26 +9,55 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
-from rocketmq_reindex.storage_format.start.queue_state import Int64s, ascending
+from rocketmq_reindex.storage_format.start.kept import Int64s, are_among
+from rocketmq_reindex.storage_format.start.queue_state import ascending
 from rocketmq_reindex.storage_format.start.store import StoreFile
+from rocketmq_reindex.storage_format.start.work import Spool
+
+Units = npt.NDArray[np.void]
 
 
 class BatchQueueState:
     """One batch queue. ``max_physic`` is where its last record begins, unlike that of other queues."""
 
-    def __init__(self, files: Sequence[StoreFile], file_size: int) -> None:
+    def __init__(self, files: Sequence[StoreFile], file_size: int, spool: Spool) -> None:
         self._room = file_size // BATCH_UNIT_SIZE
         self._size = file_size
-        self._given = list(files)
+        self._spool = spool
+        self._given = files
         self._starts = [file.start for file in files]
-        self._units = [_units(file.data) for file in files]
+        self._files: list[StoreFile | Units] = list(files)
+        """of a file that this start writes to, its units"""
         self._wrote = [self._room] * len(files)
         self._first_created = False
-        self._changed = [False] * len(files)
         self.max_physic = -1
         self.min_offset, self.max_offset = -1, 0
         self.units_added = 0
         self._kept_of_given = sum(self._wrote)
+
+    room = 0
+    """units of this start in memory: they are written into the spool's room"""
+
+    def spill(self) -> None:
+        """Nothing: no units are in memory."""
+
+    def _units(self, index: int) -> Units:
+        file = self._files[index]
+        return _units(file.data) if isinstance(file, StoreFile) else file
+
+    def _writable(self) -> Units:
+        """The units of the last file, to write to."""
+        file = self._files[-1]
+        if not isinstance(file, StoreFile):
+            return file
+        made = self._new_file()
+        given = _units(file.data)
+        made[: len(given)] = given
+        self._files[-1] = made
+        return made
+
+    def _new_file(self) -> Units:
+        return self._spool.room(self._room * BATCH_UNIT_SIZE).view(BATCH_UNIT)
 
     def recover(self) -> None:
         """``recover``: the last three files are valid up to the first unit without a record."""
@@ -36,14 +65,15 @@ class BatchQueueState:
             return
         index = max(0, len(self._starts) - 3)
         while True:
-            count = _valid(self._units[index])
+            units = self._units(index)
+            count = _valid(units)
             if count:
-                self.max_physic = int(self._units[index]["phy_offset"][count - 1])
+                self.max_physic = int(units["phy_offset"][count - 1])
             if count != self._room or index + 1 == len(self._starts):
                 break
             index += 1
         keep = index + 1
-        del self._starts[keep:], self._units[keep:], self._wrote[keep:], self._changed[keep:]
+        del self._starts[keep:], self._files[keep:], self._wrote[keep:]
         self._wrote[-1] = count
         self._kept_of_given = sum(self._wrote)
         self._revise()
@@ -52,14 +82,14 @@ class BatchQueueState:
         if not self._starts:
             self.max_offset, self.min_offset = 0, -1
         else:
-            self.min_offset = int(self._units[0]["base"][0]) if self._wrote[0] else -1
+            self.min_offset = int(self._units(0)["base"][0]) if self._wrote[0] else -1
 
     def _revise(self) -> None:
         self._revise_min()
         self.max_offset = 0
         for index in range(len(self._starts) - 1, max(-1, len(self._starts) - 3), -1):
             if self._wrote[index]:
-                last = self._units[index][self._wrote[index] - 1]
+                last = self._units(index)[self._wrote[index] - 1]
                 self.max_offset = int(last["base"]) + int(last["count"])
                 return
 
@@ -71,12 +101,9 @@ class BatchQueueState:
             if not self._starts or self._wrote[-1] == self._room:
                 self._first_created = not self._starts
                 self._starts.append(self._starts[-1] + self._size if self._starts else 0)
-                self._units.append(np.zeros(self._room, BATCH_UNIT))
+                self._files.append(self._new_file())
                 self._wrote.append(0)
-                self._changed.append(True)
-            if not self._changed[-1]:
-                self._units[-1], self._changed[-1] = self._units[-1].copy(), True
-            unit = self._units[-1][self._wrote[-1] : self._wrote[-1] + 1]
+            unit = self._writable()[self._wrote[-1] : self._wrote[-1] + 1]
             unit["phy_offset"], unit["size"], unit["base"], unit["count"] = phy, size[at], base[at], messages
             self._wrote[-1] += 1
             self.units_added += 1
@@ -89,9 +116,9 @@ class BatchQueueState:
         before = sum(self._wrote)
         self.max_physic = phy_offset - 1
         while self._starts:
-            units = self._units[-1]
+            units = self._units(len(self._starts) - 1)
             if int(units["phy_offset"][0]) >= phy_offset:
-                del self._starts[-1], self._units[-1], self._wrote[-1], self._changed[-1]
+                del self._starts[-1], self._files[-1], self._wrote[-1]
                 continue
             good = _is_valid(units) & (units["phy_offset"] < phy_offset)
             good[0] = True
@@ -107,7 +134,7 @@ class BatchQueueState:
         """``correctMinOffset``."""
         self._revise_min()
         if self._starts and self._wrote[0]:
-            units = self._units[0][: self._wrote[0]]
+            units = self._units(0)[: self._wrote[0]]
             low = units["phy_offset"] < lowest
             count = len(low) if low.all() else int(np.argmin(low))
             if count:
@@ -115,7 +142,7 @@ class BatchQueueState:
 
     def destroy(self) -> None:
         """``destroy``: all files go."""
-        self._starts, self._units, self._wrote, self._changed = [], [], [], []
+        self._starts, self._files, self._wrote = [], [], []
         self.max_physic, self.min_offset, self.max_offset, self._kept_of_given = -1, -1, 0, 0
 
     @property
@@ -123,24 +150,26 @@ class BatchQueueState:
         """Units of the given files that are not kept."""
         return sum(int(np.count_nonzero(_is_valid(_units(file.data)))) for file in self._given) - self._kept_of_given
 
-    def pointed_to(self) -> Int64s:
-        """The physical offsets that its units point to, ascending."""
-        return ascending([
-            units["phy_offset"][:wrote].astype(np.int64) for units, wrote in zip(self._units, self._wrote, strict=True)
-        ])  # fmt: skip
+    def are_pointed_to(self, wanted: Int64s) -> npt.NDArray[np.bool_]:
+        """To which of the physical offsets ``wanted``, ascending, its units point."""
+        found = np.zeros(len(wanted), np.bool_)
+        for index, wrote in enumerate(self._wrote):
+            places = self._units(index)["phy_offset"][:wrote].astype(np.int64)
+            found |= are_among(wanted, ascending(places[(places >= wanted[0]) & (places <= wanted[-1])]))
+        return found
 
 
-def _units(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.void]:
+def _units(data: npt.NDArray[np.uint8]) -> Units:
     return data[: len(data) - len(data) % BATCH_UNIT_SIZE].view(BATCH_UNIT)
 
 
-def _is_valid(units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+def _is_valid(units: Units) -> npt.NDArray[np.bool_]:
     found: npt.NDArray[np.bool_] = (
         (units["phy_offset"] >= 0) & (units["size"] > 0) & (units["base"] >= 0) & (units["count"] > 0)
     )
     return found
 
 
-def _valid(units: npt.NDArray[np.void]) -> int:
+def _valid(units: Units) -> int:
     good = _is_valid(units)
     return len(good) if good.all() else int(np.argmin(good))

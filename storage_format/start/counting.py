@@ -11,21 +11,21 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE, TOTAL, check_record, find_record
 from rocketmq_reindex.storage_format.start.broker_record import Reading
+from rocketmq_reindex.storage_format.start.kept import Int64s
 from rocketmq_reindex.storage_format.start.log_reader import LogReader
-from rocketmq_reindex.storage_format.start.queue_state import Int64s
 from rocketmq_reindex.storage_format.start.record_loop import Rows
 from rocketmq_reindex.storage_format.start.store import StoreFile
 
 _CHUNK: Final = 1 << 20
 
 
-def read_sound(stretches: Sequence[tuple[StoreFile, int, int]], reading: Reading, reader: LogReader) -> Rows:
-    """The sound records of stretches (segment, first byte, end), damage between them passed over."""
+def read_sound(stretches: Sequence[tuple[StoreFile, int, int]], reading: Reading, reader: LogReader) -> None:
+    """Read into ``reader`` the sound records of stretches (segment, first byte, end), damage between them passed over."""
     rec, spans = np.zeros(REC_SIZE, np.int64), np.zeros(SPANS_SIZE, np.int64)
     for segment, first, end in stretches:
         at = first
         while at < end:
-            code, at = reader.read(segment.data, at, end, segment.start, reading)
+            code, at = reader.read(segment, at, end, reading)
             if code == r.FILLER:
                 break
             # A damaged record whose length holds is passed as a whole: its body may have records in it.
@@ -37,7 +37,6 @@ def read_sound(stretches: Sequence[tuple[StoreFile, int, int]], reading: Reading
             found, at = find_record(segment.data, end, base, at + 1, end, whole, base + end, reading.crc, rec, spans)
             if found != r.GOOD:
                 break
-    return reader.take()
 
 
 def last_byte(segments: Sequence[StoreFile], first: int, at: int) -> int:
@@ -48,6 +47,7 @@ def last_byte(segments: Sequence[StoreFile], first: int, at: int) -> int:
         while high > low:
             start = max(low, high - _CHUNK)
             used = np.flatnonzero(data[start:high])
+            segments[number].let_go(start, high)
             if len(used):
                 return segments[number].start + start + int(used[-1]) + 1
             high = start
@@ -63,12 +63,3 @@ def by_queue(rows: Rows, mask: npt.NDArray[np.bool_]) -> Iterator[tuple[int, Int
     starts = np.flatnonzero(np.concatenate([[True], queues[1:] != queues[:-1]])) if len(queues) else np.zeros(0, np.int64)
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(queues)], strict=False):
         yield int(queues[start]), numbers[start:end]
-
-
-def are_among(wanted: Int64s, sorted_numbers: Int64s) -> npt.NDArray[np.bool_]:
-    """Which of ``wanted`` are in ``sorted_numbers``."""
-    if not len(sorted_numbers):
-        return np.zeros(len(wanted), np.bool_)
-    at = np.minimum(np.searchsorted(sorted_numbers, wanted), len(sorted_numbers) - 1)
-    found: npt.NDArray[np.bool_] = sorted_numbers[at] == wanted
-    return found

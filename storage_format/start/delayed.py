@@ -72,6 +72,7 @@ def newest_time(segments: Sequence[StoreFile], end: int) -> int:
     newest = np.zeros(1, np.int64)
     for segment in reversed([segment for segment in segments if segment.start < end]):
         walk_due(segment.data, 0, min(segment.size, end - segment.start), _TOPIC, _NOTHING, 0, newest, _NOTHING)
+        segment.let_go(0, segment.size)
         if newest[0]:
             break
     return int(newest[0])

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.start.counting import are_among
-from rocketmq_reindex.storage_format.start.queue_state import Int64s, ascending
+from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.start.kept import Int64s, KeptNumbers, are_among
 from rocketmq_reindex.storage_format.start.record_loop import LIGHT, ROLLBACK, TAGGED, Rows
 from rocketmq_reindex.storage_format.start.store import IndexFileData, StartSettings
+from rocketmq_reindex.storage_format.start.work import Spool
 
 _COUNT, _END, _FILES = range(3)
+_AT_PLACE: Final = ITEM_LAYOUT.at["phy_offset"]
+_AT_HASH: Final = ITEM_LAYOUT.at["key_hash"]
+_ITEMS: Final = 1 << 19
+"""of an IndexFile, looked at at once"""
 
 
 @jit
@@ -48,45 +54,95 @@ def _build(
 
 
 @jit
-def _missing(
+def _count_at(
+    cells: npt.NDArray[np.uint8],
     at: npt.NDArray[np.int64],
-    items: npt.NDArray[np.uint16],
     flags: npt.NDArray[np.uint8],
     tag_hash: npt.NDArray[np.int32],
-    places: npt.NDArray[np.int64],
-    hashes: npt.NDArray[np.int64],
-) -> int:
-    """``IndexState.missing``: ``places``, ascending, and ``hashes`` are those of the items that there are."""
-    total, k = 0, 0
-    for row in range(len(at)):
-        if items[row] == 0:
+    there: npt.NDArray[np.int64],
+    tagged: npt.NDArray[np.bool_],
+) -> None:
+    """Count the items in ``cells`` that lead to each row, whose ``at`` ascend; ``tagged``: one of them is that of its tags."""
+    for cell in range(0, len(cells) - ITEM_SIZE + 1, ITEM_SIZE):
+        place = np.int64(int64_at(cells, cell + _AT_PLACE))
+        key_hash = int32_at(cells, cell + _AT_HASH)
+        # Zeros, as where the file was cut off, are no item.
+        if place == 0 and key_hash == 0:
             continue
-        if k > 0 and places[k - 1] >= at[row]:
-            k = 0
-        while k < len(places) and places[k] < at[row]:
-            k += 1
-        there, tags_there = 0, 0
-        while k < len(places) and places[k] == at[row]:
-            there += 1
-            if flags[row] & TAGGED and hashes[k] == tag_hash[row]:
-                tags_there = 1
-            k += 1
-        keys = items[row] - (1 if flags[row] & TAGGED else 0)
-        if there - tags_there < keys:
-            total += max(0, items[row] - there)
-    return total
+        low, high = 0, len(at)
+        while low < high:
+            middle = (low + high) // 2
+            if at[middle] < place:
+                low = middle + 1
+            else:
+                high = middle
+        while low < len(at) and at[low] == place:
+            there[low] += 1
+            if flags[low] & TAGGED and key_hash == tag_hash[low]:
+                tagged[low] = True
+            low += 1
+
+
+@jit
+def _span_of(cells: npt.NDArray[np.uint8]) -> tuple[int, int]:
+    """The lowest and the highest place that items in ``cells`` lead to; (0, -1) for no item."""
+    low, high, some = np.int64(0), np.int64(-1), False
+    for cell in range(0, len(cells) - ITEM_SIZE + 1, ITEM_SIZE):
+        place = np.int64(int64_at(cells, cell + _AT_PLACE))
+        if place == 0 and int32_at(cells, cell + _AT_HASH) == 0:
+            continue
+        low, high = (min(low, place), max(high, place)) if some else (place, place)
+        some = True
+    return low, high
+
+
+class _Items:
+    """The items of one IndexFile, in pieces of ITEMS, each with the span of places that its items lead to."""
+
+    def __init__(self, file: IndexFileData, settings: StartSettings) -> None:
+        self._file = file
+        self._start = HEADER_SIZE + SLOT_SIZE * settings.hash_slots + ITEM_SIZE
+        self._count = max(0, min(_header(file).index_count, settings.index_items) - 1)
+        self._spans: list[tuple[int, int]] | None = None
+
+    def _piece(self, number: int) -> npt.NDArray[np.uint8]:
+        low = self._start + number * _ITEMS * ITEM_SIZE
+        high = min(low + _ITEMS * ITEM_SIZE, self._start + self._count * ITEM_SIZE)
+        cells = self._file.data[low:high]
+        if len(cells) % ITEM_SIZE:
+            # A file that is too short is mapped with zeros behind it.
+            cells = np.concatenate([cells, np.zeros(ITEM_SIZE - len(cells) % ITEM_SIZE, np.uint8)])
+        return cells
+
+    def pieces(self, low: int, high: int) -> Iterator[npt.NDArray[np.uint8]]:
+        """The pieces with items of places in [low, high]."""
+        if self._spans is None:
+            self._spans = []
+            for number in range(-(-self._count // _ITEMS)):
+                self._spans.append(_span_of(self._piece(number)))
+                self._let_go(number)
+        for number, (least, most) in enumerate(self._spans):
+            if least <= high and most >= low:
+                yield self._piece(number)
+                self._let_go(number)
+
+    def _let_go(self, number: int) -> None:
+        low = self._start + number * _ITEMS * ITEM_SIZE
+        self._file.let_go(low, low + _ITEMS * ITEM_SIZE)
 
 
 class IndexState:
     """The IndexFiles of a start; ``limit`` is the checkpoint's indexMsgTimestamp, which an abnormal start asks."""
 
-    def __init__(self, files: Sequence[IndexFileData], settings: StartSettings, limit: int) -> None:
+    def __init__(self, files: Sequence[IndexFileData], settings: StartSettings, limit: int, spool: Spool) -> None:
         self._settings = settings
         self._state = np.zeros(3, np.int64)
-        self._kept: list[IndexFileData] = []
-        self._gone: list[IndexFileData] = []
-        self._places: list[Int64s] = [np.zeros(0, np.int64)]
-        self._hashes: list[Int64s] = [np.zeros(0, np.int64)]
+        self._kept: list[_Items] = []
+        self._gone: list[_Items] = []
+        self._added = KeptNumbers(spool)
+        """places of records whose items this start puts"""
+        self.deleted: list[str] = []
+        """the names of the files that the start deletes"""
         self.items_added = 0
         for file in files:
             # A name that is no number is passed over (NumberFormatException).
@@ -94,9 +150,10 @@ class IndexState:
                 continue
             header = _header(file)
             if settings.abnormal and header.end_time > limit:
-                self._gone.append(file)
+                self._gone.append(_Items(file, settings))
+                self.deleted.append(file.name)
                 continue
-            self._kept.append(file)
+            self._kept.append(_Items(file, settings))
             self._state[:] = max(1, header.index_count), header.end_place, len(self._kept)
 
     @property
@@ -104,53 +161,61 @@ class IndexState:
         """How many files there are now."""
         return int(self._state[_FILES])
 
-    @property
-    def deleted(self) -> tuple[str, ...]:
-        """The names of the files that the start deletes."""
-        return tuple(file.name for file in self._gone)
-
     def build(self, rows: Rows) -> None:
         """``buildIndex`` of the records dispatched."""
         if not self._settings.message_index or not len(rows.at):
             return
         added = np.zeros(len(rows.at), np.bool_)
         self.items_added += int(_build(rows.phy_offset, rows.items, rows.flags, self._settings.index_items, self._state, added))
-        counts = rows.items[added]
-        self._places.append(np.repeat(rows.phy_offset[added], counts))
-        # Which of a record's items is that of its tags is all that is asked of the others.
-        hashes = np.full(int(counts.sum()), -1, np.int64)
-        tagged = (rows.flags[added] & TAGGED) > 0
-        hashes[np.cumsum(counts)[tagged] - 1] = rows.tag_hash[added][tagged]
-        self._hashes.append(hashes)
+        # An item of a record that is not where it says leads to another record.
+        self._added.add(rows.at[added & (rows.at == rows.phy_offset)])
 
     def items_lost(self, lowest: int, highest: int) -> int:
         """Items in the deleted files of records in [lowest, highest) that got none again."""
-        lost = ascending([self._items(file)[0] for file in self._gone])
-        lost = lost[(lost >= lowest) & (lost < highest)]
-        return int(np.count_nonzero(~are_among(lost, ascending(self._places)))) if len(lost) else 0
+        lost = 0
+        for items in self._gone:
+            for cells in items.pieces(lowest, highest - 1):
+                places = _places(cells)
+                places = places[(places >= lowest) & (places < highest)]
+                lost += len(places) - int(np.count_nonzero(self._are_added(places)))
+        return lost
+
+    def _are_added(self, places: Int64s) -> npt.NDArray[np.bool_]:
+        found = np.zeros(len(places), np.bool_)
+        if len(places):
+            for some in self._added.between(int(places.min()), int(places.max())):
+                found |= are_among(places, some)
+        return found
 
     def missing(self, rows: Rows) -> int:
-        """How many items of ``rows``, the records of the kept log, are in no file after the start.
+        """How many items of ``rows``, some sound records of the kept log, are in no file after the start.
 
         Where all keys of a record are there and its tags are not, a broker before 5.4 indexed it: then nothing is missing.
         """
         if not self._settings.message_index:
             return 0
-        kept = [self._items(file) for file in self._kept]
-        places = np.concatenate([file_places for file_places, _ in kept] + self._places)
-        hashes = np.concatenate([file_hashes for _, file_hashes in kept] + self._hashes)
-        order = np.argsort(places, kind="stable") if (places[1:] < places[:-1]).any() else slice(None)
-        return int(_missing(rows.at, rows.items, rows.flags, rows.tag_hash, places[order], hashes[order]))
+        asked = rows.items > 0
+        asked[asked] = ~self._are_added(rows.at[asked])
+        at, flags, tag_hash, count = rows.at[asked], rows.flags[asked], rows.tag_hash[asked], rows.items[asked].astype(np.int64)
+        if not len(at):
+            return 0
+        if (at[1:] < at[:-1]).any():
+            order = np.argsort(at, kind="stable")
+            at, flags, tag_hash, count = at[order], flags[order], tag_hash[order], count[order]
+        there, tagged = np.zeros(len(at), np.int64), np.zeros(len(at), np.bool_)
+        for items in self._kept:
+            for cells in items.pieces(int(at[0]), int(at[-1])):
+                _count_at(cells, at, flags, tag_hash, there, tagged)
+        lacks_keys = there - tagged < count - ((flags & TAGGED) > 0)
+        return int(np.maximum(count - there, 0)[lacks_keys].sum())
 
-    def _items(self, file: IndexFileData) -> tuple[Int64s, Int64s]:
-        """phy_offset and key hash of each of a file's items. Zeros, as where the file was cut off, are no item."""
-        start = HEADER_SIZE + SLOT_SIZE * self._settings.hash_slots
-        count = max(0, min(_header(file).index_count, self._settings.index_items) - 1)
-        data = file.data[start + ITEM_SIZE : start + ITEM_SIZE * (count + 1)]
-        cells = data[: len(data) - len(data) % ITEM_SIZE].reshape(-1, ITEM_SIZE)
-        places, hashes = _column(cells, "phy_offset", ">i8"), _column(cells, "key_hash", ">i4")
-        there = (places != 0) | (hashes != 0)
-        return places[there], hashes[there]
+
+def _places(cells: npt.NDArray[np.uint8]) -> Int64s:
+    """The places that items lead to. Zeros, as where the file was cut off, are no item."""
+    rows = cells.reshape(-1, ITEM_SIZE)
+    places, hashes = _column(rows, "phy_offset", ">i8"), _column(rows, "key_hash", ">i4")
+    found: Int64s = places[(places != 0) | (hashes != 0)]
+    return found
 
 
 def _column(cells: npt.NDArray[np.uint8], column: str, kind: str) -> Int64s:

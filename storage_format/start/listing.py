@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 FILE, FOLDER, OTHER = "file", "folder", "other"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Listed:
     """One entry of a folder. ``path`` is how messages name it; ``size`` as ``File.length`` gives it: 0 for what is no file."""
 
@@ -19,7 +19,7 @@ class Listed:
     size: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ListedQueue:
     """What lies under a topic's folder, by its ``name``; ``files`` is None where it is no folder."""
 

@@ -54,7 +54,7 @@ class FileSizes:
     timer_log: int = 100 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LoadedQueue:
     """The files of a queue that are loaded, in the order of their names."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +14,8 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, STORE_TIME
 from rocketmq_reindex.storage_format.start.broker_record import FIELDS, PHY_OFFSET, READ, Reading, broker_record
 from rocketmq_reindex.storage_format.start.record_loop import DAMAGED, HAS_UNIT, LIGHT, Rows, new_rows, read_rows
+from rocketmq_reindex.storage_format.start.store import StoreFile
+from rocketmq_reindex.storage_format.start.work import Told
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.lmq import new_lmqs
 from rocketmq_reindex.storage_format.walk.name_table import NameTable
@@ -19,14 +23,10 @@ from rocketmq_reindex.storage_format.walk.name_table import NameTable
 _ROWS: Final = 1 << 17
 _LIGHT: Final = 1 << 16
 _SLOTS: Final = 1 << 12
-
-
-def concatenated(parts: list[Rows]) -> Rows:
-    """All rows of ``parts``, one after another."""
-    if not parts:
-        return new_rows(0)
-    columns: Any = (np.concatenate([getattr(part, column) for part in parts]) for column in Rows._fields)
-    return Rows(*columns)
+_STEP: Final = 32 << 20
+"""bytes of a segment that are walked before it is said how far that is"""
+_BEYOND: Final = 8 << 20
+"""bytes behind a step that its last record may take"""
 
 
 def chosen(rows: Rows, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Rows:
@@ -38,24 +38,37 @@ def chosen(rows: Rows, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> 
 class LogReader:
     """Reads records and numbers their queues; ``queue_name`` gives topic and queue id of a number."""
 
-    def __init__(self, broker_version: str, batch_topics: tuple[str, ...]) -> None:
+    def __init__(self, broker_version: str, batch_topics: tuple[str, ...], told: Told) -> None:
         self._names = NameTable(broker_version, (), (), batch_topics)
         self._queues = w.new_queues(_SLOTS)
         self._state = w.new_state()
         self._rows = new_rows(_ROWS)
         self._light = _new_light(_LIGHT)
         self._rec, self._spans = np.zeros(FIELDS, np.int64), np.zeros(SPANS_SIZE, np.int64)
-        self._parts: list[Rows] = []
+        self._take: Callable[[Rows], None] | None = None
+        self._told = told
+        self._loaded: tuple[StoreFile | None, int] = None, 0
         self.notes: list[str] = []
         """what else is to be said of the log"""
 
-    def read(self, data: npt.NDArray[np.uint8], start: int, end: int, base: int, reading: Reading) -> tuple[int, int]:
-        """Read records of ``data[start:end]`` until one is refused; returns why, and where in ``data``."""
-        at, state = start, self._state
+    @contextlib.contextmanager
+    def handing_to(self, take: Callable[[Rows], None]) -> Iterator[None]:
+        """Within, ``take`` gets the rows that are read in chunks, ordered by ``at``. They are overwritten when it returns."""
+        self._take = take
+        yield
+        self._flush()
+        self._take = None
+        # A stretch may be read once more: that its last record has given a light queue a unit is forgotten.
+        self._queues.last[:] = -1
+
+    def read(self, segment: StoreFile, start: int, end: int, reading: Reading) -> tuple[int, int]:
+        """Read records of a segment's bytes ``start`` to ``end`` until one is refused; returns why, and at which byte."""
+        at, begun, state, data = start, start, self._state, segment.data
         while True:
+            pause = self._load(segment, at, end)
             code, at = read_rows(
-                data, at, end, base, reading, self._names.arrays, self._queues, self._rows, self._light, state, self._rec,
-                self._spans,
+                data, at, end, pause, segment.start, reading, self._names.arrays, self._queues, self._rows, self._light, state,
+                self._rec, self._spans,
             )  # fmt: skip
             if code == r.NEW_NAME:
                 self._names.add(data[state[w.NAME_START] : state[w.NAME_END]].tobytes())
@@ -66,7 +79,20 @@ class LogReader:
             elif code == r.UNITS_FULL:
                 self._flush()
             else:
-                return int(code), int(at)
+                segment.let_go(begun, at)
+                self._told.moved(at - begun)
+                begun = at
+                if code != r.MORE:
+                    return int(code), int(at)
+
+    def _load(self, segment: StoreFile, at: int, end: int) -> int:
+        """Have the next bytes of a segment loaded; returns up to where."""
+        file, until = self._loaded
+        if file is not segment or not until - _STEP <= at < until:
+            until = min(end, at + _STEP)
+            segment.load(at, min(segment.size, until + _BEYOND))
+            self._loaded = segment, until
+        return until if until < end else end + _STEP
 
     def first_record(self, data: npt.NDArray[np.uint8], reading: Reading) -> tuple[int, int] | None:
         """Store time and PHYSICALOFFSET of the record that a segment begins with; (0, 0) for a filler, None for no record."""
@@ -93,17 +119,6 @@ class LogReader:
         """TOTALSIZE of the record at ``data[at]``."""
         return int.from_bytes(data[at : at + 4].tobytes(), "big", signed=True)
 
-    def take(self) -> Rows:
-        """The rows since the last call, ordered by ``at``."""
-        self._flush()
-        rows = concatenated(self._parts)
-        self._parts = []
-        # A stretch may be read once more: that its last record has given a light queue a unit is forgotten.
-        self._queues.last[:] = -1
-        if len(rows.flags) and (rows.flags & LIGHT).any():
-            rows = chosen(rows, np.argsort(rows.at, kind="stable"))
-        return rows
-
     def queue_name(self, queue: int) -> tuple[str, int]:
         """Topic and queue id of a number in ``Rows.queue``."""
         return self._names.texts[int(self._queues.name[queue])], int(self._queues.queue_id[queue])
@@ -123,18 +138,24 @@ class LogReader:
     def _flush(self) -> None:
         state = self._state
         count, light = int(state[w.RECORDS]), int(state[w.UNITS])
-        if count:
-            self._parts.append(Rows(*(column[:count].copy() for column in self._rows)))
+        state[w.RECORDS] = state[w.UNITS] = 0
+        if not count or self._take is None:
+            return
+        columns: Any = (column[:count] for column in self._rows)
+        rows = Rows(*columns)
         if light:
             units = self._light
-            rows = new_rows(light)
+            more = new_rows(light)
             # A light queue's row says where its record lies; a record that is not where it says is rare enough.
-            rows.at[:], rows.phy_offset[:] = units.phy_offset[:light], units.phy_offset[:light]
-            rows.offset[:], rows.size[:], rows.queue[:] = units.offset[:light], units.size[:light], units.queue[:light]
-            rows.items[:], rows.messages[:], rows.flags[:] = 0, 1, LIGHT | HAS_UNIT
-            rows.tag_hash[:] = 0
-            self._parts.append(rows)
-        state[w.RECORDS] = state[w.UNITS] = 0
+            more.at[:], more.phy_offset[:] = units.phy_offset[:light], units.phy_offset[:light]
+            more.offset[:], more.size[:], more.queue[:] = units.offset[:light], units.size[:light], units.queue[:light]
+            more.items[:], more.messages[:], more.flags[:] = 0, 1, LIGHT | HAS_UNIT
+            more.tag_hash[:] = 0
+            pairs: Any = zip(rows, more, strict=True)
+            columns = (np.concatenate(pair) for pair in pairs)
+            rows = Rows(*columns)
+            rows = chosen(rows, np.argsort(rows.at, kind="stable"))
+        self._take(rows)
 
 
 def _new_light(count: int) -> w.UnitArrays:

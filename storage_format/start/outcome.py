@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.start.batch_queue_state import BatchQueueState
-from rocketmq_reindex.storage_format.start.counting import are_among, by_queue, last_byte, read_sound
+from rocketmq_reindex.storage_format.start.counting import by_queue, last_byte, read_sound
 from rocketmq_reindex.storage_format.start.index_state import IndexState
-from rocketmq_reindex.storage_format.start.log_reader import LogReader, chosen, concatenated
+from rocketmq_reindex.storage_format.start.kept import Int64s, KeptRows
+from rocketmq_reindex.storage_format.start.log_reader import LogReader, chosen
 from rocketmq_reindex.storage_format.start.prediction import (
     DispatchOutcome,
     IndexOutcome,
@@ -25,20 +26,22 @@ from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, R
 from rocketmq_reindex.storage_format.start.recovery import REASONS, End, Start, counting_of
 from rocketmq_reindex.storage_format.start.reput import KeptLog
 from rocketmq_reindex.storage_format.start.rules import RULES
-from rocketmq_reindex.storage_format.start.store import StartSettings, Store
+from rocketmq_reindex.storage_format.start.store import StartSettings, Store, StoreFile
+from rocketmq_reindex.storage_format.start.work import Told
 
 Queues = Mapping[tuple[str, int], QueueState | BatchQueueState]
 
 
 @dataclass(frozen=True)
 class Started:
-    """A store behind its start. ``rows`` are the records that the recovery read, ``covered`` the queues' max physic offset
-    before it; ``dispatched`` has (the lowest PHYSICALOFFSET, how many) of each dispatch. ``stopped_at``: as in DispatchOutcome.
+    """A store behind its start. ``rows`` are the sound records that the recovery read, ``covered`` the queues' max physic
+    offset before it; ``dispatched`` has (the lowest PHYSICALOFFSET, how many) of each dispatch. ``stopped_at``: as in
+    DispatchOutcome.
     """
 
     start: Start
     end: End
-    rows: Rows
+    rows: KeptRows
     log: KeptLog
     queues: Queues
     index: IndexState
@@ -48,46 +51,89 @@ class Started:
     covered: int
 
 
-def outcome(store: Store, settings: StartSettings, started: Started, count_limit: int) -> Prediction:
+def outcome(store: Store, settings: StartSettings, started: Started, count_limit: int, told: Told) -> Prediction:
     """The statements about a start."""
-    rows, counted = _kept_rows(store, settings, started, count_limit)
-    rows = chosen(rows, started.reader.are_sound(rows))
-    hidden = _hidden(rows, started) if counted else None
+    below = _below(store, started)
+    size = sum(end - first for _, first, end in below)
+    count = _Count(settings, started, size <= count_limit)
+    told.begin("compare", (size if count.whole else 0) + started.rows.bytes)
+    if count.whole and below:
+        with started.reader.handing_to(count.take_any):
+            read_sound(below, counting_of(settings, RULES[settings.release]), started.reader)
+    for rows in started.rows.chunks():
+        count.take(rows)
+        told.moved(int(rows.size[(rows.flags & LIGHT) == 0].sum(dtype=np.int64)))
     return Prediction(
         settings.release,
         True,
-        log=_log(store, settings, started, count_limit),
-        dispatch=_dispatch(rows, started, hidden),
-        queues=_queues(rows, started, hidden),
-        index=_index(rows, settings, started, counted),
+        log=_log(store, settings, started, count_limit, told),
+        dispatch=_dispatch(started, count),
+        queues=_queues(started, count),
+        index=_index(started, count),
         notes=tuple(dict.fromkeys(started.reader.notes)),
     )
 
 
-def _kept_rows(store: Store, settings: StartSettings, started: Started, count_limit: int) -> tuple[Rows, bool]:
-    """The records of the kept log, and whether that is all of them: not where too many bytes lie below the recovery's start."""
+def _below(store: Store, started: Started) -> list[tuple[StoreFile, int, int]]:
+    """The stretches of the kept log that the recovery did not read."""
     start = started.start
     below = [(segment, 0, segment.size) for segment in store.segments[: start.index]]
-    if start.at:
-        below.append((store.segments[start.index], 0, start.at))
-    if not below:
-        return started.rows, True
-    if sum(end for _, _, end in below) > count_limit:
-        return started.rows, False
-    reading = counting_of(settings, RULES[settings.release])
-    return concatenated([read_sound(below, reading, started.reader), started.rows]), True
+    return [*below, (store.segments[start.index], 0, start.at)] if start.at else below
 
 
-def _hidden(rows: Rows, started: Started) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which rows have no unit that points to them, though their records get one."""
-    hidden = np.zeros(len(rows.at), np.bool_)
-    for number, which in by_queue(rows, (rows.flags & HAS_UNIT) > 0):
-        queue = started.queues.get(started.reader.queue_name(number))
-        hidden[which] = True if queue is None else ~are_among(rows.at[which], queue.pointed_to())
-    return hidden
+class _Count:
+    """What is counted of the sound records of the kept log, chunk by chunk. ``whole``: none of them is left out."""
+
+    def __init__(self, settings: StartSettings, started: Started, whole: bool) -> None:
+        self._started, self._keeps_index, self.whole = started, settings.message_index, whole
+        self.hidden = 0
+        """records of which a unit should point to each, and none does"""
+        self.hidden_from, self.hidden_to = -1, -1
+        self.items_missing = 0
+        self.by_queue: dict[int, tuple[int, int, int]] = {}
+        """lowest offset, highest plus 1, and hidden messages of each queue, by its number"""
+
+    def take_any(self, rows: Rows) -> None:
+        """Count those of the rows that are sound."""
+        self.take(chosen(rows, self._started.reader.are_sound(rows)))
+
+    def take(self, rows: Rows) -> None:
+        """Count the next rows."""
+        hidden = np.zeros(len(rows.at), np.bool_)
+        for number, which in by_queue(rows, (rows.flags & HAS_UNIT) > 0):
+            if self.whole:
+                hidden[which] = self._are_hidden(number, rows.at[which])
+            offsets = rows.offset[which]
+            low, high, count = self.by_queue.get(number, (INT64_MAX, INT64_MIN, 0))
+            self.by_queue[number] = (
+                min(low, int(offsets[offsets >= 0].min(initial=INT64_MAX))),
+                max(high, int((offsets + rows.messages[which]).max())),
+                count + int(np.count_nonzero(hidden[which])),
+            )
+        self._add_hidden(rows, np.flatnonzero(hidden & ((rows.flags & LIGHT) == 0)))
+        if self.whole and self._keeps_index:
+            self.items_missing += self._started.index.missing(rows)
+
+    def _are_hidden(self, number: int, at: Int64s) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which of a queue's records have no unit that points to them, though they get one."""
+        queue = self._started.queues.get(self._started.reader.queue_name(number))
+        if queue is None:
+            return np.ones(len(at), np.bool_)
+        if (at[1:] < at[:-1]).any():
+            order = np.argsort(at)
+            found = np.empty(len(at), np.bool_)
+            found[order] = ~queue.are_pointed_to(at[order])
+            return found
+        return ~queue.are_pointed_to(at)
+
+    def _add_hidden(self, rows: Rows, which: Int64s) -> None:
+        if len(which):
+            self.hidden_from = int(rows.at[which[0]]) if self.hidden_from < 0 else self.hidden_from
+            self.hidden_to = int(rows.at[which[-1]] + rows.size[which[-1]])
+            self.hidden += len(which)
 
 
-def _log(store: Store, settings: StartSettings, started: Started, count_limit: int) -> LogOutcome:
+def _log(store: Store, settings: StartSettings, started: Started, count_limit: int, told: Told) -> LogOutcome:
     segments, log = store.segments, started.log
     if not segments:
         return LogOutcome(settings.abnormal, "", 0, False, -1, 0, 0, "", 0, 0, ())
@@ -100,9 +146,13 @@ def _log(store: Store, settings: StartSettings, started: Started, count_limit: i
         stretches = [(segments[end.index], at, segments[end.index].size)]
         stretches += [(segment, 0, segment.size) for segment in segments[end.index + 1 :]]
         records = -1
-        if sum(high - low for _, low, high in stretches) <= count_limit:
-            found = read_sound(stretches, counting_of(settings, RULES[settings.release]), started.reader)
-            records = int(np.count_nonzero((found.flags & LIGHT) == 0))
+        size = sum(high - low for _, low, high in stretches)
+        if size <= count_limit:
+            told.begin("count what is cut off", size)
+            counts = list[int]()
+            with started.reader.handing_to(lambda rows: counts.append(int(np.count_nonzero((rows.flags & LIGHT) == 0)))):
+                read_sound(stretches, counting_of(settings, RULES[settings.release]), started.reader)
+            records = sum(counts)
     kept = {segment.name for segment in log.segments}
     return LogOutcome(
         abnormal=settings.abnormal,
@@ -119,14 +169,9 @@ def _log(store: Store, settings: StartSettings, started: Started, count_limit: i
     )
 
 
-def _dispatch(rows: Rows, started: Started, hidden: np.ndarray[tuple[int], np.dtype[np.bool_]] | None) -> DispatchOutcome:
-    first, last, count = -1, -1, -1
-    if hidden is not None:
-        which = np.flatnonzero(hidden & ((rows.flags & LIGHT) == 0))
-        count = len(which)
-        if count:
-            first, last = int(rows.at[which[0]]), int(rows.at[which[-1]] + rows.size[which[-1]])
-    elif started.start.limited:
+def _dispatch(started: Started, count: _Count) -> DispatchOutcome:
+    first, last = count.hidden_from, count.hidden_to
+    if not count.whole and started.start.limited:
         first = max(started.log.min_offset, started.covered)
         last = started.log.segments[started.start.index].start
         first, last = (first, last) if first < last else (-1, -1)
@@ -137,43 +182,33 @@ def _dispatch(rows: Rows, started: Started, hidden: np.ndarray[tuple[int], np.dt
         items=started.index.items_added,
         hidden_from=first,
         hidden_to=last,
-        hidden_records=count,
+        hidden_records=count.hidden if count.whole else -1,
         stopped_at=started.stopped_at,
     )
 
 
-def _queues(
-    rows: Rows, started: Started, hidden: np.ndarray[tuple[int], np.dtype[np.bool_]] | None
-) -> tuple[QueueOutcome, ...]:
-    in_log: dict[tuple[str, int], tuple[int, int, int]] = {}
-    for number, which in by_queue(rows, (rows.flags & HAS_UNIT) > 0):
-        offsets = rows.offset[which]
-        low = int(offsets[offsets >= 0].min(initial=INT64_MAX)) if hidden is not None else -1
-        low = low if low < INT64_MAX else -1
-        high = int((offsets + rows.messages[which]).max())
-        in_log[started.reader.queue_name(number)] = (low, high, int(hidden[which].sum()) if hidden is not None else -1)
-    absent = (-1, -1, 0 if hidden is not None else -1)
+def _queues(started: Started, count: _Count) -> tuple[QueueOutcome, ...]:
+    in_log = {started.reader.queue_name(number): found for number, found in count.by_queue.items()}
     found = []
     for topic, number in sorted({*started.queues, *in_log}):
         queue = started.queues.get((topic, number))
-        low, high, count = in_log.get((topic, number), absent)
+        low, high, hidden = in_log.get((topic, number), (INT64_MAX, -1, 0))
+        low = low if count.whole and low < INT64_MAX else -1
+        hidden = hidden if count.whole else -1
         if queue is None:
-            found.append(QueueOutcome(topic, number, 0, 0, 0, 0, low, high, count))
+            found.append(QueueOutcome(topic, number, 0, 0, 0, 0, low, high, hidden))
             continue
         found.append(QueueOutcome(
-            topic, number, queue.min_offset, queue.max_offset, queue.units_cut, queue.units_added, low, high, count
+            topic, number, queue.min_offset, queue.max_offset, queue.units_cut, queue.units_added, low, high, hidden
         ))  # fmt: skip
     return tuple(found)
 
 
-def _index(rows: Rows, settings: StartSettings, started: Started, counted: bool) -> IndexOutcome:
+def _index(started: Started, count: _Count) -> IndexOutcome:
     index, log = started.index, started.log
-    missing = 0 if counted else -1
-    if counted and settings.message_index:
-        missing = index.missing(rows)
     return IndexOutcome(
         files=index.files,
-        deleted=index.deleted,
+        deleted=tuple(index.deleted),
         items_lost=index.items_lost(log.min_offset, log.max_offset),
-        items_missing=missing,
+        items_missing=count.items_missing if count.whole else -1,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,57 +12,71 @@ from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 from rocketmq_reindex.storage_format.start.batch_queue_state import BatchQueueState
 from rocketmq_reindex.storage_format.start.counting import by_queue
 from rocketmq_reindex.storage_format.start.index_state import IndexState
+from rocketmq_reindex.storage_format.start.kept import KeptRows
 from rocketmq_reindex.storage_format.start.log_reader import LogReader, chosen
 from rocketmq_reindex.storage_format.start.outcome import Started, outcome
 from rocketmq_reindex.storage_format.start.prediction import Prediction, Refusal
 from rocketmq_reindex.storage_format.start.queue_state import LoadFailure, QueueState
-from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, STOPS, Rows, new_rows
+from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, STOPS, Rows
 from rocketmq_reindex.storage_format.start.recovery import End, SegmentChoice, Start, read_log, read_times, reading_of
 from rocketmq_reindex.storage_format.start.reput import KeptLog, reput
 from rocketmq_reindex.storage_format.start.rules import RULES
 from rocketmq_reindex.storage_format.start.store import DEFAULT_COUNT_LIMIT, QueueFolder, StartSettings, Store
+from rocketmq_reindex.storage_format.start.work import MemorySpool, Nobody, Spool, Told
+
+_HELD: Final = 1 << 20
+"""units of this start in memory, of all queues: 12 bytes each"""
 
 
-def predict(store: Store, settings: StartSettings, count_limit: int = DEFAULT_COUNT_LIMIT) -> Prediction:
+def predict(
+    store: Store,
+    settings: StartSettings,
+    count_limit: int = DEFAULT_COUNT_LIMIT,
+    spool: Spool | None = None,
+    told: Told | None = None,
+) -> Prediction:
     """What a start of ``settings.release`` does to ``store``, up to where no record waits for dispatch.
 
     The caller has made sure that the files load: their sizes and names, a lock, folders that disagree. What only the recovery
     itself finds, and what then keeps the broker from starting, is in ``refusals``, with ``loads`` false.
 
     ``count_limit`` is how many bytes of the commitlog may be walked only to count what the broker itself does not read;
-    where more would have to be, counts are -1.
+    where more would have to be, counts are -1. ``spool`` has room for some 60 bytes a record, by default in
+    memory; ``told`` is told how far the work is.
 
     Raises ValueError for a release that is not one of RELEASES. Mirrors ``DefaultMessageStore.load`` (4.9.8 to 5.5.1).
     """
     if settings.release not in RULES:
         raise ValueError(f"no release {settings.release!a}: it is one of {', '.join(RULES)}")
-    run = _Run(store, settings)
+    told = told or Nobody()
+    run = _Run(store, settings, spool or MemorySpool(), told)
     try:
         started = run.start()
     except LoadFailure as e:
         return Prediction(settings.release, False, (Refusal(e.kind, e.path, e.detail),))
-    return outcome(store, settings, started, count_limit)
+    return outcome(store, settings, started, count_limit, told)
 
 
 class _Run:
     """One start: the queues, the IndexFiles and the log while it goes on."""
 
-    def __init__(self, store: Store, settings: StartSettings) -> None:
+    def __init__(self, store: Store, settings: StartSettings, spool: Spool, told: Told) -> None:
         self._store, self._settings, self._rules = store, settings, RULES[settings.release]
+        self._spool, self._told = spool, told
         self._times = read_times(store.checkpoint)
-        self._reader = LogReader("5.3" if self._rules.v2_records else "4.9", tuple(sorted(store.batch_topics)))
+        self._reader = LogReader("5.3" if self._rules.v2_records else "4.9", tuple(sorted(store.batch_topics)), told)
         self._queues: dict[tuple[str, int], QueueState | BatchQueueState] = {
             (folder.topic, folder.queue): self._state_of(folder) for folder in store.queues
         }
         self._by_number: list[QueueState | BatchQueueState] = []
-        self._index = IndexState(store.indexes, settings, self._times.index)
+        self._index = IndexState(store.indexes, settings, self._times.index, spool)
         self._dispatched: list[tuple[int, int]] = []
         self._stopped_at = -1
 
     def _state_of(self, folder: QueueFolder) -> QueueState | BatchQueueState:
         if folder.batch:
-            return BatchQueueState(folder.files, self._settings.batch_cq_file_size)
-        return QueueState(folder.files, self._settings.cq_file_size)
+            return BatchQueueState(folder.files, self._settings.batch_cq_file_size, self._spool)
+        return QueueState(folder.files, self._settings.cq_file_size, self._spool)
 
     def start(self) -> Started:
         """``load`` and ``start``. Raises LoadFailure where one of them fails, or never ends."""
@@ -68,18 +84,23 @@ class _Run:
         for queue in self._queues.values():
             queue.recover()
         before = self._max_physic()
-        rows, log = new_rows(0), KeptLog((), (), settings.segment_size)
+        rows, log = KeptRows(self._spool), KeptLog((), (), settings.segment_size)
         start, end = Start(0, 0, False), End(0, 0, 0)
         if self._store.segments:
             choice = SegmentChoice(self._store.segments, settings, rules, self._times, self._reader)
             start = choice.start(before)
-            end = read_log(self._store.segments, start, settings, rules, self._reader)
-            rows = self._reader.take()
-            if settings.abnormal:
-                self._dispatch(rows)
-            elif rules.dispatches_while_recovering:
-                # CommitLog.recoverNormally compares what the record says, and leaves out the one that begins there.
-                self._dispatch(chosen(rows, rows.phy_offset > before))
+
+            def recovered(some: Rows) -> None:
+                if settings.abnormal:
+                    self._dispatch(some)
+                elif rules.dispatches_while_recovering:
+                    # CommitLog.recoverNormally compares what the record says, and leaves out the one that begins there.
+                    self._dispatch(chosen(some, some.phy_offset > before))
+                rows.add(chosen(some, self._reader.are_sound(some)))
+
+            self._told.begin("recover", sum(segment.size for segment in self._store.segments[start.index :]) - start.at)
+            with self._reader.handing_to(recovered):
+                end = read_log(self._store.segments, start, settings, rules, self._reader)
             if (self._max_physic() if rules.cuts_by_new_units else before) >= end.offset:
                 for queue in self._queues.values():
                     queue.cut(end.offset)
@@ -90,8 +111,9 @@ class _Run:
         self._correct_min(log)
         if not rules.dispatches_while_recovering or settings.recheck_reput:
             first = max(0, log.min_offset, self._max_physic())
-            reput(log, first, reading_of(settings, rules)._replace(crc=CRC_NONE), self._reader)
-            self._dispatch(self._reader.take())
+            self._told.begin("dispatch", max(0, log.max_offset - first))
+            with self._reader.handing_to(self._dispatch):
+                reput(log, first, reading_of(settings, rules)._replace(crc=CRC_NONE), self._reader)
             self._correct_min(log)
         return Started(
             start=start,
@@ -140,6 +162,15 @@ class _Run:
             queue = self._queue(number)
             if self._has_files(number):
                 self._append(queue, rows, which[which < end])
+        self._spill()
+
+    def _spill(self) -> None:
+        """Where too many units are in memory, put those of the queues with most of them into the spool."""
+        held = {name: queue.room for name, queue in self._queues.items() if queue.room}
+        if sum(held.values()) > _HELD:
+            for name, units in held.items():
+                if units * len(held) >= _HELD // 2:
+                    self._queues[name].spill()
 
     def _units_end(self, rows: Rows, groups: list[tuple[int, npt.NDArray[np.int64]]]) -> int:
         """The number of the row from which on no queue gets a unit.

@@ -11,11 +11,13 @@ from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.start import unit_kernels as k
+from rocketmq_reindex.storage_format.start.kept import Int64s, are_among
+from rocketmq_reindex.storage_format.start.own_units import OwnUnits
 from rocketmq_reindex.storage_format.start.rules import StartRules
 from rocketmq_reindex.storage_format.start.store import StoreFile
+from rocketmq_reindex.storage_format.start.work import Spool
 
 _EMPTY = np.zeros(0, np.uint8)
-Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 
 
@@ -30,15 +32,18 @@ class LoadFailure(Exception):
 class QueueState:
     """One queue. ``min_logic`` and ``max_logic`` are bytes of its logical length, as in RocketMQ."""
 
-    def __init__(self, files: Sequence[StoreFile], file_size: int) -> None:
+    def __init__(self, files: Sequence[StoreFile], file_size: int, spool: Spool) -> None:
         self._size = file_size
-        self._given = list(files)
+        self._given = files
         self._starts = [file.start for file in files]
-        self._data: list[npt.NDArray[np.uint8]] = [file.data for file in files]
+        self._files: list[StoreFile | None] = list(files)
+        """None stands for one that this start made"""
         self._state = np.zeros(k.STATE_SIZE, np.int64)
         self._state[k.MAX_PHYSIC] = self._state[k.LAST_START] = -1
-        self._tail_phy, self._tail_size = np.empty(0, np.int64), np.empty(0, np.int32)
+        self._own = OwnUnits(spool, self._state)
         self._revived = 0
+        self._revived_blanks = 0
+        self._spans: dict[int, tuple[bool, int, int]] = {}
 
     @property
     def max_physic(self) -> int:
@@ -66,7 +71,7 @@ class QueueState:
             return
         index = max(0, len(self._starts) - 3)
         while True:
-            data = self._data[index]
+            data = self._bytes(index)
             count = int(k.valid_prefix(data, UNIT_SIZE))
             if count:
                 last = (count - 1) * UNIT_SIZE
@@ -76,7 +81,7 @@ class QueueState:
             index += 1
         end = self._starts[index] + count * UNIT_SIZE
         kept = [at for at, start in enumerate(self._starts) if start <= end]
-        self._starts, self._data = [self._starts[at] for at in kept], [self._data[at] for at in kept]
+        self._starts, self._files = [self._starts[at] for at in kept], [self._files[at] for at in kept]
         self._set_last(end % self._size if end < self._starts[-1] + self._size else self._size)
 
     def _set_last(self, wrote: int) -> None:
@@ -84,69 +89,73 @@ class QueueState:
         self._state[k.WROTE] = wrote
         self._state[k.FIRST_CREATED] = 0
         end = int(self._state[k.LAST_START]) + wrote
-        tail = int(self._state[k.TAIL])
         if not self._starts:
-            self._state[k.TAIL] = 0
-        elif tail and end > self._state[k.TAIL_FROM]:
-            self._state[k.TAIL] = min(tail, (end - int(self._state[k.TAIL_FROM])) // UNIT_SIZE)
+            self._own.clear()
+        elif self._own.count and end > self._state[k.TAIL_FROM]:
+            self._own.truncate((end - int(self._state[k.TAIL_FROM])) // UNIT_SIZE)
         else:
-            self._state[k.TAIL_FROM], self._state[k.TAIL] = end, 0
+            self._state[k.TAIL_FROM] = end
+            self._own.clear()
 
     def append(self, phy_offset: Int64s, size: Int32s, queue_offset: Int64s) -> None:
         """Dispatch records (``putMessagePositionInfo``), in their order."""
-        at = 0
-        while at < len(phy_offset):
-            made = int(self._state[k.FILES_MADE])
-            self._make_room(len(phy_offset) - at)
-            done = int(k.append_units(
-                phy_offset[at:], size[at:], queue_offset[at:], self._size, self._state, self._tail_phy, self._tail_size
-            ))  # fmt: skip
-            for number in reversed(range(int(self._state[k.FILES_MADE]) - made)):
-                self._starts.append(int(self._state[k.LAST_START]) - number * self._size)
-                self._data.append(_EMPTY)
-            at += done
-            if at < len(phy_offset) and not done:
-                self._make_room(len(phy_offset) - at + self._size // UNIT_SIZE)
+        made, own = int(self._state[k.FILES_MADE]), self._own
+        own.make_room(len(size))
+        k.append_units(phy_offset, size, queue_offset, self._size, self._state, own.phy_offset, own.size)
+        for number in reversed(range(int(self._state[k.FILES_MADE]) - made)):
+            self._starts.append(int(self._state[k.LAST_START]) - number * self._size)
+            self._files.append(None)
 
-    def _make_room(self, units: int) -> None:
-        want = int(self._state[k.TAIL]) + units
-        if want > len(self._tail_phy):
-            more = max(want, 2 * len(self._tail_phy)) - len(self._tail_phy)
-            self._tail_phy = np.concatenate([self._tail_phy, np.zeros(more, np.int64)])
-            self._tail_size = np.concatenate([self._tail_size, np.zeros(more, np.int32)])
+    @property
+    def room(self) -> int:
+        """For how many units of this start there is room in memory."""
+        return self._own.room
+
+    def spill(self) -> None:
+        """Put the units of this start into the spool."""
+        self._own.spill()
+
+    def _bytes(self, index: int) -> npt.NDArray[np.uint8]:
+        file = self._files[index]
+        return _EMPTY if file is None else file.data
 
     def _content(self, index: int) -> k.FileContent:
-        tail = int(self._state[k.TAIL])
         at = int(self._state[k.TAIL_FROM]) - self._starts[index]
-        skipped = max(0, -at) // UNIT_SIZE
-        return k.FileContent(self._data[index], max(0, at), self._tail_phy[skipped:tail], self._tail_size[skipped:tail])
+        first = max(0, -at) // UNIT_SIZE
+        phy_offset, size = self._own.read(first, first + (self._size - max(0, at)) // UNIT_SIZE)
+        return k.FileContent(self._bytes(index), max(0, at), phy_offset, size)
+
+    def _unit(self, index: int, at: int) -> int:
+        """The offset in the unit at byte ``at`` of a file."""
+        number = (self._starts[index] + at - int(self._state[k.TAIL_FROM])) // UNIT_SIZE
+        if 0 <= number < self._own.count:
+            return int(self._own.read(number, number + 1)[0][0])
+        data = self._bytes(index)
+        return int64_at(data, at) if at + UNIT_SIZE <= len(data) else 0
 
     def cut(self, phy_offset: int) -> None:
         """``truncateDirtyLogicFiles``."""
         self._state[k.MAX_PHYSIC] = phy_offset
         while self._starts:
-            kept, ends = k.cut_file(self._content(len(self._starts) - 1), self._size, phy_offset)
-            if kept:
+            if self._unit(len(self._starts) - 1, 0) < phy_offset:
+                kept, ends = k.cut_file(self._content(len(self._starts) - 1), self._size, phy_offset)
                 self._state[k.MAX_PHYSIC] = ends
                 self._revive(int(kept))
                 self._set_last(int(kept))
                 return
             self._starts.pop()
-            self._data.pop()
+            self._files.pop()
             self._set_last(self._size if self._starts else 0)
 
     def _revive(self, kept: int) -> None:
         """Old units behind those of this start are read on by a cut: they become part of the tail."""
-        tail, start = int(self._state[k.TAIL]), self._starts[-1]
-        first = int(self._state[k.TAIL_FROM]) + tail * UNIT_SIZE - start
-        if not tail or kept <= first:
+        first = int(self._state[k.TAIL_FROM]) + self._own.count * UNIT_SIZE - self._starts[-1]
+        if not self._own.count or kept <= first:
             return
-        phy_offset, size, _ = _columns(self._data[-1][first:kept])
-        self._make_room(len(size))
-        self._tail_phy[tail : tail + len(size)] = phy_offset
-        self._tail_size[tail : tail + len(size)] = size
-        self._state[k.TAIL] += len(size)
-        self._revived += int(np.count_nonzero(size != PRE_BLANK_SIZE))
+        phy_offset, size, _ = _columns(self._bytes(len(self._starts) - 1)[first:kept])
+        self._own.extend(phy_offset, size)
+        blanks = int(np.count_nonzero(size == PRE_BLANK_SIZE))
+        self._revived, self._revived_blanks = self._revived + len(size) - blanks, self._revived_blanks + blanks
 
     def correct_min(self, lowest: int, rules: StartRules, path: str) -> None:
         """``correctMinOffset``. Raises LoadFailure where it throws; ``path`` is the queue's folder."""
@@ -167,19 +176,16 @@ class QueueState:
         if wrote == 0 and rules.empty_file_fails:
             detail = f"the recovery leaves no unit in the last file, {self._starts[-1]:020d}"
             raise LoadFailure("queue-last-file-empty", detail, path)
-        if wrote:
-            last, _ = k.unit_at(self._content(len(self._starts) - 1), wrote - UNIT_SIZE)
-            if last < lowest:
-                self._state[k.MIN_LOGIC] = maximum
-                return
+        if wrote and self._unit(len(self._starts) - 1, wrote - UNIT_SIZE) < lowest:
+            self._state[k.MIN_LOGIC] = maximum
+            return
         start = max(0, minimum - self._starts[0])
         end = self._end_of(0)
         if start >= end:
             return
-        first = self._content(0)
-        if minimum >= self._starts[0] and k.unit_at(first, start)[0] >= lowest:
+        if minimum >= self._starts[0] and self._unit(0, start) >= lowest:
             return
-        found = int(k.search_min(first, start, end, lowest))
+        found = int(k.search_min(self._content(0), start, end, lowest))
         if found >= 0:
             self._state[k.MIN_LOGIC] = self._starts[0] + found
 
@@ -188,15 +194,15 @@ class QueueState:
 
     def destroy(self) -> None:
         """``destroy``: all files go."""
-        self._starts, self._data = [], []
+        self._starts, self._files = [], []
+        self._own.clear()
         self._state[:] = 0
         self._state[k.MAX_PHYSIC] = self._state[k.LAST_START] = -1
 
     @property
     def units_added(self) -> int:
         """Units that this start appended, without those that stand for none."""
-        tail = int(self._state[k.TAIL])
-        return tail - int(np.count_nonzero(self._tail_size[:tail] == PRE_BLANK_SIZE)) - self._revived
+        return self._own.count - self._own.blanks - self._revived_blanks - self._revived
 
     @property
     def units_cut(self) -> int:
@@ -204,29 +210,45 @@ class QueueState:
         if not self._starts:
             kept = -1
         else:
-            kept = int(self._state[k.TAIL_FROM]) if self._state[k.TAIL] else self.max_logic
-        behind = sum(
-            int(k.count_valid(file.data, min(file.size, max(0, kept - file.start)), UNIT_SIZE)) for file in self._given
-        )
+            kept = int(self._state[k.TAIL_FROM]) if self._own.count else self.max_logic
+        behind = 0
+        for file in self._given:
+            at = max(0, kept - file.start)
+            for low, end in file.parts(at) if at < file.size else ():
+                # Most of a queue's last file was never written.
+                at += max(0, low - at) // UNIT_SIZE * UNIT_SIZE
+                end = min(file.size, end + UNIT_SIZE)
+                behind += int(k.count_valid(file.data[:end], at, UNIT_SIZE))
+                at += max(0, end - at) // UNIT_SIZE * UNIT_SIZE
+                file.let_go(0, file.size)
         return behind - self._revived
 
-    def pointed_to(self) -> Int64s:
-        """The physical offsets that the units from the min offset on point to, ascending."""
-        lowest, parts = int(self._state[k.MIN_LOGIC]), []
-        for index, (start, data) in enumerate(zip(self._starts, self._data, strict=True)):
-            end = min(len(data), self._end_of(index))
-            if self._state[k.TAIL]:
-                end = min(end, int(self._state[k.TAIL_FROM]) - start)
-            found, sizes, places = _columns(data[: max(0, end - end % UNIT_SIZE)])
-            # A unit is looked for at its offset modulo the file's size, wherever the file's name says that it begins.
-            places = start + (places - start) % self._size
-            parts.append(found[(sizes != PRE_BLANK_SIZE) & (places >= lowest) & (places < self.max_logic)])
-        tail = int(self._state[k.TAIL])
-        if tail:
-            skipped = min(tail, max(0, lowest - int(self._state[k.TAIL_FROM])) // UNIT_SIZE)
-            own = self._tail_phy[skipped:tail]
-            parts.append(own[self._tail_size[skipped:tail] != PRE_BLANK_SIZE])
-        return ascending(parts)
+    def are_pointed_to(self, wanted: Int64s) -> npt.NDArray[np.bool_]:
+        """To which of the physical offsets ``wanted``, ascending, units from the min offset on point."""
+        found = np.zeros(len(wanted), np.bool_)
+        lowest, highest, low, high = int(self._state[k.MIN_LOGIC]), self.max_logic, int(wanted[0]), int(wanted[-1])
+        own_from = int(self._state[k.TAIL_FROM])
+        for index, (start, file) in enumerate(zip(self._starts, self._files, strict=True)):
+            end = 0 if file is None else min(file.size, self._end_of(index))
+            if self._own.count:
+                end = min(end, own_from - start)
+            end -= end % UNIT_SIZE
+            if file is None or end <= 0:
+                continue
+            if index not in self._spans:
+                self._spans[index] = k.span_of(file.data, end)
+                file.let_go(0, end)
+            ascends, least, most = self._spans[index]
+            if least <= high and most >= low:
+                k.mark_pointed(file.data, end, ascends, start, self._size, lowest, highest, wanted, found)
+                file.let_go(0, end)
+        skipped = max(0, lowest - own_from) // UNIT_SIZE
+        for first, phy_offset, size in self._own.pointing(low, high):
+            begin = max(0, skipped - first)
+            own = phy_offset[begin:][size[begin:] != PRE_BLANK_SIZE]
+            own = own[(own >= low) & (own <= high)]
+            found |= are_among(wanted, ascending(own))
+        return found
 
 
 def _columns(data: npt.NDArray[np.uint8]) -> tuple[Int64s, Int32s, Int64s]:
@@ -237,9 +259,6 @@ def _columns(data: npt.NDArray[np.uint8]) -> tuple[Int64s, Int32s, Int64s]:
     )  # fmt: skip
 
 
-def ascending(parts: list[Int64s]) -> Int64s:
-    """All numbers of ``parts``, ascending."""
-    found = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-    if len(found) > 1 and (found[1:] < found[:-1]).any():
-        found = np.sort(found)
-    return found
+def ascending(numbers: Int64s) -> Int64s:
+    """The numbers, ascending."""
+    return np.sort(numbers) if len(numbers) > 1 and (numbers[1:] < numbers[:-1]).any() else numbers

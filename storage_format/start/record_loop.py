@@ -82,6 +82,7 @@ def read_rows(
     data: npt.NDArray[np.uint8],
     start: int,
     end: int,
+    pause: int,
     base: int,
     reading: Reading,
     names: NameArrays,
@@ -94,11 +95,14 @@ def read_rows(
 ) -> tuple[int, int]:
     """Read records of a segment's ``data[start:end]`` until one is refused; returns why it stopped, and where in ``data``.
 
+    At the first record from ``pause`` on it stops with MORE.
     ``base`` is the segment's offset; ``state[w.RECORDS]`` counts rows, ``state[w.UNITS]`` those of ``light``. At NEW_NAME,
     NEW_LMQS, UNITS_FULL and QUEUES_FULL the caller removes the cause, and calls again from there.
     """
     at = start
     while True:
+        if at >= pause:
+            return r.MORE, at
         found = broker_record(data, at, end, reading, rec, spans)
         if found != r.GOOD:
             return found, at

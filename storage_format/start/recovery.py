@@ -155,7 +155,7 @@ class SegmentChoice:
 
 def read_segment(segment: StoreFile, at: int, end: int, reading: Reading, reader: LogReader) -> tuple[int, int]:
     """``LogReader.read`` of a segment, where a broker reads it. Raises LoadFailure at a record that no heap has room for."""
-    code, stop = reader.read(segment.data, at, end, segment.start, reading)
+    code, stop = reader.read(segment, at, end, reading)
     claimed = reader.claims(segment.data, stop, end, reading) if code not in (r.FILLER, r.NO_ROOM) else 0
     if claimed >= _LARGE:
         said = f"the record at {segment.start + stop} says that it has {claimed} bytes"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,6 +36,16 @@ class StoreFile:
         """The bytes of the file."""
         return len(self.data)
 
+    def parts(self, low: int) -> Iterator[tuple[int, int]]:
+        """First byte and end of each part from byte ``low`` on that is not known to be all zeros."""
+        yield low, self.size
+
+    def load(self, low: int, high: int) -> None:
+        """Bytes ``low`` to ``high`` are about to be read. Raises OSError or InputError where they cannot be."""
+
+    def let_go(self, low: int, high: int) -> None:
+        """Bytes ``low`` to ``high`` have been read."""
+
 
 @dataclass(frozen=True)
 class QueueFolder:
@@ -53,10 +63,13 @@ class QueueFolder:
 
 @dataclass(frozen=True)
 class IndexFileData:
-    """An IndexFile: ``name`` is the time at which it was made, ``data``, uint8, all its bytes."""
+    """An IndexFile: ``name`` is the time at which it was made, ``data``, uint8, its bytes; zeros follow where it is short."""
 
     name: str
     data: npt.NDArray[np.uint8]
+
+    def let_go(self, low: int, high: int) -> None:
+        """Bytes ``low`` to ``high`` have been read."""
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,10 @@ class FileContent(NamedTuple):
     tail_size: npt.NDArray[np.int32]
 
 
-# What a queue keeps between dispatches, in an int64 array.
-MAX_PHYSIC, LAST_START, WROTE, MIN_LOGIC, FIRST_CREATED, FILES_MADE, TAIL, TAIL_FROM = range(8)
-STATE_SIZE: Final = 8
+# What a queue keeps between dispatches, in an int64 array. Of the units of this start BLANKS counts those that come first and
+# stand for none, TAIL those in memory.
+MAX_PHYSIC, LAST_START, WROTE, MIN_LOGIC, FIRST_CREATED, FILES_MADE, TAIL, TAIL_FROM, BLANKS = range(9)
+STATE_SIZE: Final = 9
 
 
 @inlined
@@ -68,20 +69,17 @@ def append_units(
     state: npt.NDArray[np.int64],
     tail_phy: npt.NDArray[np.int64],
     tail_size: npt.NDArray[np.int32],
-) -> int:
-    """Dispatch records of one queue from ``queue_offset[0]`` on (``ConsumeQueue.putMessagePositionInfo``).
+) -> None:
+    """Dispatch records of one queue (``ConsumeQueue.putMessagePositionInfo``).
 
-    Returns how many were looked at: fewer than all where blanks fill a new file, for which ``tail`` may have no room; the
-    caller then has room for ``file_size // UNIT_SIZE`` more, and calls again. ``state`` has STATE_SIZE numbers.
+    ``state`` has STATE_SIZE numbers; behind its TAIL the tail has room for a unit of each record. The blanks that fill the
+    beginning of a queue's first file are only counted.
     """
     for k in range(len(phy_offset)):
         if phy_offset[k] + size[k] <= state[MAX_PHYSIC]:
             continue
         expected = queue_offset[k] * UNIT_SIZE
         if state[LAST_START] < 0:
-            blanks = (expected % file_size) // UNIT_SIZE if queue_offset[k] != 0 else 0
-            if state[TAIL] + blanks >= len(tail_phy):
-                return k
             state[LAST_START] = expected - expected % file_size
             state[WROTE] = 0
             state[FIRST_CREATED] = 1
@@ -96,21 +94,82 @@ def append_units(
         if queue_offset[k] != 0:
             if state[FIRST_CREATED] and state[WROTE] == 0:
                 state[MIN_LOGIC] = expected
-                for _ in range((expected % file_size) // UNIT_SIZE):
-                    tail_phy[state[TAIL]] = 0
-                    tail_size[state[TAIL]] = PRE_BLANK_SIZE
-                    state[TAIL] += 1
+                state[BLANKS] = (expected % file_size) // UNIT_SIZE
                 state[WROTE] = expected % file_size
             if expected < state[LAST_START] + state[WROTE]:
                 continue
-        if state[TAIL] == len(tail_phy):
-            return k
         state[MAX_PHYSIC] = phy_offset[k] + size[k]
         tail_phy[state[TAIL]] = phy_offset[k]
         tail_size[state[TAIL]] = size[k]
         state[TAIL] += 1
         state[WROTE] += UNIT_SIZE
-    return len(phy_offset)
+
+
+@jit
+def span_of(
+    data: npt.NDArray[np.uint8],
+    end: int,
+) -> tuple[bool, int, int]:
+    """Whether the offsets of the units in ``data[:end]`` never fall; the lowest and the highest of them."""
+    ascends, last = True, np.int64(int64_at(data, 0))
+    low, high = last, last
+    for at in range(UNIT_SIZE, end - UNIT_SIZE + 1, UNIT_SIZE):
+        offset = np.int64(int64_at(data, at))
+        ascends = ascends and offset >= last
+        last, low, high = offset, min(low, offset), max(high, offset)
+    return ascends, low, high
+
+
+@inlined
+def _first_from(numbers: npt.NDArray[np.int64], wanted: int) -> int:
+    low, high = 0, len(numbers)
+    while low < high:
+        middle = (low + high) // 2
+        if numbers[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@jit
+def mark_pointed(
+    data: npt.NDArray[np.uint8],
+    end: int,
+    ascends: bool,
+    start: int,
+    file_size: int,
+    lowest: int,
+    highest: int,
+    wanted: npt.NDArray[np.int64],
+    found: npt.NDArray[np.bool_],
+) -> None:
+    """Set ``found`` for each of ``wanted``, ascending, to which a unit in ``data[:end]`` points.
+
+    Only units count whose byte of the queue's logical length is in [lowest, highest). A unit is looked for at its offset modulo
+    the file's size, wherever the file's name (``start``) says that it begins.
+    """
+    at = 0
+    if ascends:
+        low, high = 0, end // UNIT_SIZE
+        while low < high:
+            middle = (low + high) // 2
+            if int64_at(data, middle * UNIT_SIZE) < wanted[0]:
+                low = middle + 1
+            else:
+                high = middle
+        at = low * UNIT_SIZE
+    while at + UNIT_SIZE <= end:
+        offset = np.int64(int64_at(data, at))
+        if ascends and offset > wanted[len(wanted) - 1]:
+            return
+        place = start + (at - start) % file_size
+        if int32_at(data, at + _AT_SIZE) != PRE_BLANK_SIZE and place >= lowest and place < highest:
+            k = _first_from(wanted, offset)
+            while k < len(wanted) and wanted[k] == offset:
+                found[k] = True
+                k += 1
+        at += UNIT_SIZE
 
 
 @inlined

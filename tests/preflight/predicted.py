@@ -10,6 +10,7 @@ from rocketmq_reindex.jobs.preflighting.options import preflight_settings
 from rocketmq_reindex.jobs.preflighting.run import Preflight
 from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.start.work import Nobody
 from tests.preflight.settings import Conf
 
 
@@ -20,7 +21,7 @@ def predict(store: Path, release: str, conf: Conf, scratch: Path) -> dict[str, A
     settings = preflight_settings({"store": str(store), "broker_version": release, "broker_conf": str(path)})
     summary = PreflightSummary()
     try:
-        Preflight(settings, summary).run()
+        Preflight(settings, summary, Nobody()).run()
     except InputError as error:
         return str(error)
     return dataclasses.asdict(summary)

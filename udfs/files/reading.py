@@ -130,6 +130,17 @@ class Reader:
             # ENXIO: a hole up to the end. A file system that does not know this has no holes.
             return size if error.errno == errno.ENXIO else at
 
+    def next_part(self, at: int) -> tuple[int, int]:
+        """The next part from ``at`` on that may not be zero: its first byte, and its end; twice the file's size for none."""
+        begin = self.next_data(at)
+        size = self.size()
+        if self._handle < 0 or begin >= size:
+            return begin, size
+        try:
+            return begin, min(max(begin + 1, os.lseek(self._handle, begin, os.SEEK_HOLE)), size)
+        except OSError:
+            return begin, size
+
     def read(self, at: int, count: int) -> bytes:
         """``count`` bytes from ``at`` on. Raises InputError when the file ends too early."""
         out = bytearray(count)

@@ -1,0 +1,54 @@
+"""How far a preflight is, for whoever waits: said once it takes longer than a moment."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rocketmq_reindex.jobs.watching.progress import Reporter
+
+_SILENT: Final = 1.0
+"""seconds: most stores are done by then"""
+
+
+class Stages:
+    """A ``storage_format.start.work.Told``; a context manager. With ``quiet`` nothing is shown."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet, self._begun = quiet, time.monotonic()
+        self._name, self._size, self._done, self._shown = "", 0, 0, False
+        self._reporter: Reporter | None = None
+        self._open = contextlib.ExitStack()
+        self._stage = contextlib.ExitStack()
+
+    def begin(self, stage: str, size: int) -> None:
+        """A stage begins that reads at most ``size`` bytes."""
+        self._stage.close()
+        self._name, self._size, self._done, self._shown = stage, size, 0, False
+
+    def moved(self, size: int) -> None:
+        """So many bytes more of the stage are done."""
+        self._done += size
+        if self._shown or self._quiet or not self._size or time.monotonic() - self._begun < _SILENT:
+            return
+        self._shown = True
+        if self._reporter is None:
+            # rich takes a moment to import.
+            from rocketmq_reindex.jobs.watching.progress import Reporter
+            from rocketmq_reindex.jobs.watching.progress_shown import usual
+
+            self._reporter = self._open.enter_context(Reporter([usual()]))
+        self._stage.enter_context(self._reporter.stage(self._name, "MiB", -(-self._size // (1 << 20)), self._size, self._probe))
+
+    def _probe(self) -> tuple[int, float]:
+        return self._done >> 20, self._done / self._size
+
+    def __enter__(self) -> Stages:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stage.__exit__(kind, error, trace)
+        self._open.close()

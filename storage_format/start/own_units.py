@@ -1,0 +1,137 @@
+"""The units that a start gives a queue: blanks, then what lies in the spool, then the newest in memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
+from rocketmq_reindex.storage_format.start.unit_kernels import BLANKS, TAIL
+from rocketmq_reindex.storage_format.start.work import Spool
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+_BLOCK: Final = 5
+"""numbers of a block: its place in the spool, the units before it, its units, the lowest and the highest offset"""
+_UNIT: Final = 12
+"""bytes of a unit in the spool: its offset, its size"""
+_LEAST: Final = 64
+_NO_OFFSETS: Final = np.empty(0, np.int64)
+_NO_SIZES: Final = np.empty(0, np.int32)
+
+
+class OwnUnits:
+    """``phy_offset``, int64, and ``size``, int32, have room for the newest units, of which ``state[TAIL]`` are there."""
+
+    __slots__ = ("_blocks", "_spool", "_state", "phy_offset", "size")
+
+    def __init__(self, spool: Spool, state: Int64s) -> None:
+        self._spool, self._state = spool, state
+        self.clear()
+
+    def clear(self) -> None:
+        """There are none any more."""
+        self._state[TAIL] = self._state[BLANKS] = 0
+        self._blocks = array("q")
+        self.phy_offset, self.size = _NO_OFFSETS, _NO_SIZES
+
+    @property
+    def room(self) -> int:
+        """For how many units there is room in memory."""
+        return len(self.size)
+
+    @property
+    def blanks(self) -> int:
+        """How many blanks they begin with."""
+        return int(self._state[BLANKS])
+
+    @property
+    def _spooled(self) -> int:
+        return self._blocks[-4] + self._blocks[-3] if self._blocks else 0
+
+    @property
+    def count(self) -> int:
+        """How many there are, blanks and all."""
+        return self.blanks + self._spooled + int(self._state[TAIL])
+
+    def make_room(self, units: int) -> None:
+        """Have room for so many more in memory."""
+        held = int(self._state[TAIL])
+        if held + units > self.room:
+            room = max(held + units, min(2 * self.room, held + (1 << 16)), _LEAST)
+            phy_offset, size = np.empty(room, np.int64), np.empty(room, np.int32)
+            phy_offset[:held], size[:held] = self.phy_offset[:held], self.size[:held]
+            self.phy_offset, self.size = phy_offset, size
+
+    def spill(self) -> None:
+        """Put those in memory into the spool."""
+        held = int(self._state[TAIL])
+        if held:
+            phy_offset, size = self.phy_offset[:held], self.size[:held]
+            place = self._spool.put(phy_offset.tobytes() + size.tobytes())
+            before = self._spooled
+            self._blocks.extend((place, before, held, int(phy_offset.min()), int(phy_offset.max())))
+        self._state[TAIL] = 0
+        self.phy_offset, self.size = _NO_OFFSETS, _NO_SIZES
+
+    def extend(self, phy_offset: Int64s, size: Int32s) -> None:
+        """Put some behind them."""
+        self.make_room(len(size))
+        held = int(self._state[TAIL])
+        self.phy_offset[held : held + len(size)] = phy_offset
+        self.size[held : held + len(size)] = size
+        self._state[TAIL] += len(size)
+
+    def truncate(self, count: int) -> None:
+        """Keep the first ``count``."""
+        if count >= self.count:
+            return
+        held = max(0, count - self.blanks - self._spooled)
+        self._state[TAIL] = held
+        while self._blocks and self.blanks + self._spooled > count:
+            place, before, units = self._blocks[-5:-2]
+            kept = max(0, count - self.blanks - before)
+            phy_offset, size = self._read(place, units)
+            del self._blocks[-_BLOCK:]
+            if kept:
+                self.extend(phy_offset[:kept], size[:kept])
+        self._state[BLANKS] = min(self.blanks, count)
+
+    def _read(self, place: int, units: int) -> tuple[Int64s, Int32s]:
+        data = self._spool.get(place, units * _UNIT)
+        return data[: 8 * units].view(np.int64), data[8 * units :].view(np.int32)
+
+    def read(self, low: int, high: int) -> tuple[Int64s, Int32s]:
+        """Offsets and sizes of units ``low`` to ``high``, without it, as far as there are so many."""
+        high = min(high, self.count)
+        low = min(low, high)
+        phy_offset, size = np.zeros(high - low, np.int64), np.full(high - low, PRE_BLANK_SIZE, np.int32)
+        for first, more_offsets, more_sizes in self._parts(low, high):
+            begin, end = max(low, first), min(high, first + len(more_sizes))
+            phy_offset[begin - low : end - low] = more_offsets[begin - first : end - first]
+            size[begin - low : end - low] = more_sizes[begin - first : end - first]
+        return phy_offset, size
+
+    def _parts(self, low: int, high: int) -> Iterator[tuple[int, Int64s, Int32s]]:
+        for at in range(0, len(self._blocks), _BLOCK):
+            place, before, units = self._blocks[at : at + 3]
+            first = self.blanks + before
+            if first < high and first + units > low:
+                yield (first, *self._read(place, units))
+        first, held = self.blanks + self._spooled, int(self._state[TAIL])
+        if first < high and first + held > low:
+            yield first, self.phy_offset[:held], self.size[:held]
+
+    def pointing(self, low: int, high: int) -> Iterator[tuple[int, Int64s, Int32s]]:
+        """Parts with all units that point to [low, high]: the number of the first one, offsets, sizes. Blanks are left out."""
+        for at in range(0, len(self._blocks), _BLOCK):
+            place, before, units, least, most = self._blocks[at : at + _BLOCK]
+            if least <= high and most >= low:
+                yield (self.blanks + before, *self._read(place, units))
+        held = int(self._state[TAIL])
+        if held:
+            yield self.blanks + self._spooled, self.phy_offset[:held], self.size[:held]

@@ -1,0 +1,60 @@
+"""A preflight walks a log in chunks and keeps what it knows in a spool: how small these are changes no word of its answer."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketmq_reindex.jobs.preflighting import spool
+from rocketmq_reindex.storage_format.start import index_state, kept, log_reader, predict
+from tests.preflight import predicted
+from tests.preflight.settings import Conf, Sizes
+from tests.tools.local_engine import local_build
+from tests.tools.make_log import FEATURES, random_log
+
+SMALL = (
+    (log_reader, "_ROWS", 7), (log_reader, "_STEP", 3000), (log_reader, "_BEYOND", 500), (predict, "_HELD", 40),
+    (kept, "_NUMBERS", 5), (index_state, "_ITEMS", 6), (spool, "_IN_MEMORY", 1000),
+)  # fmt: skip
+SIZES = Sizes(1 << 15, 400, 50, 60)
+
+
+def answers(store: Path, scratch: Path) -> list[Any]:
+    """What is said of a start of each kind."""
+    found = []
+    for release in ("4.9.8", "5.3.3", "5.5.1"):
+        for stop in (True, False):
+            (store / "abort").unlink(missing_ok=True)
+            if stop:
+                (store / "abort").touch()
+            for more in ({}, {"enableLmq": "true", "enableMultiDispatch": "true", "recheckReputOffsetFromCq": "true"}):
+                said = predicted.predict(store, release, Conf(SIZES, dict(more)), scratch)
+                if isinstance(said, dict):
+                    said.pop("seconds")
+                found.append(said)
+    return found
+
+
+def test_chunks_change_nothing(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, store = random.Random(seed), tmp_path / "store"
+    random_log(store / "commitlog", seed, records=300, segment_size=SIZES.segment, features=FEATURES - {"v2"})
+    local_build(store, tmp_path / "out", on_damage="salvage", cq_file_size=400, hash_slots=50, index_items=60)
+    for name in ("consumequeue", "index", "checkpoint"):
+        (tmp_path / "out" / name).rename(store / name)
+    # Queues, items and records are missing: each kind of number is to be counted.
+    for folder in (store / "consumequeue", store / "index"):
+        some = sorted(path for path in folder.rglob("*") if path.is_file())
+        for path in rng.sample(some, len(some) // 4):
+            path.unlink()
+    last = max((store / "commitlog").iterdir())
+    data = bytearray(last.read_bytes())
+    data[rng.randrange(200)] ^= 1
+    last.write_bytes(data)
+    whole = answers(store, tmp_path)
+    for module, name, value in SMALL:
+        monkeypatch.setattr(module, name, value)
+    assert answers(store, tmp_path) == whole
+    assert any(isinstance(said, dict) and said["loads"] for said in whole)

@@ -1,0 +1,72 @@
+"""``preflight`` runs on the broker's host before its start: it takes the same memory for a log twice as large."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.bench import cases
+from tests.bench.steps import own_memory
+from tests.tools.encode import Message
+from tests.tools.log_writer import LogWriter
+
+MIB = 1 << 20
+BOUND = 256 * MIB
+NOISE = 64 * MIB
+"""malloc's own doing"""
+
+
+def peak_of(store: Path, scratch: Path) -> tuple[int, dict[str, Any]]:
+    """The most memory of a preflight after an unclean stop, and what it says."""
+    words = [
+        sys.executable,
+        "-m",
+        "rocketmq_reindex",
+        "preflight",
+        str(store),
+        "--abort=yes",
+        "--broker-version=5.3.3",
+        "--json",
+    ]
+    most, said = 0, scratch / "said"
+    with said.open("wb") as out, subprocess.Popen(words, stdout=out) as process:
+        while process.poll() is None:
+            most = max(most, own_memory(process.pid))
+            time.sleep(0.002)
+    return most, json.loads(said.read_bytes())
+
+
+def test_a_log_twice_as_large(tmp_path: Path) -> None:
+    """All of it is dispatched again, and compared with what the queue and the index then have."""
+    peaks = []
+    for times in (1, 2):
+        store = tmp_path / f"store-{times}"
+        cases.hot_and_small(store, times * 1_200_000, times * 500, 1 << 27)
+        peak, said = peak_of(store, tmp_path)
+        records = times * 1_200_500
+        assert (said["exit"], said["error"]) == (0, None)
+        assert (said["dispatch"]["records"], said["dispatch"]["hidden_records"]) == (records, 0)
+        assert (said["dispatch"]["items"], said["index"]["items_missing"]) == (2 * records, 0)
+        peaks.append(peak)
+        shutil.rmtree(store)
+    print(f"MiB: {[peak // MIB for peak in peaks]}")
+    assert max(peaks) < BOUND
+    assert peaks[1] < peaks[0] + NOISE
+
+
+def test_queues_whose_first_file_begins_with_blanks(tmp_path: Path) -> None:
+    """A broker fills it with units that stand for none: 299,999 of them here, in each of 300 queues."""
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 17) as writer:
+        for queue in range(300):
+            writer.append(Message("T", queue_id=queue, queue_offset=299_999, body=b"x"))
+    peak, said = peak_of(tmp_path / "store", tmp_path)
+    assert {(queue["min_offset"], queue["max_offset"], queue["units_added"]) for queue in said["queues"]} == {
+        (299_999, 300_000, 1)
+    }
+    print(f"MiB: {peak // MIB}")
+    assert peak < BOUND
