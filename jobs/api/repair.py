@@ -21,6 +21,7 @@ def repair(
     *,
     out: PathLike,
     replica: Paths | None = None,
+    extend: bool = False,
     link: Literal["reflink", "hard", "none"] | None = None,
     tombstones: bool = False,
     include_broken: bool = False,
@@ -61,6 +62,7 @@ def repair(
         out: New folder or URI for the result, apart from ``store``.
         replica: One or more stores of replicas, or backups. What is lost is taken from the first where both logs are sure to be
             the same.
+        extend: Also take what a replica has behind the end of the log.
         link: How unchanged segments may share their bytes with the old ones: ``reflink`` where the file system can, ``hard``
             links for those before the log's end, or ``none``. Default: ``reflink``.
         tombstones: Put a record with the tag ``__LOST__`` at each queue offset that is known to be lost.

@@ -32,6 +32,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="store of a replica, or a backup: lost bytes come from it where both logs are sure to be the same (repeatable)",
     )  # fmt: skip
     add(
+        "--extend", action="store_true",
+        help="where a replica goes on behind the log's end, take that, too: the log then ends where the replica does",
+    )  # fmt: skip
+    add(
         "--link", choices=LINKS,
         help="let unchanged segments share their bytes with the old ones: reflink where the file system can, hard links "
         f"for those before the log's end, or none: copy ({default('link', RepairSettings)})",

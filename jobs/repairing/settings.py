@@ -18,6 +18,8 @@ class RepairSettings(BuildSettings):
 
     replicas: tuple[str, ...] = ()
     """folders or URIs of replicas and backups: each a store, or a folder of segments; the first that fits is taken"""
+    extend: bool = False
+    """also take what a replica has behind the end of the log"""
     link: str = REFLINK
     """one of LINKS: how unchanged segments may share their bytes with the damaged log's"""
     tombstones: bool = False
@@ -51,6 +53,8 @@ class RepairSettings(BuildSettings):
                 "--crc none: a broker cuts the log at a wrong body CRC: leave it out, or set checkCRCOnRecover=false and name "
                 "its --broker-conf"
             )
+        if self.extend and not self.replicas:
+            raise UsageError("--extend: takes what a replica has behind the log's end: name a --replica")
         if any(not replica for replica in self.replicas):
             raise UsageError("--replica: is empty: name a store")
         replicas = tuple(files.absolute(place) for place in checked_paths(*self.replicas))
@@ -64,4 +68,4 @@ class RepairSettings(BuildSettings):
             "replicas": len(self.replicas), "tombstones": self.tombstones, "include_broken": self.include_broken,
             "property_crc_forced": self.property_crc_forced,
         }  # fmt: skip
-        return super().for_manifest() | mine
+        return super().for_manifest() | mine | ({"extend": True} if self.extend else {})

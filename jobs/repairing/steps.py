@@ -21,6 +21,7 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.engines.tasks import task_count
 from rocketmq_reindex.jobs.publishing.layout import REPAIRED
 from rocketmq_reindex.jobs.repairing import reporting
+from rocketmq_reindex.jobs.repairing.behind import look_behind
 from rocketmq_reindex.jobs.repairing.located import located, record_ends
 from rocketmq_reindex.jobs.repairing.odd import gaps, out_of_line
 from rocketmq_reindex.jobs.repairing.ranges import scan_again
@@ -101,7 +102,9 @@ class RepairSteps(FullBuild):
 
             found = damaged(holes)
             self._last = last_record(chain.accepted)
-            check_room(scan.staging, self.settings, whole, self._last, found)
+            behind = look_behind(scan, self.settings, self.log, chain, whole, ends)
+            whole += behind.new
+            check_room(scan.staging, self.settings, whole, self._last, [*behind.others(found), *behind.damage])
         with reporter.step("mend"):
             taken, kept = list[Mended](), list[Hole]()
             if self.settings.include_broken:
@@ -113,7 +116,8 @@ class RepairSteps(FullBuild):
                 kept = [hole for hole in holes if hole.reason == _BROKEN]
                 found = damaged(hole for hole in holes if hole.reason != _BROKEN)
                 found = [damage for damage in found if not _is_in(done, damage.offset, damage.end)]
-            mended = reporting.apart([*taken, *self._mend(scan, found)])
+            taken += behind.checked(self._mend(scan, behind.damage, only_replicas=True, replica=behind.taken))
+            mended = reporting.apart([*taken, *self._mend(scan, behind.others(found))])
             old = {segment.start: segment for segment in whole if segment.path}
             mended = [one if one.digest or one.start not in old else _digested(one, old[one.start]) for one in mended]
             if self.settings.tombstones:
@@ -129,6 +133,7 @@ class RepairSteps(FullBuild):
         written = self._write(scan, whole, mended, reporter)
         self._entries = reporting.entries(mended, written)
         reporting.report(summary, whole, mended, kept, written)
+        behind.tell(summary)
         new = [_in_tree(segment, scan.staging) for segment in whole]
         changed = [(one.low, one.high) for one in mended] + [(hole.offset, hole.offset + hole.length) for hole in kept]
         if not changed:
@@ -140,13 +145,15 @@ class RepairSteps(FullBuild):
     def more_entries(self) -> list[dict[str, Any]]:
         return self._entries or []
 
-    def _mend(self, scan: Scan, found: list[Damage], *, only_replicas: bool = False) -> list[Mended]:
-        """Have tasks decide what stands in the place of the damage."""
+    def _mend(self, scan: Scan, found: list[Damage], *, only_replicas: bool = False, replica: int = 0) -> list[Mended]:
+        """Have tasks decide what stands in the place of the damage. ``replica``: this one alone is asked; 0: all are."""
         if not found:
             return []
         staging, tasks = scan.staging, task_count(len(found), sum(damage.length for damage in found), scan.engine.cores)
         plan = plans.write_plan(staging, "damage", found)
-        listed = plans.write_plan(staging, "replicas", list_replicas(self.settings.replicas, self.log))
+        replicas = list_replicas(self.settings.replicas, self.log)
+        asked = [one if replica in (0, number) else [] for number, one in enumerate(replicas, 1)]
+        listed = plans.write_plan(staging, "replicas", asked)
         function = MendDamage(staging, plan, listed, tasks, scan.task.settings, only_replicas)
         return Mended.read(scan.engine.numbers(function, tasks))
 

@@ -64,8 +64,8 @@ def test_found_by_name(name: str, sound: list[Path], seed: int, tmp_path: Path) 
 
 
 def test_every_kind_is_tried() -> None:
-    """The others have tests of their own, below and in test_verify_against.py."""
-    tried = {kind for _, kind in spoil_derived.KINDS.values()} | {"log-out-of-line", "queue-unit-batch"}
+    """The others have tests of their own, below, in test_verify_against.py and in test_verify_agrees.py."""
+    tried = {kind for _, kind in spoil_derived.KINDS.values()} | {"log-out-of-line", "log-queue-gaps", "queue-unit-batch"}
     tried |= {"index-tag-missing", "index-tag-extra", "checkpoint-offset-ahead"}  # test_verify_versions.py
     assert {kind for kind in KINDS if not kind.startswith("against-")} == tried
 

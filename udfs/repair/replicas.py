@@ -49,11 +49,15 @@ class Replica:
     def has(self, border: RecordAt) -> bool:
         """Whether the replica has the same bytes where the good record ``border`` lies in the damaged log."""
         mine = record_bytes(border)
-        segment = self.segments.get(border.segment.start)
-        if segment is None or border.offset + len(mine) > segment.data_end:
-            return False
+        return self.read(border, len(mine)) == mine
+
+    def read(self, place: RecordAt, size: int) -> bytes:
+        """``size`` bytes from where the record ``place`` begins in the damaged log; nothing where the replica has fewer."""
+        segment = self.segments.get(place.segment.start)
+        if segment is None or place.offset + size > segment.data_end:
+            return b""
         try:
             with files.Reader(segment.path) as reader:
-                return reader.read(border.offset - segment.start, len(mine)) == mine
+                return reader.read(place.offset - segment.start, size)
         except InputError:
-            return False
+            return b""
