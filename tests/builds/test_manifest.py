@@ -53,6 +53,18 @@ def test_the_same_bytes_however_it_is_cut(tmp_path: Path, seed: int, more: dict[
         assert cut[1] == whole[1], f"range size {range_size}"
 
 
+@pytest.mark.parametrize("stored", [1, 0])
+def test_nothing_was_read_behind_a_first_record_that_is_too_late(tmp_path: Path, stored: int) -> None:
+    """Also where it is the log's first: no digest stands for bytes behind it."""
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 12) as writer:
+        for number in range(3):
+            writer.append(Message("T", store_timestamp=1000 + (number >= stored)))
+    summary = local_build(tmp_path / "store", tmp_path / "out", until_time=1000)
+    assert (summary.exit, summary.records) == (0, stored)
+    (segment,) = json.loads((tmp_path / "out" / "reindex.json").read_text())["inputs"]
+    assert segment["digests"] == [None]
+
+
 def test_many_odd_topics_are_told_alike(tmp_path: Path) -> None:
     """Only the first twenty are named: which ones does not depend on who meets which."""
     topics = [f"t~{k}" for k in range(60)]

@@ -20,6 +20,7 @@ from tests.golden.stores import GoldenStore, index_in_order, read_files
 from tests.tools.batch_log import BATCH_TOPICS, MADE, SIZES, batch, batch_files, batch_queue, random_batch_log
 from tests.tools.encode import Message
 from tests.tools.local_engine import InlineEngine, local_build
+from tests.tools.local_verify import local_verify
 from tests.tools.log_writer import LogWriter
 
 Stores = Callable[[str], GoldenStore]
@@ -203,6 +204,16 @@ def test_no_light_queues_of_a_batch_topic(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out" / "consumequeue").iterdir()) == ["%LMQ%b", "Plain"]
     assert sorted(path.name for path in (tmp_path / "out" / "batchconsumequeue").iterdir()) == ["BatchA"]
     assert any("batch topics" in warning for warning in summary.warnings)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_verify_fills_as_many_offsets_as_a_build_may(more: int, tmp_path: Path) -> None:
+    """With one more a build refuses the queue, and what a broker's dispatcher makes of it is what stands there."""
+    behind = 2 + 5 + more
+    records = [batch(0, 2), *(batch(behind + 3 * number, 3) for number in range(4))]
+    build(tmp_path, records, max_fill=5 + more)
+    found = local_verify(tmp_path / "out", commitlogs=(str(tmp_path / "store" / "commitlog"),), max_fill=5, **MADE)
+    assert (found.exit, found.queues_differing) == ((4, 1) if more else (0, 0))
 
 
 def test_every_order_of_a_random_log_however_it_is_cut(seed: int, tmp_path: Path) -> None:

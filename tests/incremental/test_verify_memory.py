@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
+from rocketmq_reindex.jobs.verifying.memory import VerifyMemory, scans_of
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files
 from tests.incremental.verify_world import Growing, known
 from tests.tools.compare import SMALL
@@ -84,6 +88,23 @@ def test_an_error_of_the_disk_forgets_no_ranges(growing: Growing, monkeypatch: p
         growing.verify(crc="all")
     monkeypatch.undo()
     assert known(growing.verify(crc="all")) == (4, 4)
+
+
+def test_a_run_says_that_it_is_under_way(growing: Growing) -> None:
+    """Others then remove nothing: what it has read is not needed by any that has ended."""
+    growing.verify()
+    settings = VerifySettings(
+        str(growing.folder / "out"), commitlogs=(str(growing.log),), incremental=True, tables=str(growing.tables), **SMALL
+    ).check()  # fmt: skip
+    place = scans_of(settings)
+    assert place is not None
+    unused = growing.scans / "data" / "of-this.runs"
+    with VerifyMemory(place, ScanSettings(), False, Leftovers()):
+        unused.write_bytes(b"rows")
+        growing.verify()
+        assert unused.exists()
+    growing.verify()
+    assert not unused.exists()
 
 
 def test_what_a_run_writes_that_begins_meanwhile_stays(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,16 @@ def test_a_copy_is_known_until_it_is_touched(part: Path) -> None:
     assert Copy.of(f"{store}/none", 1) is None
 
 
+def test_the_record_is_given_to_the_owner_of_the_log(tmp_path: Path) -> None:
+    """Root fetches for a broker that is another user. Anybody else's record is theirs."""
+    (tmp_path / "commitlog").mkdir()
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "commitlog", 12345, 23456)
+    Record().write(str(tmp_path), str(tmp_path))
+    mine, log = (tmp_path / RECORD).stat(), (tmp_path / "commitlog").stat()
+    assert (mine.st_uid, mine.st_gid) == (log.st_uid, log.st_gid)
+
+
 def test_what_lies_behind_a_link_is_no_copy_of_the_store(tmp_path: Path) -> None:
     """Who can write into the store can make a folder of it lead elsewhere, and the record name what lies there."""
     store, elsewhere = tmp_path / "store", tmp_path / "elsewhere"

@@ -142,6 +142,46 @@ def test_a_record_too_large_for_java(store: Path) -> None:
     assert any("2130706432 bytes: the broker makes an array" in note for note in found.notes)
 
 
+def test_the_other_case_of_the_file_abort_is_told(store: Path) -> None:
+    def other(**keywords: Any) -> list[str]:
+        return [note for note in told(store, **keywords).notes if "file abort" in note]
+
+    assert other() == other(abort="no") == []
+    assert other(abort="yes") == ["the store has no file abort: this is the other case"]
+    (store / "abort").touch()
+    assert other() == other(abort="yes") == []
+    assert other(abort="no") == ["the store has a file abort: this is the other case"]
+
+
+def test_what_to_do_for_delayed_messages_that_come_again(store: Path) -> None:
+    """Without their offset a backup of it helps; where the queue is filled while the delivery starts, a rebuild does."""
+    (store / "config" / "delayOffset.json").write_text("{}")
+    (warning,) = told(store).warnings
+    assert warning["text"] == "30 delayed messages, config/delayOffset.json has no offset of 1 level"
+    assert warning["advice"] == ["restore config/delayOffset.json from a backup"]
+    shutil.rmtree(store / "consumequeue")
+    (store / "config" / "delayOffset.json").write_text(json.dumps({"offsetTable": {1: 25}}))
+    (warning,) = told(store, **SIZES).warnings
+    assert (warning["text"], warning["advice"]) == ("at most 25 delayed messages", ["rebuild before the start"])
+
+
+def test_the_logs_first_record_has_a_topic_that_cannot_be_a_folder(store: Path) -> None:
+    """Offset 0 is a place as any other."""
+    first = min((store / "commitlog").iterdir())
+    data = bytearray(first.read_bytes())
+    at = data.index(b"\x13SCHEDULE_TOPIC_XXXX")
+    data[at + 1] = 0
+    first.write_bytes(data)
+    shutil.rmtree(store / "consumequeue")
+    found = told(store, **SIZES)
+    assert found.dispatch is not None
+    assert found.dispatch["stopped_at"] == found.dispatch["hidden_from"] == 0
+    hidden, stopped = found.losses[:2]
+    assert (hidden["kind"], stopped["kind"]) == ("records-hidden", "dispatch-stopped")
+    assert " at offsets 0 to " in hidden["text"]
+    assert "the record at offset 0 cannot be a folder" in stopped["text"]
+
+
 def test_a_topic_that_cannot_be_a_folder(store: Path) -> None:
     newest = max((store / "commitlog").iterdir()).read_bytes()
     _spoil_record(store, newest.index(b"\x01T"), b"\x01\0")

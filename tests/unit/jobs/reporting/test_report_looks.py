@@ -55,6 +55,14 @@ def test_a_short_log_and_odd_times_are_drawn_without_a_warning(times: list[int],
     assert not re.search(r"\b1 (?:queues|topics|slots|damaged places|settings|bytes)\b", text)
 
 
+def test_no_figure_stays_in_memory(tmp_path: Path) -> None:
+    """matplotlib keeps each one until it is closed."""
+    from matplotlib import pyplot
+
+    make_page(*built(tmp_path, [Message("T", properties={"KEYS": "k"})]))
+    assert pyplot.get_fignums() == []
+
+
 def test_the_command_says_nothing_but_what_it_wrote(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out, store = built(tmp_path, [Message(topic, properties={"KEYS": "k"}) for topic in (CJK, *LONG)])
     assert main(["report", out, "--store", store, "--out", str(tmp_path / "page.html")]) == 0

@@ -21,6 +21,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.tables_place import check_place, quoted, spark_path, table_path
 from rocketmq_reindex.jobs.tables.hadoop import hadoop_settings, hdfs_user
+from rocketmq_reindex.jobs.tables.making import create_statement
 from rocketmq_reindex.jobs.tables.rows import Attempt, build_row, quarantine_rows, text
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.scan.ranges import Segment
@@ -63,6 +64,24 @@ def test_each_file_of_the_manifest_once(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     for tasks in (1, 2, 3, rng.randrange(4, 200), 997):
         assert in_stretches(manifest, tasks) == listed
+
+
+def test_columns_that_may_be_null() -> None:
+    """All others are NOT NULL."""
+    nullable = {table.name: " ".join(column.name for column in table.columns if not column.required) for table in TABLES}
+    assert nullable == {
+        "builds": "exit error endedAt buildSeconds "
+        "store host user pid updatedAt stage stageBytes stageTotalBytes run digestKind",
+        "segments": "digest minStoreTimestamp maxStoreTimestamp",
+        "files": "",
+        "quarantine": "path firstBytes",
+        "messages": "tags uniqKey keys uniqFingerprint keyFingerprint",
+    }
+    for table in TABLES:
+        statement = create_statement(table, "/tables")
+        for column in table.columns:
+            words = f"\n  {column.name} {column.sql}{' NOT NULL' if column.required else ''} COMMENT '"
+            assert words in statement
 
 
 def test_paths_in_the_manifest_may_hold_anything(tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ def test_bounds_meet_the_options() -> None:
         ([ds.EqualTo(TOPIC, "TopicA"), ds.EqualTo(TOPIC, "TopicB")], None),
         ([ds.StringStartsWith(TOPIC, "T")], Topics(("Topic*",), ("*X",))),
         ([ds.Not(ds.EqualTo(TOPIC, "TopicA"))], Topics(("Topic*",), ("*X",))),
+        ([ds.EqualTo(("tags",), "TopicA"), ds.In(("keys",), ("x",))], Topics(("Topic*",), ("*X",))),
+        ([ds.EqualTo(TOPIC, "TopicA"), ds.StringStartsWith(("tags",), "x")], Topics(("TopicA",), ("*X",))),
     ],
 )  # fmt: skip
 def test_topics(filters: list[Any], expected: Topics | None) -> None:
@@ -73,6 +75,6 @@ def test_topics_by_prefix() -> None:
 
 def test_numbers() -> None:
     queue = ("queueId",)
-    assert pushed_numbers("queueId", [ds.EqualTo(TOPIC, "x")]) is None
+    assert pushed_numbers("queueId", [ds.EqualTo(TOPIC, "x"), ds.EqualTo(("msgSize",), 2), ds.GreaterThan(queue, 2)]) is None
     assert pushed_numbers("queueId", [ds.In(queue, (1, 2, 3)), ds.EqualTo(queue, 2)]) == {2}
     assert pushed_numbers("queueId", [ds.EqualTo(queue, 1), ds.EqualTo(queue, 2)]) == set()
