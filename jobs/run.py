@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocketmq_reindex.jobs.building import decisions, drafting, notices
+from rocketmq_reindex.jobs.building.asked import check_left
 from rocketmq_reindex.jobs.building.empty_log import check_records
 from rocketmq_reindex.jobs.building.estimate import dry_run_lines
 from rocketmq_reindex.jobs.building.finishing import finish
@@ -151,11 +152,14 @@ class Build:
         steps, recorder, log, segments = work.steps, work.recorder, work.log, work.log.segments
         segment_bytes = max((s.segment_end - s.start for s in segments), default=1)
         scan.first(segments, range_size(settings, log.size, segment_bytes, work.engine.cores), settings.until_offset)
-        segments, chain = steps.mended(scan, segments, scan.settle(segments), summary, self.reporter)
+        chain = scan.settle(segments)
+        steps.check_begins(segments, chain)
+        segments, chain = steps.mended(scan, segments, chain, summary, self.reporter)
         with self.reporter.step("decide"):
             accepted, order = decisions.decide(scan, settings, segments, chain, summary)
         notices.broker_cuts(settings, segments, chain.holes, summary)
         self._count(accepted, log)
+        check_left(settings, segments, accepted, chain)
         summary.warnings += check_records(settings, log, summary.records, summary.bytes, work.target)
         plans = steps.plan_index(accepted)
         steps.check_room(staging, accepted, plans, order.extra_units)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocketmq_reindex.jobs.building import writing
+from rocketmq_reindex.jobs.building.asked import check_begins
 from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.estimate import check_free
 from rocketmq_reindex.jobs.building.planning import scan_settings
@@ -63,6 +64,10 @@ class FullBuild:
 
     def staged(self, staging: StagingFolder) -> None:
         """The staging folder is there; nothing has been scanned yet. Raises InputError when the run cannot continue."""
+
+    def check_begins(self, segments: list[Segment], chain: Chain) -> None:
+        """Raises InputError or RefusedError where the first segment is none of RocketMQ."""
+        check_begins(self.settings, segments, chain)
 
     def mended(
         self, scan: Scan, segments: list[Segment], chain: Chain, summary: Summary, reporter: Reporter

@@ -162,7 +162,11 @@ def build_parser() -> argparse.ArgumentParser:
     add("--write-topics", action="store_true", help="also draft DIR/config/topics.json from the log")
     add_delay_options(parser)
     add("--overwrite", action="store_true", help="replace what an earlier build wrote to DIR")
-    add("--allow-empty", action="store_true", help="a log without records may replace a build that holds some")
+    add(
+        "--allow-empty",
+        action="store_true",
+        help="build where the log, or what topics and limits leave of it, has no record, too",
+    )
     add("--dry-run", action="store_true", help="say what would be read and written, and do nothing")
     add_store_options(parser)
     stores = parser.add_argument_group("object stores")

@@ -12,7 +12,9 @@ from rocketmq_reindex.jobs.inspecting.first_offset import Begin, begin_of, by_re
 from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Rows
 from rocketmq_reindex.jobs.querying.fields import fields
 from rocketmq_reindex.jobs.querying.scan import damage, scan_segment, stale_tail
+from rocketmq_reindex.jobs.store.first_bytes import no_record
 from rocketmq_reindex.jobs.store.log import SegmentFile
+from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.dispatch import is_filler
@@ -46,6 +48,8 @@ def segment(path: str, whole: int | None, first: int | None = None) -> Inspected
     for _ in scan_segment(scanner, one, end):
         pass
     summary = scanner.summary
+    if summary.last_good < 0 and summary.last_sound < 0 and (said := no_record(path)):
+        raise InputError(said)
     tail = stale_tail(one, end, _later(path, one), summary)
     rows = Rows(lambda: (fields(message) for message in _messages(one, summary)))
     return Inspected(_summary(one, begin, end, summary, tail), rows)

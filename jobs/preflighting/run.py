@@ -16,11 +16,13 @@ from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes, sizes_of
 from rocketmq_reindex.jobs.preflighting.spool import TemporarySpool
 from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary, plain
+from rocketmq_reindex.jobs.store.first_bytes import no_record
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, parse_delay_levels
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.rocksdb import rocksdb_files
+from rocketmq_reindex.storage_format.start.listing import FILE, Listing
 from rocketmq_reindex.storage_format.start.loading import Loading, load
 from rocketmq_reindex.storage_format.start.predict import predict
 from rocketmq_reindex.storage_format.start.prediction import Prediction, Refusal
@@ -71,6 +73,7 @@ class Preflight:
                 found = predict(store, start, settings.count_limit, spool, self._told)
             if not found.loads:
                 self._refuse(found.refusals, loading, commands, sizes)
+            self._check_is_log(listing, found)
             delivery = Delivery(self._folders, self._files, listing, loading, store, settings, delays)
             self._fill(found, delivery, commands, start.message_index)
         summary.notes += self._folders.notes
@@ -98,6 +101,14 @@ class Preflight:
         self._summary.notes.append(
             f"{text}, which a broker of this storeType does not read: it starts with the queues in folders"
         )
+
+    def _check_is_log(self, listing: Listing, found: Prediction) -> None:
+        """Raises InputError where a start keeps nothing of the log, and its first segment is none of RocketMQ."""
+        log, segments = found.log, [one for one in listing.segments if one.kind == FILE]
+        if log is None or log.max_offset > log.min_offset or log.cut_records > 0 or not segments:
+            return
+        if said := no_record(os.path.join(self._settings.store, min(segments, key=lambda one: one.name).path)):
+            raise InputError(f"{said}: put the commitlog in its place")
 
     def _note(self, loading: Loading) -> None:
         notes = self._summary.notes

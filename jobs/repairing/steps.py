@@ -77,6 +77,11 @@ class RepairSteps(FullBuild):
         for folder in REPAIRED:
             files.make_folder(files.join(staging.tree, folder), below=staging.tree)
 
+    def check_begins(self, segments: list[Segment], chain: Chain) -> None:
+        # A replica may have all that is lost.
+        if not self.settings.replicas:
+            super().check_begins(segments, chain)
+
     def mended(
         self, scan: Scan, segments: list[Segment], chain: Chain, summary: Summary, reporter: Reporter
     ) -> tuple[list[Segment], Chain]:

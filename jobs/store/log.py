@@ -13,6 +13,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.foreign import HEAD, foreign
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.pages import Pages
@@ -103,6 +104,8 @@ class StoreLog:
             return LOST if found.is_filler else found
         if found == r.FILLER:
             return FILLER
+        if low == 0 and (begins := foreign(pages.read(0, HEAD))):
+            return f"{r.REASONS.get(found, 'is no record')}: the segment {begins}"
         return r.REASONS.get(found, "is no record")
 
     def body(self, message: Message, most: int) -> bytes:

@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.beside import beside
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.engines.tasks import BUCKET_BYTES
+from rocketmq_reindex.jobs.store.first_bytes import check_is_log
 from rocketmq_reindex.jobs.store.rocksdb import check_verified
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.verifying import versions
@@ -150,6 +151,7 @@ class Verify:
             chain = scan.settle(chosen)
             for part in looked:
                 self.tally.merge(part.result())
+        check_is_log(chosen, chain)
         accepted = chain.accepted
         self._count(chosen, accepted)
         self.summary.incremental = self.memory.counts() if self.memory else None

@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from rocketmq_reindex.storage_format.names import SEEN, TOPIC
+from rocketmq_reindex.storage_format.names import LMQ, SEEN, TOPIC
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
+from rocketmq_reindex.storage_format.scan.topic_globs import TopicGlobs
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.lmq import new_lmqs
 from rocketmq_reindex.storage_format.walk.name_table import NameTable
@@ -24,6 +25,7 @@ class ScanNames:
 
     def __init__(self, settings: ScanSettings) -> None:
         self._settings = settings
+        self._globs = TopicGlobs((*settings.include, *settings.exclude))
         self.names = self._new_names()
         self.queues = w.new_queues(_SLOTS)
 
@@ -32,6 +34,7 @@ class ScanNames:
         self._state = state
         self.queues = w.new_queues(_SLOTS)
         if len(self.names.texts) > NAMES_KEPT:
+            self._meet_names()
             self.names = self._new_names()
         self.names.forget_seen()
         self._lmqs = len(self.names.texts)
@@ -40,6 +43,7 @@ class ScanNames:
 
     def _new_names(self) -> NameTable:
         settings = self._settings
+        self._globs_met = 0
         return NameTable(settings.broker_version, settings.include, settings.exclude, settings.batch_topics)
 
     @property
@@ -57,6 +61,18 @@ class ScanNames:
         """The first unusual names of the range, sorted."""
         self._unusual.update(self.names.seen_unusual(UNUSUAL_NAMES_MAX))
         return sorted(self._unusual)[:UNUSUAL_NAMES_MAX]
+
+    def _meet_names(self) -> None:
+        """Compare the names that are new with the globs. A name with %LMQ% before it is no topic of a record."""
+        new = range(self._globs_met, len(self.names.texts))
+        self._globs.meet(self.names.texts[k] for k in new if not self.names.arrays.flags[k] & LMQ)
+        self._globs_met = len(self.names.texts)
+
+    @property
+    def unmatched_globs(self) -> dict[str, list[str]]:
+        """The globs of topics that match none that the scanner has met, each with names near it."""
+        self._meet_names()
+        return self._globs.unmatched()
 
     @property
     def is_full(self) -> bool:
@@ -84,6 +100,7 @@ class ScanNames:
     def renew(self) -> None:
         """Drop all names but the topics of the range's records, and all queues but theirs."""
         names, queues, count = self.names, self.queues, self.queue_count
+        self._meet_names()
         self._unusual.update(names.seen_unusual(UNUSUAL_NAMES_MAX))
         self.names = self._new_names()
         kept = {int(entry): self.names.add(names.raw(entry)) for entry in names.topics()}

@@ -256,3 +256,4 @@ class RangeScanner:
         self._notes.finish(self._state)
         self.summary.digests = {str(k): v for k, v in self._digests.chunks.items()}
         self.summary.queues, self.summary.unusual_names = self._met.queues_met, self._met.unusual
+        self.summary.unmatched_globs = self._met.unmatched_globs

@@ -89,6 +89,9 @@ class RangeSummary:
     lmq_again: int = 0
     lmq_malformed: int = 0
     unusual_names: list[str] = field(default_factory=list)
+    unmatched_globs: dict[str, list[str]] | None = None
+    """globs of topics that match none of the range, or of others that the same task scanned, each with names near it; None
+    where that is not known"""
     digests: dict[str, str] = field(default_factory=dict)
     block: str = ""
     """the path of the staged index items"""

@@ -23,6 +23,7 @@ def store(tmp_path: Path) -> Path:
 def nothing(store: Path, kind: str) -> dict[str, Any]:
     """Spoil a log, so that no record is left; returns what a build takes besides."""
     segments = sorted((store / "commitlog").iterdir())
+    heads = [path.read_bytes()[:8] for path in segments]
     for path in segments:
         path.unlink()
     if kind == "zeros":
@@ -32,8 +33,9 @@ def nothing(store: Path, kind: str) -> dict[str, Any]:
         # Files that were made, and never filled: a copy on a full disk.
         segments[0].touch()
     if kind == "damage":
-        segments[0].write_bytes(b"\1" * SEGMENT)
-        segments[1].write_bytes(b"\1" * SEGMENT)
+        # Records of a broker once, as their magic shows.
+        for segment, head in list(zip(segments, heads, strict=True))[:2]:
+            segment.write_bytes(head.ljust(SEGMENT, b"\1"))
     return {"on_damage": "salvage"} if kind == "damage" else {}
 
 

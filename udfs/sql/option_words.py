@@ -13,6 +13,7 @@ DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2
 CRC_MODES: Final = {"none": CRC_NONE, "body": CRC_BODY, "all": CRC_ALL}
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SECONDS: Final = re.compile(r"[1-9][0-9]{9}")
 
 
 def delay_levels(text: str) -> tuple[int, ...]:
@@ -30,7 +31,12 @@ def delay_levels(text: str) -> tuple[int, ...]:
 
 
 def moment(text: str) -> int:
-    """Parse a time, given as milliseconds since 1970 or as an ISO time with its zone, into milliseconds. Raises ValueError."""
+    """Parse a time, given as milliseconds since 1970 or as an ISO time with its zone, into milliseconds.
+
+    Raises ValueError, also for ten digits: these are seconds, since as milliseconds they would lie in 1970.
+    """
+    if _SECONDS.fullmatch(text):
+        raise ValueError(f"{text}: ten digits are seconds: take milliseconds since 1970, such as {text}000")
     if re.fullmatch(r"-?\d{1,18}", text):
         return int(text)
     try:

@@ -1,0 +1,46 @@
+"""The first bytes of a log: what is no commitlog is refused by its name, and not taken for a torn tail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.record.foreign import HEAD, foreign
+from rocketmq_reindex.storage_format.scan.chain import Chain
+from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.udfs import files
+
+
+def no_record(path: str) -> str:
+    """Return that the file at ``path`` does not begin with a record, and with what; "" where it does, or is all zeros there.
+
+    Raises OSError and InputError where it cannot be read.
+    """
+    with files.Reader(path) as reader:
+        head = reader.read(0, min(HEAD, reader.size()))
+    found = foreign(head)
+    return f"{escape(path)}: does not begin with a RocketMQ record ({found})" if found else ""
+
+
+def foreign_log(segments: Sequence[Segment], chain: Chain) -> str:
+    """Return that the first segment is none of RocketMQ: it has no good record, and begins with none; "" otherwise."""
+    first = segments[0] if segments else None
+    if first is None or any(first.start <= offset < first.segment_end for offset in _good(chain)):
+        return ""
+    return no_record(first.path)
+
+
+def check_is_log(segments: Sequence[Segment], chain: Chain) -> None:
+    """Raise InputError for a log without a good record whose first segment is none of RocketMQ."""
+    if not has_good(chain) and (said := foreign_log(segments, chain)):
+        raise InputError(f"{said}: name a commitlog")
+
+
+def has_good(chain: Chain) -> bool:
+    """Return whether the log has a good record."""
+    return any(offset >= 0 for offset in _good(chain))
+
+
+def _good(chain: Chain) -> list[int]:
+    return [max(summary.last_good, summary.after_tail, summary.later) for summary in chain.accepted]
