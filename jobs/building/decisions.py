@@ -14,6 +14,7 @@ from rocketmq_reindex.storage_format.errors import RefusedError
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.queue.logical_order import LogEvidence
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
@@ -128,18 +129,17 @@ class _Decisions:
         """The queues out of order, with decisions on their records before the phy_offset ``cut``."""
         settings = self.settings
         # The holes behind a cut count as well.
-        holes = self.chain.gaps(self.chain.holes)
-        plain = DecideOrder(
-            self.scan.staging, settings.queue_order, self.scan.task.units_per_file, holes, cut,
-            rolled_back=self.chain.rolled_back,
-        )  # fmt: skip
+        from_zero = bool(self.segments) and self.segments[0].start == 0
+        gaps = self.chain.gaps(self.chain.holes)
+        log = LogEvidence(gaps, self.chain.rolled_back, settings.max_fill, from_zero)
+        plain = DecideOrder(self.scan.staging, settings.queue_order, self.scan.task.units_per_file, log, cut)
         found: list[OrderResult] = []
         if any(summary.units for summary in self.accepted):
             # 5.3 and 5.4 make such files as well, and then do not load.
             opens = settings.rules.opens_empty_queue_file
             found += self._run(schemas.RUNS, dataclasses.replace(plain, opens=opens))
         if any(summary.batch_units for summary in self.accepted):
-            found += self._run(schemas.BATCH_RUNS, dataclasses.replace(plain, batch=True))
+            found += self._run(schemas.BATCH_RUNS, dataclasses.replace(plain, units_per_file=1, batch=True))
         return OddQueues(self.scan.staging, found)
 
     def _run(self, kind: int, decide_order: DecideOrder) -> list[OrderResult]:

@@ -163,9 +163,10 @@ class OddQueues:
         if queue.opened >= 0:
             found.opened.append(EmptyFile(queue.topic, queue.queue, queue.opened))
         name = f"(queue {escape(queue.topic)}/{queue.queue})"
-        for phy_offset, size in queue.lost:
+        for one in queue.lost:
             found.lost_records += 1
-            found.lost.add(Hole(segment_of(segments, phy_offset), phy_offset, size, f"{r.OUT_OF_LINE} {name}"))
+            segment = segment_of(segments, one.phy_offset)
+            found.lost.add(Hole(segment, one.phy_offset, one.size, f"{r.OUT_OF_LINE} {name}"))
         if queue.more_lost:
             count, phy_offset, end, size = queue.more_lost
             found.lost_records += count

@@ -68,8 +68,9 @@ class Summary:
 
     @property
     def lost(self) -> bool:
-        """Whether damage is missing from the result; a torn or stale tail, as crashes leave them, is not."""
-        return any(not entry["reason"].startswith(("torn tail", "stale tail")) for entry in self.damage)
+        """Whether records are missing from the result: damage, or pending ones. A torn or stale tail is no damage."""
+        pending = any(entry["kind"] in ("pending", "more pending") for entry in self.decisions)
+        return pending or any(not entry["reason"].startswith(("torn tail", "stale tail")) for entry in self.damage)
 
     def add_damage(self, segment: str, offset: int, length: int, reason: str, *, lost: bool = True) -> None:
         """Add one damaged place and its warning. ``lost`` is False for a torn or stale tail, as crashes leave them."""
@@ -141,7 +142,8 @@ class Summary:
         """Return what a repair changed in the log, in one line."""
         found = self.repair or {}
         if not found["ranges"]:
-            return "repaired nothing: the log is undamaged, and commitlog/ is as it was"
+            what = "commitlog/ is as it was" if self.lost else "the log is undamaged, and commitlog/ is as it was"
+            return f"repaired nothing: {what}"
         restored, filled = counted(found["from_replica"], "byte"), counted(found["filled"], "byte")
         return f"repaired {counted(len(found['ranges']), 'range')}: {restored} from a replica, fillers in the place of {filled}"
 
@@ -188,7 +190,7 @@ _DECISIONS = {
     "generation": "begun again (topic made anew), older units dropped",
     "fill": "offsets missing, filled with the next unit",
     "out-of-line": "record out of line, its unit left out",
-    "pending": "begins again or jumps with too few records yet to tell (three do), their units left out until more follow",
+    "pending": "its last records lie below its end, too few to tell (three do): no unit, and no consumer gets them",
     "restart": "offset 0 again, appended as the broker does",
     "dropped": "below the queue's end, dropped as the broker does",
     "misplaced": "above the queue's end, appended in the wrong place as the broker does",

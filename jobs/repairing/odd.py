@@ -11,11 +11,11 @@ import numpy as np
 from rocketmq_reindex.jobs.building.odd_queues import OddQueues, segment_of
 from rocketmq_reindex.storage_format.errors import RefusedError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.queue.order import Kept
+from rocketmq_reindex.storage_format.queue.order import Fill, Kept
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.topics import is_own
-from rocketmq_reindex.udfs.order.placements import KEPT
+from rocketmq_reindex.udfs.order.placements import FILLS, KEPT
 
 
 class Gap(NamedTuple):
@@ -29,21 +29,21 @@ class Gap(NamedTuple):
     high: int
 
 
-def out_of_line(odd: OddQueues, segments: list[Segment]) -> list[Hole]:
-    """Return the records whose queue offsets do not fit their queues, as holes: damage that shows in no other way.
+def wrong_offsets(odd: OddQueues, segments: list[Segment]) -> list[Hole]:
+    """Return the records whose queue offsets are sure to be wrong, as holes: damage that shows in no other way.
 
-    So are the last ones of a queue that lie above its end: nothing is lost before them that would explain it, and a broker that
-    dispatches them puts them in the wrong place.
+    The bytes of all other records out of line may be as a broker wrote them: a repair leaves them alone, and says so.
 
-    Raises RefusedError where a queue has more of them than are listed one by one.
+    Raises RefusedError where a queue has more records out of line than are listed one by one.
     """
     found = []
     for queue in odd.queues():
         name = f"queue {escape(queue.topic)}/{queue.queue}"
         if queue.more_lost:
             raise RefusedError(f"{name}: {queue.more_lost.records} more records out of line: is this a commitlog?")
-        for phy_offset, size in (*queue.lost, *queue.ahead):
-            found.append(Hole(segment_of(segments, phy_offset), phy_offset, size, f"{r.OUT_OF_LINE} ({name})"))
+        reason = f"{r.OUT_OF_LINE} ({name})"
+        wrong = (one for one in queue.lost if one.is_wrong)
+        found += [Hole(segment_of(segments, one.phy_offset), one.phy_offset, one.size, reason) for one in wrong]
     return found
 
 
@@ -56,7 +56,11 @@ def gaps(odd: OddQueues) -> Iterator[Gap]:
     for queue in odd.queues():
         if queue.batch or queue.where is None or is_own(queue.topic):
             continue
-        rows = np.asarray(queue.where.read()[: KEPT * queue.where.kept]).reshape(-1, KEPT)
-        for before, after in pairwise(Kept(*row) for row in rows.tolist()):
+        rows = np.asarray(queue.where.read())
+        kept = [Kept(*row) for row in rows[: KEPT * queue.where.kept].reshape(-1, KEPT).tolist()]
+        fills = [Fill(*row) for row in rows[KEPT * queue.where.kept :].reshape(-1, FILLS).tolist()]
+        if fills and fills[0].position < kept[0].begin and not kept[0].shift:
+            yield Gap(queue.topic, queue.queue, fills[0].position, fills[0].length, 0, kept[0].phy_offset)
+        for before, after in pairwise(kept):
             if before.stop < after.begin and before.end <= after.phy_offset and not before.shift and not after.shift:
                 yield Gap(queue.topic, queue.queue, before.stop, after.begin - before.stop, before.end, after.phy_offset)

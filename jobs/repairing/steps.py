@@ -23,7 +23,7 @@ from rocketmq_reindex.jobs.publishing.layout import REPAIRED
 from rocketmq_reindex.jobs.repairing import reporting
 from rocketmq_reindex.jobs.repairing.behind import look_behind
 from rocketmq_reindex.jobs.repairing.located import located, record_ends
-from rocketmq_reindex.jobs.repairing.odd import gaps, out_of_line
+from rocketmq_reindex.jobs.repairing.odd import gaps, wrong_offsets
 from rocketmq_reindex.jobs.repairing.ranges import scan_again
 from rocketmq_reindex.jobs.repairing.replicas import list_replicas
 from rocketmq_reindex.jobs.repairing.room import check_room, last_record, link_of, log_bytes
@@ -99,7 +99,7 @@ class RepairSteps(FullBuild):
             _refuse(chain, segments)
             whole = whole_segments(segments)
             odd = odd_queues(scan, self.settings, segments, chain)
-            holes = [*chain.holes, *out_of_line(odd, segments), *_broken_off(segments[-1], chain.torn)]
+            holes = [*chain.holes, *wrong_offsets(odd, segments), *_broken_off(segments[-1], chain.torn)]
             ends = record_ends(chain.accepted, segments)
 
             def damaged(holes: Iterable[Hole]) -> list[Damage]:

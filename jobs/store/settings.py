@@ -9,6 +9,7 @@ from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS, DEFAULT_SLOTS
 from rocketmq_reindex.storage_format.integers import INT32_MAX
+from rocketmq_reindex.storage_format.queue.order import FILL_MAX
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from rocketmq_reindex.storage_format.versions import NEWEST, RULES, VERSIONS, VersionRules
@@ -60,7 +61,7 @@ class StoreSettings:
     """one of ``VERSIONS``, where they write different bytes"""
     batch_topics: tuple[str, ...] = ()
     """topics whose queues are batch ConsumeQueues, from --topics-config"""
-    max_fill: int = 100_000
+    max_fill: int = FILL_MAX
     """missing queue offsets that are filled at most, all queues together: more of them are wrong offsets, not gaps"""
     range_size: int = 0
     """bytes of a segment that one task takes at most; 0: a few ranges for each core"""

@@ -221,9 +221,13 @@ class UnitChecker:
         elif not self._view.batch:
             kinds[u.is_pre_blank(found[:, slots])] = u.PRE_BLANK
         for k in np.flatnonzero(kinds == u.OTHER).tolist():
-            if self._look(int(phy_offset[k])) is None:
+            offset = self._look(int(phy_offset[k]))
+            if offset is None:
                 kinds[k] = u.NO_RECORD
-        for kind in np.unique(kinds).tolist():
+            elif before and self._view.unread and offset >= self.first:
+                # In the place of a lost record: a sample does not show whether bytes are lost before it.
+                kinds[k] = u.OK
+        for kind in np.unique(kinds[kinds != u.OK]).tolist():
             mine = slots[kinds == kind]
             first = position + int(mine[0])
             name = "queue-unit-extra" if kind == u.OTHER else u.KINDS[kind]

@@ -49,7 +49,7 @@ def level_offset(highest: int, undecided: Rows, policy: str) -> LevelOffset:
 def doubtful(rows: Rows, highest: int, last_gap: int, last_time: int, unclear: npt.NDArray[np.int64]) -> tuple[Bools, ...]:
     """Of which rows of EVIDENCE the log cannot tell whether they were delivered: masks for BELOW, DAMAGE and ALIKE, apart.
 
-    ``last_gap`` is where the last damage begins (-1: none), ``last_time`` the store time of the log's last record, ``unclear``
+    ``last_gap`` is where the last damage ends (-1: none), ``last_time`` the store time of the log's last record, ``unclear``
     the physical offsets of those that others are like.
     """
     below = rows["queue_offset"] < highest

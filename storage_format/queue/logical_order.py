@@ -4,151 +4,226 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise, zip_longest
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX
-from rocketmq_reindex.storage_format.queue.order import Decision, Fill, Kept, OutOfLine, Placement, RolledBack
+from rocketmq_reindex.storage_format.queue.order import FILL_MAX, Decision, Fill, Kept, OutOfLine, Placement, RolledBack
 from rocketmq_reindex.storage_format.queue.runs import CONTINUED, Run, join_runs
+
+AHEAD: Final = 32
+"""Stretches of the queue behind a jump that may speak for it or against it: those right behind it tell."""
+
+
+@dataclass(frozen=True)
+class LogEvidence:
+    """What the order of each queue of one log depends on besides its own records."""
+
+    lost: tuple[int, ...] = ()
+    """absolute offsets at which lost stretches of the log end, ascending (``Chain.gaps``)"""
+    rolled_back: RolledBack | None = None
+    """where records are older than those before them"""
+    fill_max: int = FILL_MAX
+    """missing offsets that a jump may have which nothing explains (``--max-fill``)"""
+    from_zero: bool = False
+    """whether the log begins at offset 0"""
+
+    def place(self, runs: Sequence[Run], units_per_file: int, cut: int = INT64_MAX) -> Placement:
+        """``order_logical`` of a queue with ``units_per_file`` units in a file; 1 for a batch queue, which has no pre-blank."""
+        file_units = units_per_file if self.from_zero else 0
+        return order_logical(runs, self.lost, cut, self.rolled_back, fill_max=self.fill_max, file_units=file_units)
+
+    def fills_head(self, first: int, phy_offset: int, units_per_file: int) -> bool:
+        """Whether something stands before a queue's first record, at this queue offset and absolute offset."""
+        missing = first % units_per_file
+        return self.from_zero and 0 < missing <= self.fill_max and bool(self.lost) and self.lost[0] <= phy_offset
 
 
 def order_logical(
-    runs: Sequence[Run], holes: Sequence[int], cut: int = INT64_MAX, rolled_back: RolledBack | None = None
+    runs: Sequence[Run],
+    lost: Sequence[int],
+    cut: int = INT64_MAX,
+    rolled_back: RolledBack | None = None,
+    *,
+    fill_max: int = FILL_MAX,
+    file_units: int = 0,
 ) -> Placement:
     """``--queue-order logical``: a unit stands at its QUEUEOFFSET.
 
-    ``runs`` in commitlog order; ``holes`` are the absolute offsets of damage in the log, ascending. What lies at or behind the
-    offset ``cut`` of the log may continue what lies before it, and counts for nothing else.
+    ``runs`` in commitlog order; ``lost`` are the absolute offsets at which lost stretches of the log end, ascending. What lies
+    at or behind the offset ``cut`` of the log may continue what lies before it, and counts for nothing else. ``fill_max`` as in
+    ``_counts``, ``file_units`` as in ``_fill_head``.
 
     A record below the queue's end opens a new generation, which drops what stood at or above it, if it is continued, or if its
-    QUEUEOFFSET is 0, unless it stands alone where the queue goes on behind it. A record above the end counts if it is
-    continued, if damage lies between, if as many records out of line lie between as offsets are missing, if nothing follows and
-    one offset is missing, or if what follows in the queue lies above it and counts by itself: then a record is lost where
-    nothing shows it. All others are out of line. In the stretch ``rolled_back`` a generation begins at 0 alone, and where all
-    of it is older none begins.
+    QUEUEOFFSET is 0, unless it stands alone where the queue goes on behind it. In the stretch ``rolled_back`` a generation
+    begins at 0 alone, and where all of it is older none begins. A record above the end counts unless the queue goes on behind
+    it as if it were not there, or had another offset (``_is_contradicted``). A missing offset repeats the next record's unit.
 
-    The last records of a queue, too few yet to be continued, are pending: they get no unit before more follow. A build every
-    hour must not stand still for them, and one stray record must not drop what consumers have been given.
+    All other records are out of line. At the queue's end they are pending: more that follow on them may yet make a generation.
     """
-    return _Logical(holes, cut, rolled_back).order(runs)
+    return _Logical(lost, cut, rolled_back, fill_max).order(runs, file_units)
 
 
 class _Logical:
     """One ``order_logical``: what stands so far."""
 
-    def __init__(self, holes: Sequence[int], cut: int, rolled_back: RolledBack | None) -> None:
-        self._holes, self._cut, self._rolled_back = holes, cut, rolled_back
-        self._out, self._pending = Placement(), list[OutOfLine]()
+    def __init__(self, lost: Sequence[int], cut: int, rolled_back: RolledBack | None, fill_max: int) -> None:
+        self._lost, self._cut, self._rolled_back, self._fill_max = lost, cut, rolled_back, fill_max
+        self._out = Placement()
+        self._joined = list[list[Run]]()
         self._end = -1
         """the position behind the last unit"""
-        self._is_alone = False
-        """whether nothing follows on the record that is looked at"""
-        self._rises = False
-        """whether the queue goes on above the records that are looked at, and that counts by itself"""
-        self._next = -1
-        """the queue offset of the first record behind those that are looked at and follow on each other; -1 for none"""
-        self._last_runs = list[Run]()
-        """the last of those that follow on each other"""
         self._last = -1
         """the absolute offset behind the last record that counted"""
         self._strays = 0
         """how many offsets the records out of line behind the last unit used up"""
+        self._first_stray = 0
+        """the first of them in ``Placement.lost``"""
         self._behind = 0
         """how far the units stand behind the offsets that they name, since some offsets have no record"""
 
-    def order(self, runs: Sequence[Run]) -> Placement:
+    def order(self, runs: Sequence[Run], file_units: int) -> Placement:
         out = self._out
-        joined = list(join_runs(runs))
-        self._last_runs = joined[-1] if joined else []
-        for runs_joined, following in zip_longest(joined, joined[1:]):
-            continued = _is_continued(runs_joined)
-            self._next = following[0].first if following is not None else -1
-            self._rises = following is not None and self._goes_on(runs_joined[-1], following)
-            self._is_alone = sum(run.offsets for run in runs_joined) == 1
-            # Behind the queue's last records nothing follows that could tell whether they are in line.
-            refused = self._pending if runs_joined[-1] is runs[-1] else out.lost
-            for some in [runs_joined] if continued or len(runs_joined) == 1 else _record_by_record(runs_joined):
-                if some[0].phy_offset >= self._cut:
-                    break
-                self._take(some, continued, refused)
+        self._joined = list(join_runs(runs))
+        for number, joined in enumerate(self._joined):
+            if joined[0].phy_offset >= self._cut:
+                break
+            self._take(number, joined)
+        self._fill_head(file_units)
         for before, after in pairwise(out.kept):
-            stop, begin = before.stop, after.begin
-            if stop != begin:
-                out.fills.append(Fill(stop, begin - stop, begin))
-                out.decisions.append(Decision("fill", stop, begin - stop))
+            if before.stop != after.begin:
+                self._fill(before.stop, after.begin)
         out.decisions += [Decision("out-of-line", record.queue_offset, 1) for record in out.lost]
-        out.ahead += [record for record in self._pending if record.queue_offset > self._end]
-        if self._pending:
-            out.decisions.append(Decision("pending", self._pending[0].queue_offset, len(self._pending)))
+        if out.pending:
+            out.decisions.append(Decision("pending", out.pending[0].queue_offset, len(out.pending)))
         return out
 
-    def _take(self, runs: list[Run], continued: bool, refused: list[OutOfLine]) -> None:
+    def _fill(self, position: int, source: int) -> None:
+        self._out.fills.append(Fill(position, source - position, source))
+        self._out.decisions.append(Decision("fill", position, source - position))
+
+    def _fill_head(self, file_units: int) -> None:
+        """The offsets before the queue's first record, in a file of ``file_units`` units, where lost bytes lie before it.
+
+        ``file_units`` is 0 in a log that does not begin at 0. A broker takes pre-blank (``ConsumeQueue.fillPreBlank``) there
+        for units of expired records, else for messages (``correctMinOffset``), which it cannot read.
+        """
+        if not file_units or not self._out.kept:
+            return
+        first = self._out.kept[0]
+        missing = first.begin % file_units
+        if 0 < missing <= self._fill_max and self._is_lost_between(0, first.phy_offset):
+            self._fill(first.begin - missing, first.begin)
+
+    def _take(self, number: int, joined: list[Run]) -> None:
         """Runs that follow on each other: where they stand, or that they are out of line."""
-        out, run, end = self._out, runs[0], self._end
+        out, run, end = self._out, joined[0], self._end
         # As far behind the broker's counter as the records before it, unless the broker began to count anew.
         behind = self._behind if self._behind and run.first - self._behind >= end else 0
         first = run.first - behind
         if end >= 0 and first < end:
-            rolled = self._rolled_back
-            older = rolled is not None and rolled.low <= run.phy_offset < rolled.high
-            # One record, behind which the queue goes on as if it were the next one, has a wrong offset: it begins nothing.
-            is_wrong = self._is_alone and self._next == end + 1
-            begins = first == 0 and not is_wrong and not (older and rolled is not None and rolled.whole)
-            if not begins and (older or not continued):
-                # What contradicts an older unit never gets its position, whatever follows.
-                (out.lost if older else refused).append(_out_of_line(run, first))
-                self._strays += 0 if older else sum(run.offsets for run in runs)
+            if not self._begins(number, joined, first):
+                self._refuse(number, joined, behind)
                 return
             out.decisions.append(Decision("generation", first, _drop_from(out.kept, first)))
-        elif end >= 0 and first > end and not (continued or self._rises or self._is_explained(run, first)):
-            refused.append(_out_of_line(run, first))
-            self._strays += sum(run.offsets for run in runs)
-            return
-        self._behind = _keep(out.kept, runs, behind)
-        self._end, self._last, self._strays = out.kept[-1].stop, runs[-1].end, 0
+        elif end >= 0 and first > end:
+            if not self._counts(number, joined, first):
+                self._refuse(number, joined, behind)
+                return
+            if first - end == self._strays and not self._is_lost_between(self._last, run.phy_offset):
+                self._note_wrong(first)
+        self._behind = _keep(out.kept, joined, behind)
+        self._end, self._last = out.kept[-1].stop, joined[-1].end
+        self._strays, self._first_stray = 0, len(out.lost)
 
-    def _is_explained(self, run: Run, first: int) -> bool:
-        """Whether damage, or records out of line, are what is missing before a record above the queue's end.
+    def _begins(self, number: int, joined: list[Run], first: int) -> bool:
+        """Whether records below the queue's end open a new generation."""
+        rolled = self._rolled_back
+        older = rolled is not None and rolled.low <= joined[0].phy_offset < rolled.high
+        if first != 0:
+            # What contradicts an older unit never gets its position, whatever follows.
+            return _is_continued(joined) and not older
+        following = self._joined[number + 1] if number + 1 < len(self._joined) else None
+        # One record, behind which the queue goes on as if it were the next one, has a wrong offset: it begins nothing.
+        is_wrong = _offsets(joined) == 1 and following is not None and following[0].first == self._end + 1
+        return not is_wrong and not (older and rolled is not None and rolled.whole)
 
-        Of the queue's last records, one above its end, it was one other record that a broker wrote otherwise.
+    def _refuse(self, number: int, joined: list[Run], behind: int) -> None:
+        """The records are out of line; behind the queue's last ones nothing follows that could tell.
+
+        Of a few only the first one is: those behind it may be in line.
+        """
+        out, rolled = self._out, self._rolled_back
+        stop = len(joined) if _is_continued(joined) else 1
+        while stop < len(joined) and joined[stop].is_used_up:
+            stop += 1
+        records = (run for run in joined[:stop] if not run.is_used_up)
+        found = [OutOfLine(run.phy_offset, run.end - run.phy_offset, run.first - behind) for run in records]
+        older = rolled is not None and rolled.low <= joined[0].phy_offset < rolled.high
+        if number + 1 == len(self._joined) and not older:
+            out.pending += found
+        else:
+            out.lost += found
+        self._strays += 0 if older else _offsets(joined[:stop])
+        if stop < len(joined) and joined[stop].phy_offset < self._cut:
+            self._take(number, joined[stop:])
+
+    def _note_wrong(self, first: int) -> None:
+        """The records out of line before the one at ``first`` are what is missing there: those above it have wrong offsets.
+
+        A broker counts up. One below may be of a queue that was cut back.
+        """
+        lost = self._out.lost
+        for k in range(self._first_stray, len(lost)):
+            lost[k] = lost[k]._replace(is_wrong=lost[k].queue_offset > first)
+
+    def _counts(self, number: int, joined: list[Run], first: int) -> bool:
+        """Whether records above the queue's end are where they say.
+
+        They are if lost bytes lie before them, if three follow on each other, or if as many records out of line lie before them
+        as offsets are missing: those then have wrong offsets. Otherwise, unless what follows contradicts it, and at most
+        ``fill_max`` offsets are missing: beyond that a wrong offset is more likely than so many lost records.
         """
         missing = first - self._end
-        return missing == self._strays or (missing == 1 and self._next < 0) or self._is_damaged(self._last, run)
+        if missing == self._strays or _is_continued(joined) or self._is_lost_between(self._last, joined[0].phy_offset):
+            return True
+        return missing <= self._fill_max and not self._is_contradicted(number, joined, joined[0].first - first)
 
-    def _is_damaged(self, last: int, run: Run) -> bool:
-        """Whether damage lies between the absolute offset ``last``, behind a record, and this run."""
-        nearest = bisect_right(self._holes, run.phy_offset)
-        return nearest > 0 and self._holes[nearest - 1] >= last
+    def _is_contradicted(self, number: int, joined: list[Run], behind: int) -> bool:
+        """Whether the queue goes on behind these records as if they were not there, or had other offsets.
 
-    def _goes_on(self, run: Run, following: list[Run]) -> bool:
-        """Whether what follows on ``run`` in the queue lies above it, and is continued, comes behind damage or is its end."""
-        if following[0].first <= run.stop:
-            return False
-        ends = following[0].first == run.stop + 1 and following is self._last_runs
-        return ends or _is_continued(following) or self._is_damaged(run.end, following[0])
+        It goes on at its end, or as far above as these records have offsets. Where three records follow on each other, also
+        anywhere below these. Such three, or a queue that begins again at 0, end the search: what lies behind says no more.
+        """
+        stop, seen, goes_on = joined[-1].stop, self._strays + _offsets(joined), False
+        for some in self._joined[number + 1 : number + 1 + AHEAD]:
+            first, continued = some[0].first, _is_continued(some)
+            between = self._end <= first - behind and first < stop
+            if between and (continued or first - behind in (self._end, self._end + seen)):
+                goes_on = True
+            if continued or first == 0:
+                return goes_on and first != stop
+            seen += _offsets(some)
+        return goes_on
+
+    def _is_lost_between(self, last: int, phy_offset: int) -> bool:
+        """Whether bytes of the log are lost between ``last``, behind a record, and the record at ``phy_offset``."""
+        nearest = bisect_right(self._lost, phy_offset)
+        return nearest > 0 and self._lost[nearest - 1] >= last
 
 
-def _out_of_line(run: Run, queue_offset: int) -> OutOfLine:
-    return OutOfLine(run.phy_offset, run.end - run.phy_offset, queue_offset)
+def _offsets(joined: Sequence[Run]) -> int:
+    return sum(run.offsets for run in joined)
 
 
-def _is_continued(runs: list[Run]) -> bool:
+def _is_continued(joined: list[Run]) -> bool:
     # The loops here take runs apart: their properties would take half of the time.
     records = 0
-    for _, offsets, phy_offset, end, batch_records in runs:
+    for _, offsets, phy_offset, end, batch_records in joined:
         if phy_offset != end:
             records += batch_records or offsets
     return records >= CONTINUED
-
-
-def _record_by_record(runs: list[Run]) -> list[list[Run]]:
-    """Each run of a short stretch with the offsets that it used up: damage may lie between its two."""
-    found: list[list[Run]] = []
-    for run in runs:
-        if run.is_used_up:
-            found[-1].append(run)
-        else:
-            found.append([run])
-    return found
 
 
 def _keep(kept: list[Kept], runs: list[Run], behind: int) -> int:

@@ -14,6 +14,8 @@ from rocketmq_reindex.storage_format.queue.runs import Run, join_runs
 
 BREAKS_MAX: Final = 250_000
 """A log with more breaks in one queue is refused: damage has fewer places."""
+FILL_MAX: Final = 100_000
+"""Missing offsets that are filled if nothing else is asked for (``--max-fill``)."""
 
 
 class RolledBack(NamedTuple):
@@ -56,11 +58,15 @@ class Fill(NamedTuple):
 
 
 class OutOfLine(NamedTuple):
-    """A record whose queue offset does not fit its queue, which is damage: absolute offset, bytes, queue offset."""
+    """A record whose queue offset does not fit its queue, which is damage: absolute offset, bytes, queue offset.
+
+    ``is_wrong``: its queue offset is sure to be wrong, since the queue goes on below it as if it had the one that is missing.
+    """
 
     phy_offset: int
     length: int
     queue_offset: int
+    is_wrong: bool = False
 
 
 class Decision(NamedTuple):
@@ -73,17 +79,13 @@ class Decision(NamedTuple):
 
 @dataclass
 class Placement:
-    """Where the units of one queue stand.
-
-    A decision "pending" is of the last records of a queue, which may yet come to be in line. ``opened`` is the position at
-    which a file without any unit begins, or -1.
-    """
+    """Where the units of one queue stand. ``opened`` is the position at which a file without any unit begins, or -1."""
 
     kept: list[Kept] = field(default_factory=list)
     fills: list[Fill] = field(default_factory=list)
     lost: list[OutOfLine] = field(default_factory=list)
-    ahead: list[OutOfLine] = field(default_factory=list)
-    """of the pending records those whose queue offsets lie above the queue's end"""
+    pending: list[OutOfLine] = field(default_factory=list)
+    """the queue's last records, where nothing follows that could tell whether they are in line: no damage, and no unit"""
     decisions: list[Decision] = field(default_factory=list)
     opened: int = -1
 

@@ -44,12 +44,21 @@ class Chain:
     """where old records may lie: where they have queue offsets of records before them, those keep theirs"""
 
     def gaps(self, holes: Iterable[Hole]) -> tuple[int, ...]:
-        """Return where bytes of the log are lost, ascending: the offsets of ``holes``, and of what stands for lost bytes.
+        """Return where lost stretches of the log end, ascending: ``holes``, and what stands for lost bytes.
 
-        The order of queues is decided alike before and after a repair.
+        The order of queues is decided alike before and after a repair. Tombstones stand for lost bytes, and have units: behind
+        the last one of a queue more may be lost, which its end tells, and its beginning does not.
         """
-        fillers = (offset for summary in self.accepted for offset, _ in summary.lost)
-        return tuple(sorted({*(hole.offset for hole in holes), *fillers}))
+        lost = [(offset, offset + size) for summary in self.accepted for offset, size in summary.lost]
+        lost += [(hole.offset, hole.offset + hole.length) for hole in holes]
+        found: list[int] = []
+        for low, high in sorted(lost):
+            # One stretch, wherever ranges are cut.
+            if found and low <= found[-1]:
+                found[-1] = max(found[-1], high)
+            else:
+                found.append(high)
+        return tuple(found)
 
     def fills(self, max_fill: int) -> int:
         """Return how many missing queue offsets may be filled: ``max_fill``, and as many as lost bytes had records."""

@@ -137,11 +137,32 @@ def test_a_misnamed_segment_is_refused(log: Log, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_last_record_that_jumps_is_damage(log: Log, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("jump", "status"), [(1, 0), (40, 0), (200_000, 3)])
+def test_a_last_record_that_jumps_stays(log: Log, tmp_path: Path, jump: int, status: int) -> None:
+    """No CRC covers its queue offset: it may be as it was written. Nothing follows that says otherwise."""
     put = log.puts[-1]
-    log.change(put.offset + 20, struct.pack(">q", put.queue_offset + 40))
-    (found,) = ranges_of(log, tmp_path / "out")
-    assert (found["offset"], found["length"]) == (put.offset, put.size)
+    log.change(put.offset + 20, struct.pack(">q", put.queue_offset + jump))
+    told = local_repair(log.store, tmp_path / "out", None, **SIZES)
+    assert (told.exit, told.repair and told.repair["ranges"]) == (status, [])
+    assert ("undamaged" in told.to_text()) == (status == 0)
+    assert bytes_at(tmp_path / "out", put.offset, put.size) == log.at(put.offset, put.size)
+
+
+def test_a_log_without_a_damaged_byte_stays_as_it_is(tmp_path: Path) -> None:
+    """Queues that jump, go back and begin again: what cannot be placed is said, and not written over."""
+    for number, (offsets, status) in enumerate((
+        ((0, 1, 2, 5, 6), 0), ((0, 1, 2, 5), 0), ((0, 1, 2, 5, 6, 0), 0), ((0, 1, 2, 3, 1), 3), ((0, 1, 2, 3, 1, 5, 6), 3),
+        ((0, 1, 2, 50, 3, 4), 3),
+    )):  # fmt: skip
+        store = tmp_path / f"{number}"
+        with LogWriter(store / "commitlog", SEGMENT) as writer:
+            for offset in offsets:
+                writer.append(NewMessage(queue_offset=offset, body=bytes(100)))
+        for tombstones in (False, True):
+            out = tmp_path / f"out-{number}-{tombstones}"
+            told = local_repair(store, out, None, segment_size=SEGMENT, tombstones=tombstones, **SIZES)
+            assert (told.exit, told.repair and told.repair["ranges"]) == (status, []), offsets
+            assert bytes_at(out, 0, SEGMENT) == bytes_at(store, 0, SEGMENT)
 
 
 def test_a_last_record_behind_one_that_lies_in_another_queue_stays(log: Log, tmp_path: Path) -> None:

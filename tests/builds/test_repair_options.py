@@ -19,6 +19,7 @@ from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs.repair.quarantine import digest_of
 from tests.builds.repair_log import SEGMENT, SIZES, Log, bytes_at, make_log, ranges_of, record_at
 from tests.golden.stores import read_files
+from tests.repair.repaired import tree
 from tests.tools.encode import Message as NewMessage
 from tests.tools.local_engine import local_build, local_repair
 from tests.tools.log_writer import LogWriter
@@ -188,7 +189,7 @@ def test_the_last_record_of_a_segment_has_a_border_in_the_next_one(log: Log, tmp
 def test_nothing_follows_at_the_logs_end(log: Log, tmp_path: Path) -> None:
     put = log.puts[-1]
     shutil.copytree(log.store / "commitlog", tmp_path / "replica")
-    log.change(put.offset + 20, struct.pack(">q", put.queue_offset + 40))
+    log.change(put.offset + 12, struct.pack(">i", -1))
     told = local_repair(log.store, tmp_path / "out", None, replicas=(str(tmp_path / "replica"),), **SIZES)
     assert any("nothing follows in the damaged log" in text for text in told.warnings), told.warnings
 
@@ -248,3 +249,21 @@ def test_the_digest_of_old_bytes(log: Log) -> None:
     old = Segment(path.name, str(path), 0, SEGMENT - 100, SEGMENT)
     assert digest_of(old, 30, 500) == new_digest([data[30:500]]).digest().hex()
     assert digest_of(old, 30, SEGMENT) == new_digest([data[30 : SEGMENT - 100]]).digest().hex()
+
+
+def test_any_range_size_gives_the_same(tmp_path: Path) -> None:
+    """A record that begins in a range with damage, ends in another, and covers those between. No scan sees that damage."""
+    with LogWriter(tmp_path / "store/commitlog", SEGMENT) as writer:
+        for number in range(30):
+            writer.append(NewMessage(queue_id=number % 4, body=bytes(1200 if number == 10 else 30)))
+    log = Log(tmp_path / "store", writer.puts)
+    for number in (9, 11):
+        log.change(log.puts[number].offset + 20, struct.pack(">q", 70))
+    expected = None
+    for size in (0, 200, 300, 450, 1000, 2000):
+        out = tmp_path / f"out-{size}"
+        told = local_repair(log.store, out, None, range_size=size, **SIZES)
+        assert (told.exit, told.error, len((told.repair or {})["ranges"])) == (3, None, 2), size
+        found = tree(out)
+        expected = expected or found
+        assert found == expected, size

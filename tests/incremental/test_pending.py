@@ -33,7 +33,8 @@ def test_a_queue_that_begins_again(tmp_path: Path) -> None:
         )
         full = local_build(tmp_path / "store", tmp_path / "full", InlineEngine(3, 2), overwrite=True, **SMALL)
         for summary in (hourly, full):
-            assert (summary.exit, summary.error, summary.damage) == (0, None, [])
+            is_pending = any(kind == "pending" for kind, _, _ in expected)
+            assert (summary.exit, summary.error, summary.damage) == (3 if is_pending else 0, None, [])
             assert [(d["kind"], d["offset"], d["count"]) for d in summary.decisions] == expected
         ours, theirs = read_files(tmp_path / "out"), read_files(tmp_path / "full")
         assert ours == theirs

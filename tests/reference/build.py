@@ -36,7 +36,7 @@ class Summary:
         """5 refused, 3 published with parts missing, 0 done."""
         if self.refused:
             return 5
-        return 3 if self.damage else 0
+        return 3 if self.damage or any(entry["kind"] == "pending" for entry in self.decisions) else 0
 
 
 @dataclass
@@ -83,10 +83,12 @@ def _build(found: log.Log, rules: Settings, summary: Summary, end: int) -> dict[
         if rules.queue_order == "broker":
             queues = _broker_queues(wanted, rules, summary)
         else:
-            judged = _judge(wanted, found.damage, rules)
+            ends = [d.offset + d.length for d in found.damage if found.begins_at_0]
+            lost = min(ends, default=java.LONG_MAX)
+            judged = _judge(wanted, found.damage, lost, rules)
             cut = _out_of_line(judged, rules, summary)
             wanted = [r for r in wanted if r.offset < cut]
-            queues = _logical_queues(judged, cut, rules, summary)
+            queues = _logical_queues(judged, cut, lost, rules, summary)
     return _files(wanted, queues, rules, summary, end)
 
 
@@ -100,17 +102,23 @@ def _until(found: log.Log, rules: Settings) -> tuple[list[Record], list[Damage],
     return [r for r in found.records if r.offset < cut], [d for d in found.damage if d.offset < cut], torn
 
 
-def _judge(wanted: list[Record], damage: list[Damage], rules: Settings) -> dict[QueueKey, list[Verdict]]:
+def _judge(wanted: list[Record], damage: list[Damage], first_lost: int, rules: Settings) -> dict[QueueKey, list[Verdict]]:
     units: dict[QueueKey, list[Unit]] = {}
     for record in wanted:
         for key, unit in cq.dispatches(record, once=True):
             units.setdefault(key, []).append(unit)
     lost = [(d.offset, d.offset + d.length) for d in damage]
-    judged = {key: queue_order.judge(of_queue, lost) for key, of_queue in units.items()}
+    judged = {key: queue_order.judge(of_queue, lost, rules.max_fill) for key, of_queue in units.items()}
     unordered = [key for key, verdicts in judged.items() if any(v.does != queue_order.APPEND for v in verdicts)]
+    unordered += [key for key, verdicts in judged.items() if _has_head(verdicts[0].unit, verdicts[0].at, first_lost, rules)]
     if unordered and rules.queue_order == "fail":
         raise Refused("queue order")
     return judged
+
+
+def _has_head(first: Unit, at: int, lost: int, rules: Settings) -> bool:
+    """Whether what is missing before a queue's first unit is explained. `lost`: where the first lost bytes end."""
+    return lost <= first.record and 0 < at % (rules.cq_file_size // cq.UNIT) <= rules.max_fill
 
 
 def _out_of_line(judged: dict[QueueKey, list[Verdict]], rules: Settings, summary: Summary) -> int:
@@ -129,8 +137,12 @@ def _out_of_line(judged: dict[QueueKey, list[Verdict]], rules: Settings, summary
     return java.LONG_MAX
 
 
-def _logical_queues(judged: dict[QueueKey, list[Verdict]], cut: int, rules: Settings, summary: Summary) -> dict[str, bytes]:
+def _logical_queues(
+    judged: dict[QueueKey, list[Verdict]], cut: int, lost: int, rules: Settings, summary: Summary
+) -> dict[str, bytes]:
+    """`lost`: the end of the first lost bytes of a log that begins at 0."""
     files: dict[str, bytes] = {}
+    per_file = rules.cq_file_size // cq.UNIT
     # As many as the lost bytes can have had records count as explained.
     most = rules.max_fill + sum(d.length for d in summary.damage if d.reason != log.ORDER) // 91
     for key, all_verdicts in judged.items():
@@ -142,7 +154,10 @@ def _logical_queues(judged: dict[QueueKey, list[Verdict]], cut: int, rules: Sett
         if pending:
             _decide(summary, "pending", key, pending[0], len(pending))
         try:
-            standing, fills = queue_order.settle(verdicts, most)
+            standing, _ = queue_order.settle(verdicts, most)
+            first = min(standing, default=0)
+            explained = bool(standing) and _has_head(standing[first], first, lost, rules)
+            standing, fills = queue_order.settle(verdicts, most, per_file if explained else 0)
         except queue_order.TooManyMissing:
             raise Refused("more missing queue offsets than may be filled") from None
         for missing in sorted(fills):

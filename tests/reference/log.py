@@ -50,6 +50,7 @@ class Log:
     damage: list[Damage]
     torn_tail: Damage | None
     short_last_segment: bool
+    begins_at_0: bool = False
 
 
 def merged(damage: list[Damage]) -> list[tuple[int, int]]:
@@ -99,7 +100,7 @@ def walk(segments: list[Segment], size: int, rules: Settings) -> Log:
         damage += _joined([found for found in met if isinstance(found, Damage)])
     kept, torn = _torn_tail(good, damage, last_byte, rules.torn_limit)
     short = bool(segments) and len(segments[-1].data) < size
-    return Log(good, kept, torn, short)
+    return Log(good, kept, torn, short, bool(segments) and segments[0].base == 0)
 
 
 def _walk_segment(segment: Segment, size: int, last_byte: int, rules: Settings) -> Iterator[Record | Damage]:

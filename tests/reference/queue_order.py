@@ -1,10 +1,11 @@
 """What becomes of each unit of a queue whose offsets repeat or have gaps (`--queue-order logical`)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 # What a unit does to its queue.
 APPEND, GENERATION, JUMP, OUT, PENDING = "append", "generation", "jump", "out-of-line", "pending"
+FILL_MAX = 100_000
 
 
 @dataclass(frozen=True)
@@ -23,68 +24,118 @@ class Unit:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`count`: positions dropped by a generation, or missing below a jump; `at`: the position that it takes."""
+    """`count`: positions dropped by a generation, or missing below a jump; `at`: the position that it takes.
+
+    `wrong`: of a record out of line, that its offset is sure to be another one.
+    """
 
     unit: Unit
     does: str
     at: int
     count: int = 0
+    wrong: bool = False
 
 
-def judge(units: list[Unit], damage: list[tuple[int, int]]) -> list[Verdict]:
-    """A verdict for each unit, in the log's order. `damage`: (start, end) of what is lost of the log."""
+def judge(units: list[Unit], damage: list[tuple[int, int]], most: int = FILL_MAX) -> list[Verdict]:
+    """A verdict for each unit, in the log's order. `damage`: (start, end) of what is lost of the log.
+
+    `most`: offsets that may be missing below a jump for which nothing speaks but that nothing contradicts it.
+    """
     verdicts: list[Verdict] = []
     end: int | None = None  # position of the next unit in line
     behind = 0  # how far units stand below the offsets they name
     start = 0
-    previous = 0  # the record whose unit last stood in line
-    strays = 0  # offsets that units out of line used up since then
-    follows = [before.queue_offset + 1 + before.again == after.queue_offset for before, after in pairwise(units)]
-    # The last units that follow on each other: too few yet to continue the first of them.
-    last = next((n for n in range(len(follows), 0, -1) if not follows[n - 1]), 0)
-    for number, unit in enumerate(units):
-        broken = next((n for n in range(number, len(follows)) if not follows[n]), None)
-        following = units[broken + 1].queue_offset if broken is not None else -1
-        rises = broken is not None and following > units[broken].queue_offset + 1 + units[broken].again
-        if rises and broken is not None and follows[broken + 1 : broken + 3] != [True, True]:
-            ends = following == units[broken].queue_offset + 2 + units[broken].again and all(follows[broken + 1 :])
-            rises = ends or any(units[broken].record < lost < units[broken + 1].record for lost, _ in damage)
-        continued = follows[number : number + 2] == [True, True]
-        lost_between = any(previous < lost < unit.record for lost, _ in damage)
+    previous = 0  # where the record ends whose unit last stood in line
+    strays: list[int] = []  # verdicts on units out of line since then
+    used_up = 0  # offsets of those units
+    stretches = _stretches(units)
+    number = 0
+    while number < len(stretches):
+        stretch = stretches[number]
+        unit = stretch[0]
+        lost_between = any(previous <= stop <= unit.record for _, stop in damage)
         # A broker that starts counts from its units again.
         back = behind if end is not None and unit.queue_offset - behind >= end else 0
         here = unit.queue_offset - back
-        ends_above = end is not None and here == end + 1 and broken is None
+        following = stretches[number + 1][0].queue_offset if number + 1 < len(stretches) else None
+        does, count = APPEND, 0
         if end is None:
-            verdict = Verdict(unit, APPEND, here)
             start = here
-        elif here == end:
-            verdict = Verdict(unit, APPEND, here)
-        elif here < end and (continued or (here == 0 and not (broken == number and following == end + 1))):
-            verdict = Verdict(unit, GENERATION, here, end - max(here, start))
-            start = min(start, here)
-        elif here > end and (continued or lost_between or rises or here - end == strays or ends_above):
-            verdict = Verdict(unit, JUMP, here, here - end)
-        else:
-            verdicts.append(Verdict(unit, PENDING if number >= last else OUT, here))
-            strays += 1 + unit.again
+        elif here < end:
+            alone = len(stretch) == 1 and not unit.again and following == end + 1
+            if len(stretch) >= 3 if here else not alone:
+                does, count = GENERATION, end - max(here, start)
+                start = min(start, here)
+            else:
+                does = OUT
+        elif here > end:
+            explained = here - end == used_up or len(stretch) >= 3 or lost_between
+            contradicted = _contradicted(end, used_up, stretch, stretches[number + 1 : number + 33], back)
+            if not explained and (here - end > most or contradicted):
+                does = OUT
+            else:
+                does, count = JUMP, here - end
+                if here - end == used_up and not lost_between:
+                    for stray in strays:
+                        verdicts[stray] = replace(verdicts[stray], wrong=verdicts[stray].unit.queue_offset > here)
+        if does == OUT:
+            strays.append(len(verdicts))
+            used_up += _length(stretch[:1])
+            verdicts.append(Verdict(unit, PENDING if following is None else OUT, here))
+            # What stands behind it may be in line.
+            stretches[number] = stretch[1:]
+            number += not stretches[number]
             continue
-        verdicts.append(verdict)
-        end = here + 1
-        behind = back + unit.again
-        previous = unit.record
-        strays = 0
+        for each in stretch:
+            verdicts.append(Verdict(each, does, each.queue_offset - back, count))
+            end = each.queue_offset - back + 1
+            behind = back = back + each.again
+            does, count = APPEND, 0
+        previous = stretch[-1].record + stretch[-1].size
+        strays, used_up = [], 0
+        number += 1
     return verdicts
+
+
+def _stretches(units: list[Unit]) -> list[list[Unit]]:
+    """Units that follow on each other, together."""
+    found: list[list[Unit]] = []
+    for unit in units:
+        if found and found[-1][-1].queue_offset + 1 + found[-1][-1].again == unit.queue_offset:
+            found[-1].append(unit)
+        else:
+            found.append([unit])
+    return found
+
+
+def _length(stretch: list[Unit]) -> int:
+    return sum(1 + unit.again for unit in stretch)
+
+
+def _contradicted(end: int, used_up: int, stretch: list[Unit], later: list[list[Unit]], back: int) -> bool:
+    """Whether the queue goes on behind a jump as if it were not there, or had other offsets."""
+    stop = stretch[-1].queue_offset + 1 + stretch[-1].again
+    seen = used_up + _length(stretch)
+    goes_on = False
+    for some in later:
+        first = some[0].queue_offset
+        if end <= first - back and first < stop and (len(some) >= 3 or first - back in (end, end + seen)):
+            goes_on = True
+        if len(some) >= 3 or first == 0:
+            return goes_on and first != stop
+        seen += _length(some)
+    return goes_on
 
 
 class TooManyMissing(Exception):
     """More positions are missing than could be filled one by one."""
 
 
-def settle(verdicts: list[Verdict], most: int = 10**7) -> tuple[dict[int, Unit], dict[int, Unit]]:
+def settle(verdicts: list[Verdict], most: int = 10**7, head: int = 0) -> tuple[dict[int, Unit], dict[int, Unit]]:
     """(units by position, fills by position): what stands after all generations.
 
-    A missing position repeats the next unit that stands above it. Raises TooManyMissing for more than `most` of them.
+    A missing position repeats the next unit that stands above it. So do those before the first unit in a file of `head` units.
+    Raises TooManyMissing for more than `most` of them.
     """
     standing: dict[int, Unit] = {}
     for verdict in verdicts:
@@ -95,9 +146,11 @@ def settle(verdicts: list[Verdict], most: int = 10**7) -> tuple[dict[int, Unit],
         standing[verdict.at] = verdict.unit
     fills: dict[int, Unit] = {}
     taken = sorted(standing)
-    if sum(above - below - 1 for below, above in pairwise(taken)) > most:
+    before = [taken[0] - taken[0] % head - 1] if head and taken else []
+    pairs = list(pairwise([*before, *taken]))
+    if sum(above - below - 1 for below, above in pairs) > most:
         raise TooManyMissing
-    for below, above in pairwise(taken):
+    for below, above in pairs:
         for missing in range(below + 1, above):
             fills[missing] = standing[above]
     return standing, fills

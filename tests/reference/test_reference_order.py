@@ -25,7 +25,11 @@ def _units(offsets: list[int]) -> list[Unit]:
         ([0, 1, 2, 3, 1, 2], [APPEND] * 4 + [PENDING, PENDING], [0, 1, 2, 3], []),
         ([0, 1, 2, 3, 1, 2, 4], [APPEND] * 4 + [OUT, OUT, APPEND], [0, 1, 2, 3, 4], []),
         ([0, 1, 5, 6, 7], [APPEND] * 2 + [JUMP, APPEND, APPEND], [0, 1, 5, 6, 7], [2, 3, 4]),
-        ([0, 1, 5, 6], [APPEND] * 2 + [PENDING, PENDING], [0, 1], []),
+        ([0, 1, 5, 6], [APPEND] * 2 + [JUMP, APPEND], [0, 1, 5, 6], [2, 3, 4]),
+        ([0, 1, 5, 9], [APPEND] * 2 + [JUMP, JUMP], [0, 1, 5, 9], [2, 3, 4, 6, 7, 8]),
+        ([0, 1, 5, 0, 1], [APPEND] * 2 + [JUMP, GENERATION, APPEND], [0, 1], []),
+        ([0, 1, 5, 6, 2, 7, 8, 9], [APPEND] * 2 + [JUMP, APPEND, OUT] + [APPEND] * 3, [0, 1, 5, 6, 7, 8, 9], [2, 3, 4]),
+        ([0, 1, 2, 9, 5], [APPEND] * 3 + [JUMP, PENDING], [0, 1, 2, 9], [3, 4, 5, 6, 7, 8]),
         ([0, 1, 50, 2, 3], [APPEND] * 2 + [OUT, APPEND, APPEND], [0, 1, 2, 3], []),
         ([9, 4, 5, 6], [APPEND, GENERATION, APPEND, APPEND], [4, 5, 6], []),
         ([0, 9, 10, 11, 4, 5, 6], [APPEND, JUMP, APPEND, APPEND, GENERATION, APPEND, APPEND], [0, 4, 5, 6], [1, 2, 3]),
@@ -42,10 +46,21 @@ def test_verdicts(offsets: list[int], does: list[str], stands: list[int], filled
 
 
 def test_a_jump_over_damage_counts() -> None:
-    units = _units([0, 1, 5])
-    assert [v.does for v in judge(units, [(150, 200)])] == [APPEND, APPEND, JUMP]
-    assert [v.does for v in judge(units, [(50, 99)])] == [APPEND, APPEND, PENDING]
-    assert [v.does for v in judge(units, [(250, 300)])] == [APPEND, APPEND, PENDING]
+    units = [Unit(110 * number, 100, 0, offset) for number, offset in enumerate([0, 1, 5, 2])]
+    assert [v.does for v in judge(units, [(210, 220)])] == [APPEND, APPEND, JUMP, PENDING]
+    assert [v.does for v in judge(units, [(100, 110)])] == [APPEND, APPEND, OUT, APPEND]
+    assert [v.does for v in judge(units, [(320, 330)])] == [APPEND, APPEND, OUT, APPEND]
+
+
+def test_a_far_jump_that_nothing_explains_does_not_count() -> None:
+    assert [v.does for v in judge(_units([0, 1, 100_002]), [])] == [APPEND, APPEND, JUMP]
+    assert [v.does for v in judge(_units([0, 1, 100_003]), [])] == [APPEND, APPEND, PENDING]
+
+
+def test_what_is_missing_at_a_queues_beginning() -> None:
+    standing, fills = settle(judge(_units([7, 8, 9]), []), head=5)
+    assert (sorted(standing), sorted(fills)) == ([7, 8, 9], [5, 6])
+    assert settle(judge(_units([5, 6, 7]), []), head=5)[1] == {}
 
 
 def _log(store: Path, offsets: list[int]) -> None:

@@ -17,11 +17,11 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.logical_order import order_logical
+from rocketmq_reindex.storage_format.queue.logical_order import LogEvidence
 from rocketmq_reindex.storage_format.queue.order import (
     BREAKS_MAX,
+    Decision,
     Placement,
-    RolledBack,
     irregular,
     order_appended,
     order_broker,
@@ -49,21 +49,19 @@ def order_digest(order: Placement) -> str:
 class DecideOrder:
     """Reduces rows of runs (RUNS or BATCH_RUNS) to results (``OrderResult``).
 
-    ``policy`` is logical, broker or fail; what fail does not refuse is placed as logical places it. ``holes`` are the
-    phy_offsets of damage, ascending. Nothing is decided about records from the phy_offset ``cut`` on. ``opens``: also find
-    files without units at a queue's end (``Placement.opened``). ``batch``: the queues are batch ConsumeQueues, in which a run
-    spans as many queue offsets as its records have messages. ``rolled_back``: where records are older than those before them
-    (``order_logical``).
+    ``policy`` is logical, broker or fail; what fail does not refuse is placed as logical places it. Nothing is decided about
+    records from the phy_offset ``cut`` on. ``opens``: also find files without units at a queue's end (``Placement.opened``).
+    ``batch``: the queues are batch ConsumeQueues, in which a run spans as many queue offsets as its records have messages, and
+    which have no pre-blank: ``units_per_file`` is 1.
     """
 
     staging: StagingFolder
     policy: str
     units_per_file: int
-    holes: tuple[int, ...]
+    log: LogEvidence
     cut: int = INT64_MAX
     opens: bool = False
     batch: bool = False
-    rolled_back: RolledBack | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         path = files.join(self.staging.plans, f"placements-{uuid.uuid4().hex}")
@@ -73,7 +71,8 @@ class DecideOrder:
             for cells_of_bucket in schemas.by_bucket(batches):
                 runs = self._runs(cell.data for cell in cells_of_bucket)
                 pre_blank += runs.pre_blank(self.units_per_file)
-                odd += [(queue, self._decide(queue, columns, placements).to_json()) for queue, columns in runs.odd()]
+                found = runs.odd(self._fills_head if self.policy != "broker" else None)
+                odd += [(queue, self._decide(queue, columns, placements).to_json()) for queue, columns in found]
                 if len(odd) >= QUEUES_MAX:
                     yield self._part(odd)
                     odd = []
@@ -87,6 +86,15 @@ class DecideOrder:
         files.write_bytes(self.staging.temporary, path, [f"{line}\n".encode() for _, line in sorted(odd)])
         return results.batch([OrderResult(part=path)])
 
+    def _fills_head(self, first: int, phy_offset: int) -> bool:
+        return self.log.fills_head(first, phy_offset, self.units_per_file)
+
+    def _missing_head(self, first: Run) -> list[Decision]:
+        if not self._fills_head(first.first, first.phy_offset):
+            return []
+        missing = first.first % self.units_per_file
+        return [Decision("gap", first.first - missing, missing)]
+
     def _runs(self, some: Iterable[bytes]) -> QueueRuns:
         return QueueRuns(cells.unpack(cell, cells.BATCH_RUN_COLUMNS if self.batch else cells.RUN_COLUMNS) for cell in some)
 
@@ -96,7 +104,7 @@ class DecideOrder:
         if breaks > BREAKS_MAX:
             return OddQueue(topic.decode(), queue_id, breaks)
         runs = fewer_runs(columns)
-        if self.policy == "fail" and (refused := irregular(runs)):
+        if self.policy == "fail" and (refused := [*self._missing_head(runs[0]), *irregular(runs)]):
             return OddQueue(topic.decode(), queue_id, decisions=cap_decisions(refused))
         order = self._order(runs)
         found = odd_queue(topic, queue_id, order)
@@ -108,4 +116,4 @@ class DecideOrder:
             return order_appended(runs)
         if self.policy == "broker":
             return order_broker(runs, self.units_per_file if self.opens else 0)
-        return order_logical(runs, self.holes, self.cut, self.rolled_back)
+        return self.log.place(runs, self.units_per_file, self.cut)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +35,20 @@ class QueueRuns:
         """How many units stand before the first one of a queue in its first file, summed over all queues."""
         return int((self._columns[0, self._bounds[:-1]] % units_per_file).sum())
 
-    def odd(self) -> Iterator[tuple[tuple[bytes, int], npt.NDArray[np.int64]]]:
-        """Each queue out of order, by topic and queue id, with its runs (int64, columns by runs)."""
+    def odd(
+        self, fills_head: Callable[[int, int], bool] | None = None
+    ) -> Iterator[tuple[tuple[bytes, int], npt.NDArray[np.int64]]]:
+        """Each queue out of order, by topic and queue id, with its runs (int64, columns by runs).
+
+        ``fills_head``: tells by queue offset and phy_offset of a queue's first record whether something stands before it: such
+        a queue is one of them.
+        """
         breaks = broken_at(self._columns)
         owners = np.searchsorted(self._bounds, breaks, side="right") - 1
-        inside = np.unique(owners[breaks != self._bounds[owners]]).tolist()
+        inside = set(owners[breaks != self._bounds[owners]].tolist())
+        if fills_head:
+            firsts = self._columns[:, self._bounds[:-1]]
+            later = np.flatnonzero(firsts[0])
+            inside |= {k for k in later.tolist() if fills_head(int(firsts[0, k]), int(firsts[2, k]))}
         for k in sorted(inside, key=self._queues.__getitem__):
             yield self._queues[k], self._columns[:, self._bounds[k] : self._bounds[k + 1]]

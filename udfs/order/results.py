@@ -15,10 +15,11 @@ LISTED_MAX: Final = 100
 
 
 class LostRecord(NamedTuple):
-    """One record out of line."""
+    """One record out of line; ``is_wrong`` as in ``OutOfLine``."""
 
     phy_offset: int
     size: int
+    is_wrong: bool = False
 
 
 class MoreLost(NamedTuple):
@@ -63,8 +64,8 @@ class OddQueue(Result):
     """the first records out of line"""
     more_lost: MoreLost | None = None
     """the other ones; None: there are none"""
-    ahead: list[LostRecord] = field(default_factory=list)
-    """the last records, of which it is not clear whether they are in line, above the queue's end"""
+    pending: list[LostRecord] = field(default_factory=list)
+    """the last records, of which it is not clear whether they are in line"""
     where: PlacementSpan | None = None
     """where its rows are"""
     batch: bool = False
@@ -75,7 +76,7 @@ class OddQueue(Result):
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> OddQueue:
         """The queue with these fields, in which tuples are lists."""
-        for name, kind in (("decisions", Decision), ("lost", LostRecord), ("ahead", LostRecord)):
+        for name, kind in (("decisions", Decision), ("lost", LostRecord), ("pending", LostRecord)):
             fields[name] = [kind(*each) for each in fields[name]]
         for name, one in (("more_lost", MoreLost), ("where", PlacementSpan)):
             fields[name] = one(*fields[name]) if fields[name] else None
@@ -99,8 +100,8 @@ def odd_queue(topic: bytes, queue_id: int, placement: Placement) -> OddQueue:
         decisions=cap_decisions(placement.decisions),
         filled=placement.filled,
         opened=placement.opened,
-        lost=[LostRecord(phy_offset, size) for phy_offset, size, _ in placement.lost[:LISTED_MAX]],
-        ahead=[LostRecord(phy_offset, size) for phy_offset, size, _ in placement.ahead],
+        lost=[LostRecord(one.phy_offset, one.length, one.is_wrong) for one in placement.lost[:LISTED_MAX]],
+        pending=[LostRecord(one.phy_offset, one.length) for one in placement.pending],
         more_lost=_more_lost(placement.lost[LISTED_MAX:]),
     )
 

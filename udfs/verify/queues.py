@@ -126,7 +126,7 @@ class VerifyQueues:
         columns = columns[:, np.argsort(columns[2], kind="stable")]
         follows = columns[0, 1:] == columns[0, :-1] + columns[1, :-1]
         used_up = (columns[2] == columns[3]).any()
-        if follows.all() and not used_up:
+        if follows.all() and not used_up and logical is None:
             return [(IN_ORDER, None)]
         if self.task.unread and used_up:
             return [(SKIPPED, None)]
@@ -140,8 +140,9 @@ class VerifyQueues:
             return PlacementTable(placement.kept, placement.fills, waits)
 
         if follows.all():
-            # Where a record names a light queue twice, the units behind it stand before the offsets that they name.
-            return [(IN_ORDER, table(order_broker(runs, 0)))]
+            # Where a record names a light queue twice, the units behind it stand before the offsets that they name. In logical
+            # order there may be units before the first record, in the place of lost ones.
+            return [(IN_ORDER, table(order_broker(runs, 0))), *([(LOGICAL, logical)] if logical else [])]
         orders: list[tuple[str, PlacementTable | None]] = [(BROKER, table(order_broker(runs, 0)))]
         if logical is not None:
             orders.insert(0, (LOGICAL, logical))

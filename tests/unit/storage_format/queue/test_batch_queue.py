@@ -70,7 +70,7 @@ def test_placement_goes_block_by_block(cut: int) -> None:
     spans = [(0, 20), (20, 20), (40, 20), (25, 5), (30, 5), (35, 5), (100_000, 9), (140, 1), (141, 1), (142, 1), (60, 2)]
     units = units_of(spans)
     order = order_logical([Run(*run) for run in batch_runs(columns(units)).T.tolist()], [])
-    assert [place for place, _, _ in order.lost] == [600]
+    assert [one.phy_offset for one in order.lost] == [600]
     assert order.decisions[-1] == ("pending", 60, 1)
     placement = BatchPlacement(order.kept, order.fills)
     placed = [placement.apply(columns(units[low : low + cut])) for low in range(0, len(units), cut)]

@@ -41,7 +41,7 @@ def test_logical(log: QueueLog, cuts: list[int]) -> None:
     blocks = blocks_of(log, cuts)
     placement = order_logical(runs_of(blocks), log.holes)
     assert stand(blocks, PlacementTable(placement.kept, placement.fills)) == as_stand(standing | fills)
-    out = [(v.unit.record, v.unit.size, v.unit.queue_offset) for v in verdicts if v.does == reference.OUT]
+    out = [(v.unit.record, v.unit.size, v.unit.queue_offset, v.wrong) for v in verdicts if v.does == reference.OUT]
     assert placement.lost == out
     assert placement.filled == len(fills)
     decided = Counter(kind for kind, _, _ in placement.decisions)
@@ -110,12 +110,15 @@ def test_a_regular_queue_is_one_stretch() -> None:
 def test_what_is_said_of_a_disordered_queue() -> None:
     runs = runs_of(blocks_of(log_of([0, 1, 2, 0, 1, 5, 6, 7, 90]), []))
     logical = order_logical(runs, [])
-    assert logical.decisions == [("generation", 0, 3), ("fill", 2, 3), ("pending", 90, 1)]
-    assert logical.fills == [(2, 3, 5)]
-    assert logical.lost == []
+    assert logical.decisions == [("generation", 0, 3), ("fill", 2, 3), ("fill", 8, 82)]
+    assert logical.fills == [(2, 3, 5), (8, 82, 90)]
+    assert (logical.lost, logical.pending) == ([], [])
+    far = order_logical(runs, [], fill_max=81)
+    assert far.decisions == [("generation", 0, 3), ("fill", 2, 3), ("pending", 90, 1)]
+    assert far.pending == [(8000, 900, 90, False)]
     followed = order_logical(runs_of(blocks_of(log_of([0, 1, 2, 0, 1, 5, 6, 7, 90, 8]), [])), [])
     assert followed.decisions == [("generation", 0, 3), ("fill", 2, 3), ("out-of-line", 90, 1)]
-    assert followed.lost == [(8000, 900, 90)]
+    assert followed.lost == [(8000, 900, 90, False)]
     assert order_broker(runs).decisions == [("restart", 3, 1), ("dropped", 1, 1), ("misplaced", 5, 3), ("misplaced", 90, 1)]
     assert irregular(runs) == [("repeat", 0, 3), ("gap", 2, 3), ("gap", 8, 82)]
 
@@ -126,9 +129,43 @@ def test_records_out_of_line_are_those_that_are_missing() -> None:
         order = order_logical(runs_of(blocks_of(log_of(offsets), [])), [])
         assert order.fills == [(7, missing, 7 + missing)]
         assert [row.queue_offset for row in order.lost] == offsets[3 : 3 + missing]
-        assert "pending" not in {kind for kind, _, _ in order.decisions}
-    order = order_logical(runs_of(blocks_of(log_of([4, 5, 6, 3, 9]), [])), [])
-    assert [row.queue_offset for row in order.ahead] == [9]
+        assert [row.queue_offset for row in order.lost if row.is_wrong] == [at for at in offsets if at == 90]
+        assert order.pending == []
+    # Two are missing, where one has another offset.
+    order = order_logical(runs_of(blocks_of(log_of([4, 5, 6, 90, 91, 8, 9, 10]), [])), [])
+    assert ([row.is_wrong for row in order.lost], order.fills) == ([False, False], [(7, 1, 8)])
+    # Lost bytes explain what is missing as well.
+    order = order_logical(runs_of(blocks_of(log_of([4, 5, 6, 90, 8]), [])), [4000])
+    assert [row.is_wrong for row in order.lost] == [False]
+
+
+def test_a_record_that_nothing_contradicts_gets_its_unit() -> None:
+    """A jump at a queue's end, before a queue that begins again, and beside damage behind it."""
+    for offsets, lost, kept in (
+        ([0, 1, 2, 5, 6], [], [(0, 3), (5, 2)]),
+        ([0, 1, 2, 5], [], [(0, 3), (5, 1)]),
+        ([0, 1, 2, 5, 6], [4000], [(0, 3), (5, 2)]),
+        ([0, 1, 2, 5, 9], [], [(0, 3), (5, 1), (9, 1)]),
+        ([0, 1, 2, 5, 6, 0, 1], [], [(0, 2)]),
+        ([0, 1, 2, 5, 6, 2, 3, 4], [], [(0, 2), (2, 3)]),
+    ):
+        order = order_logical(runs_of(blocks_of(log_of(offsets), [])), lost)
+        assert [row[:2] for row in order.kept] == kept, offsets
+        assert (order.lost, order.pending) == ([], [])
+
+
+def test_what_is_missing_at_a_queues_beginning_repeats_its_first_record() -> None:
+    runs = runs_of(blocks_of(log_of([12, 13, 14]), []))
+    for lost, file_units, fills in (
+        ([0], 10, [(10, 2, 12)]),
+        ([0], 20, [(0, 12, 12)]),
+        ([0], 12, []),
+        ([0], 0, []),
+        ([900], 10, []),
+        ([], 10, []),
+    ):
+        assert order_logical(runs, lost, file_units=file_units).fills == fills, (lost, file_units)
+    assert order_logical(runs, [0], file_units=10, fill_max=1).fills == []
 
 
 def test_old_records_take_no_place_from_others() -> None:
@@ -144,7 +181,7 @@ def test_old_records_take_no_place_from_others() -> None:
     anew = runs_of(blocks_of(log_of([0, 1, 2, 0, 1, 2, 3]), []))
     assert order_logical(anew, [], rolled_back=RolledBack(3000, 9000, False)) == order_logical(anew, [])
     strict = order_logical(anew, [], rolled_back=RolledBack(3000, 9000, True))
-    assert (strict.kept, strict.lost) == ([(0, 3, 0, 2900, 0)], [(3000, 3900, 0)])
+    assert (strict.kept, strict.lost) == ([(0, 3, 0, 2900, 0)], [(3000, 3900, 0, False)])
 
 
 def test_empty() -> None:
