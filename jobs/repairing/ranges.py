@@ -48,17 +48,22 @@ def _renewed(
         spec = _numbered(scan, again, segment, segment.start, segment.segment_end)
         return [spec]
     found: list[RangeSpec] = []
-    expected = segment.start
+    expected, renewed = segment.start, False
     for spec in old:
         high = segment.segment_end if spec is old[-1] else spec.high
         if not any(low < high and stop > spec.low for low, stop in changed):
             found.append(spec)
-            expected = max(expected, ends.get(spec.number, -1))
-        elif found and found[-1] in again:
-            # One that was scanned again before begins at its first record, not where the range before it ends.
+            if spec.number in ends:
+                expected, renewed = max(expected, ends[spec.number]), False
+        elif renewed:
+            # One that was scanned again before begins at its first record, not where the range before it ends. Those between in
+            # which no record begins are in the middle of one of the range that is scanned again: they go with it.
+            while found[-1] not in again:
+                found.pop()
             found[-1] = again[-1] = dataclasses.replace(again[-1], high=high)
         else:
             found.append(_numbered(scan, again, segment, expected, high))
+            renewed = True
     return found
 
 
