@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-rest test-all oracle preflight repair delayed fault fuzz bench scale latency spoilt segment lint format matrix versions clean distclean
+.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-rest test-all oracle preflight repair delayed restore-lives fault fuzz bench scale latency spoilt segment lint format matrix versions clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -71,6 +71,9 @@ repair: oracles ## damaged real stores repaired, then started by the real ones: 
 
 delayed: oracles ## brokers killed while they deliver delayed messages, restored and started again: N=20 of each version and kind, SEED=
 	$(ENV) $(PY) -m tests.delayed.sweep --count $(or $(N),20) $(SEEDED)
+
+restore-lives: oracles ## lives of brokers with all kinds of waiting messages, restored by the commands, beside their own stores: N=20 of each version, SIDE=4 at once, SEED=
+	$(ENV) $(PY) -m tests.delayed.sweep --kinds lives --count $(or $(N),20) --jobs $(or $(SIDE),4) $(SEEDED)
 
 fault: oracles ## the fault tests in their full numbers (hours); KIND= takes one kind, N= its number, SEED=
 	$(ENV) $(PY) -m tests.fault.all $(if $(KIND),--kind $(KIND)) $(if $(N),--count $(N)) $(SEEDED)

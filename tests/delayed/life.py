@@ -74,14 +74,15 @@ class Life:
             assert time.monotonic() < end, f"after {patience} s there is not yet {what}"
             time.sleep(0.1)
 
-    def settle(self, quiet: float = 1.5) -> None:
-        """Wait until the log has not grown for so many seconds."""
+    def settle(self, quiet: float = 1.5) -> bool:
+        """Wait until the log has not grown for so many seconds; returns True."""
         last, since = -1, time.monotonic()
         while time.monotonic() - since < quiet:
             with contextlib.suppress(struct.error, UnicodeDecodeError, AssertionError):
                 if (count := len(self.log())) != last:
                     last, since = count, time.monotonic()
             time.sleep(0.1)
+        return True
 
     def pulled(self, topics: Iterable[str]) -> set[int]:
         """Physical offsets of the messages that a consumer gets; none comes twice."""

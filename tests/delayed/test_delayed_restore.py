@@ -8,6 +8,7 @@ import pytest
 
 from tests.delayed.cases import levels, timers
 from tests.delayed.run import run
+from tests.delayed.sweep import LIVES, sweep_lives
 
 
 @pytest.mark.parametrize("version", ["4.9.8", pytest.param("5.3.3", marks=pytest.mark.slow)])
@@ -20,3 +21,8 @@ def test_delay_levels(version: str, seed: int, tmp_path: Path) -> None:
 def test_timer_messages(seed: int, tmp_path: Path) -> None:
     outcome = run("5.5.0", timers(seed, "5.5.0"), tmp_path)
     assert outcome.faults == ()
+
+
+def test_a_life_of_each_version() -> None:
+    """With all kinds of waiting messages, side by side: ``make restore-lives`` runs many."""
+    assert sweep_lives([*LIVES], 35, 1, len(LIVES)) == 0

@@ -2,6 +2,7 @@ package oracle;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -19,7 +20,7 @@ final class Delayed {
     private ServBroker broker;
     private String name;
     private ServTransactions transactions;
-    private Thread sending;
+    private final List<Thread> sending = new ArrayList<>();
     private volatile Throwable failed;
 
     private Delayed() {
@@ -81,17 +82,20 @@ final class Delayed {
 
     /** Waits until all is sent. */
     private String sent() throws Exception {
-        sending.join();
+        for (Thread one : sending) {
+            one.join();
+        }
         if (failed != null) {
             throw new Main.Failure("not all is sent: " + failed);
         }
         return "all";
     }
 
-    /** A consumer that gives each message of a topic back, {@code times} times, to come again after a delay level. */
+    /** A consumer that gives messages back: {@link ServConsumers#again}. A third word is a file, a fourth one says that it pops. */
     private String again(String group, String topic, List<String> words) throws Exception {
         ServConsumers.again(
-            broker.nameServer(), group, topic, Integer.parseInt(words.get(0)), Integer.parseInt(words.get(1)));
+            broker.nameServer(), group, topic, Integer.parseInt(words.get(0)), Integer.parseInt(words.get(1)),
+            words.size() > 3, words.size() > 2 ? Path.of(words.get(2)) : null);
         return "consuming";
     }
 
@@ -109,7 +113,7 @@ final class Delayed {
     }
 
     private String inThread(Main.Program program) {
-        sending = new Thread(() -> {
+        Thread one = new Thread(() -> {
             try {
                 program.run();
             } catch (Throwable e) {
@@ -117,8 +121,9 @@ final class Delayed {
                 failed = e;
             }
         });
-        sending.setDaemon(true);
-        sending.start();
+        one.setDaemon(true);
+        one.start();
+        sending.add(one);
         return "sending";
     }
 }

@@ -1,5 +1,10 @@
 package oracle;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Collections;
@@ -16,6 +21,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.exception.RemotingException;
@@ -134,17 +140,33 @@ final class ServConsumers {
         return new ArrayList<>(lines);
     }
 
-    /** Consumes a topic until the program ends; gives each message back {@code times} times, to come again after a delay level. */
-    static void again(String nameServer, String group, String topic, int level, int times) throws Exception {
+    /**
+     * Consumes a topic until the program ends; gives each message back {@code times} times, to come again after a delay
+     * level. Each message that comes adds a line to the file {@code told}, if that is not null: UNIQ_KEY, reconsume times,
+     * done or again. With {@code pop} only every third message, by its UNIQ_KEY, is given back.
+     */
+    static void again(String nameServer, String group, String topic, int level, int times, boolean pop, Path told)
+        throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(nameServer + System.nanoTime());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        Settings.set(consumer, "popInvisibleTime=10000,clientRebalance=" + !pop);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            MessageExt message = messages.get(0);
+            String key = message.getProperty(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX);
+            boolean done = message.getReconsumeTimes() >= times || pop && Math.floorMod(key.hashCode(), 3) != 0;
+            if (told != null) {
+                try {
+                    Files.writeString(told, key + "\t" + message.getReconsumeTimes() + "\t" + (done ? "done" : "again") + "\n",
+                        StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+                } catch (IOException e) {
+                    throw new UncheckedIOException(e);
+                }
+            }
             context.setDelayLevelWhenNextConsume(level);
-            return messages.get(0).getReconsumeTimes() < times
-                ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            return done ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS : ConsumeConcurrentlyStatus.RECONSUME_LATER;
         });
         consumer.start();
     }

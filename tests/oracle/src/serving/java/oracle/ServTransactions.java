@@ -16,6 +16,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 /** RocketMQ's own producer of transactions: each message says what its sender decides, and keeps a list of what is asked again. */
 final class ServTransactions {
     private static final String DECISION = "DECISION";
+    private static final String CHECKED = "CHECKED";
 
     private final TransactionMQProducer producer = new TransactionMQProducer("transactions");
     private final List<String> checked = Collections.synchronizedList(new ArrayList<>());
@@ -35,19 +36,26 @@ final class ServTransactions {
             @Override
             public LocalTransactionState checkLocalTransaction(MessageExt message) {
                 checked.add(message.getProperty(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX));
-                return answer;
+                String own = message.getUserProperty(CHECKED);
+                return own == null ? answer : state(own);
             }
         });
         producer.start();
     }
 
-    /** Lines of topic, UNIQ_KEY and what its sender decides at once: commit, rollback or unknow. */
+    /**
+     * Lines of topic, UNIQ_KEY, what its sender decides at once (commit, rollback or unknow) and, if it is not what all
+     * checks get, what a check gets.
+     */
     void send(List<String> lines) throws Exception {
         for (String line : lines) {
             String[] words = line.split("\t");
             Message message = new Message(words[0], ("half " + words[1]).getBytes(StandardCharsets.UTF_8));
             MessageAccessor.putProperty(message, MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, words[1]);
             message.putUserProperty(DECISION, words[2]);
+            if (words.length > 3) {
+                message.putUserProperty(CHECKED, words[3]);
+            }
             ServConsumers.patiently(() -> producer.sendMessageInTransaction(message, null));
         }
     }
