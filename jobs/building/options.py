@@ -207,7 +207,7 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if conf is not None:
         try:
-            values = settings_of(files.read_bytes(conf).decode("utf-8", "replace"), escape(conf))
+            values = settings_of(files.read_bytes(conf, files.CONFIG_MAX).decode("utf-8", "replace"), escape(conf))
         except (OSError, InputError):
             raise UsageError(f"--broker-conf {escape(conf)}: cannot be read: name the broker's properties file") from None
         values["protected"] = tuple(values[name] for name in ("store",) if name in values)
@@ -225,7 +225,7 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
 def read_batch_topics(path: str) -> tuple[str, ...]:
     """Return the batch topics of a topics.json (``queue.type=BatchCQ``). Raises UsageError."""
     try:
-        return batch_topics(files.read_bytes(path).decode("utf-8", "replace"))
+        return batch_topics(files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace"))
     except (OSError, InputError):
         raise UsageError(f"--topics-config {escape(path)}: cannot be read: name a broker's config/topics.json") from None
     except (ValueError, RecursionError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
+from typing import Final, Protocol
 
 from rocketmq_reindex.jobs.building.settings import CRC_MODES, BuildSettings
 from rocketmq_reindex.jobs.engines.tasks import LOG_BYTES
@@ -11,12 +11,15 @@ from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.digest import CHUNK
+from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs.write.index import ends as ends_of
 from rocketmq_reindex.udfs.write.index import staged_items
 
+RANGES_MAX: Final = 10_000
+"""Ranges that may be smaller than a chunk."""
 RANGE_BYTES = 4 * CHUNK
 """Bytes of a range in an incremental build or verify, whatever the log's size and the cores: every run has the same ranges. At
 most so much of what was read before is scanned again as the last segment grows."""
@@ -34,6 +37,7 @@ class RangeSettings(Protocol):
 
 def range_size(settings: RangeSettings, size: int, segment_bytes: int, cores: int) -> int:
     """Return the bytes of a range: as ``even_range_size``, but of an incremental run the same in every run."""
+    _check_count(settings.range_size, size)
     if settings.incremental:
         return settings.range_size or max(1, min(segment_bytes, RANGE_BYTES))
     return even_range_size(settings.range_size, size, segment_bytes, cores)
@@ -43,11 +47,21 @@ def even_range_size(limit: int, size: int, segment_bytes: int, cores: int) -> in
     """Return the bytes of a range so that each core gets a few: whole segments where there are many, else whole chunks.
 
     A range has no more than a task may read. ``limit`` is the most that a range may have, 0 for no other limit; ``size`` is the
-    bytes of the log.
+    bytes of the log. Raises InputError for a limit that cuts it into too many ranges.
     """
+    _check_count(limit, size)
     per_core = -(-size // (2 * cores))
     wanted = min(max(segment_bytes, 1), -(-per_core // CHUNK) * CHUNK, LOG_BYTES)
     return max(1, min(wanted, limit or wanted))
+
+
+def _check_count(limit: int, size: int) -> None:
+    count = -(-size // limit) if limit else 0
+    if count > RANGES_MAX and limit < CHUNK:
+        raise InputError(
+            f"--range-size {limit}: cuts {size:,} bytes of log into {count:,} ranges, each a task: take at least "
+            f"{min(CHUNK, -(-size // RANGES_MAX)):,}, or leave it out"
+        )
 
 
 def store_scan(settings: StoreSettings) -> ScanSettings:

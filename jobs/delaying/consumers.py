@@ -101,5 +101,6 @@ def _bounds(staging: StagingFolder, topic: str, queue: int) -> tuple[int, int] |
 
 def _sizes(path: str) -> npt.NDArray[np.int32]:
     """The size that each unit of a file has."""
-    data = files.read_bytes(path)
-    return np.frombuffer(data[: len(data) // UNIT_SIZE * UNIT_SIZE], UNIT_LAYOUT.dtype)["size"].astype(np.int32)
+    with files.Reader(path) as reader:
+        data = reader.whole()
+    return data[: len(data) // UNIT_SIZE * UNIT_SIZE].view(UNIT_LAYOUT.dtype)["size"].astype(np.int32)

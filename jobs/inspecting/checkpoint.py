@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.times import show_time
 from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Rows
 from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
 from rocketmq_reindex.udfs import files
 
+_MOST: Final = 1 << 20
+"""bytes that are read at most: a broker's has 4,096"""
+
 
 def checkpoint(path: str) -> Inspected:
     """What a checkpoint holds, with a row for each field."""
-    data = files.read_bytes(path)
+    data = files.read_bytes(path, _MOST)
     found, findings = read_checkpoint(data)
     times = {"physicMsgTimestamp": found.physic, "logicsMsgTimestamp": found.logics, "indexMsgTimestamp": found.index}
     offsets = {

@@ -24,9 +24,8 @@ _STEP: Final = 1 << 16
 def index(path: str, sizes: tuple[int, int] | None) -> Inspected:
     """What an IndexFile holds, with a row for each item. Raises InputError where its sizes are not known."""
     with files.Reader(path) as reader:
-        count = reader.size()
-        view = reader.view(0, count)
-        data = reader.read(0, count) if view is None else view
+        data = reader.whole()
+    count = len(data)
     sizes = sizes or guess_sizes(data)
     if sizes is None:
         raise InputError(f"{escape(path)}: its numbers of slots and items are not known: give --hash-slots and --index-items")

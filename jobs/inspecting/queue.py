@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+import numpy as np
+
 from rocketmq_reindex.jobs.command.times import show_time
 from rocketmq_reindex.jobs.inspecting.first_offset import OPTION
 from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Row, Rows
@@ -35,7 +37,8 @@ def _unit(file: QueueFile, slot: int) -> Row | None:
 def queue(path: str, first: int | None = None) -> Inspected:
     """What a ConsumeQueue file holds, with a row for each slot up to the last one in use."""
     start = _start(path, first)
-    data = files.read_bytes(path)
+    with files.Reader(path) as reader:
+        data = reader.whole()
     file = read_queue_file(data, start)
     summary = {
         "bytes": len(data),
@@ -63,11 +66,13 @@ def _rows(file: QueueFile) -> Iterator[Row]:
 def batch_queue(path: str, first: int | None = None) -> Inspected:
     """What a ConsumeQueue file holds, with a row for each slot up to the last one in use."""
     start = _start(path, first)
-    data = files.read_bytes(path)
-    rows = [_batch_row(start // BATCH_UNIT_SIZE + slot, *fields) for slot, fields in enumerate(_batch_units(data))]
-    used = len(rows)
-    while used and not rows[used - 1]["size"] and not rows[used - 1]["physicalOffset"]:
-        used -= 1
+    with files.Reader(path) as reader:
+        data = reader.whole()
+    units = data[: len(data) - len(data) % BATCH_UNIT_SIZE].view(BATCH_LAYOUT.dtype)
+    slots, used = len(units), int(np.max(np.flatnonzero((units["size"] != 0) | (units["phy_offset"] != 0)), initial=-1)) + 1
+    # Most of a queue's last file is empty.
+    some = BATCH_LAYOUT.iter_unpack(units[:used].tobytes())
+    rows = [_batch_row(start // BATCH_UNIT_SIZE + slot, *fields) for slot, fields in enumerate(some)]
     filled = [row for row in rows[:used] if row["size"] > 0]
     backwards = [b["unit"] for a, b in itertools.pairwise(filled) if b["physicalOffset"] < a["physicalOffset"]]
     unsorted = [b["unit"] for a, b in itertools.pairwise(filled) if b["baseOffset"] < a["baseOffset"] + a["messages"]]
@@ -78,24 +83,20 @@ def batch_queue(path: str, first: int | None = None) -> Inspected:
         ("offsets that overlap or go back", unsorted),
         ("offsets left out", gaps),
         ("unit without a message", [row["unit"] for row in filled if row["messages"] < 1]),
-        ("file size is no multiple of a unit", [len(rows)] if len(data) % BATCH_UNIT_SIZE else []),
+        ("file size is no multiple of a unit", [slots] if len(data) % BATCH_UNIT_SIZE else []),
     ]
     summary = {
         "bytes": len(data),
         "firstLogicalByte": start,
-        "slots": len(rows),
+        "slots": slots,
         "units": len(filled),
         "messages": sum(max(row["messages"], 0) for row in filled),
-        "emptyAtTheEnd": len(rows) - used,
+        "emptyAtTheEnd": slots - used,
         "first": filled[0] if filled else None,
         "last": filled[-1] if filled else None,
         "findings": [{"code": "batch", "at": at[0], "count": len(at), "text": text} for text, at in found if at],
     }
     return Inspected(summary, Rows(lambda: iter(rows[:used])))
-
-
-def _batch_units(data: bytes) -> Iterator[tuple[int, ...]]:
-    return BATCH_LAYOUT.iter_unpack(data[: len(data) - len(data) % BATCH_UNIT_SIZE])
 
 
 def _batch_row(

@@ -26,12 +26,15 @@ from rocketmq_reindex.storage_format.timer.layout import (
 )
 from rocketmq_reindex.udfs import files
 
+_CHECK_MAX: Final = 1 << 20
+_WHEEL_MAX: Final = 4 * WHEEL_SIZE
+"""bytes that are read at most; a broker takes WHEEL_SIZE alone"""
 _MAGIC: Final = struct.Struct(">i")
 
 
 def timer_check(path: str) -> Inspected:
     """What ``timercheck`` holds, with a row for each field."""
-    data = files.read_bytes(path)
+    data = files.read_bytes(path, _CHECK_MAX)
     check = TimerCheckpoint.from_bytes(data)
     fields = dict(zip(CHECK_LAYOUT.names, astuple(check), strict=True))
     summary = {"bytes": len(data), "lastReadTime": show_time(check.read_time) if check.read_time else None, **fields}
@@ -40,14 +43,15 @@ def timer_check(path: str) -> Inspected:
 
 def timer_log(path: str) -> Inspected:
     """What a file of ``timerlog`` holds, with a row for each unit in front of the first that is none."""
-    data = files.read_bytes(path)
-    units = np.frombuffer(data[: len(data) - len(data) % LOG_UNIT.itemsize], LOG_UNIT)
+    with files.Reader(path) as reader:
+        data = reader.whole()
+    units = data[: len(data) - len(data) % LOG_UNIT.itemsize].view(LOG_UNIT)
     good = (units["size"] == LOG_UNIT.itemsize) & ((units["magic"] | MAGIC_BITS) == MAGIC_BITS)
     count = len(units) if good.all() else int(np.argmin(good))
     end, used = count * LOG_UNIT.itemsize, units[:count]
     # The blank unit may be cut off: a file closes where no whole one fits.
-    closed = end + BLANK_SIZE <= len(data) and _MAGIC.unpack_from(data, end + LOG_LAYOUT.at["magic"])[0] == MAGIC_BLANK
-    rest = data[end:].strip(b"\0") if not closed else b""
+    closed = end + BLANK_SIZE <= len(data) and _MAGIC.unpack_from(data.data, end + LOG_LAYOUT.at["magic"])[0] == MAGIC_BLANK
+    rest = not closed and bool(data[end:].any())
     summary = {
         "bytes": len(data),
         "units": count,
@@ -64,7 +68,7 @@ def timer_log(path: str) -> Inspected:
 
 def timer_wheel(path: str) -> Inspected:
     """What ``timerwheel`` holds, with a row for each slot in use, by its time in units of ``timerPrecisionMs``."""
-    data = files.read_bytes(path)
+    data = files.read_bytes(path, _WHEEL_MAX)
     slots = np.frombuffer(data[: len(data) - len(data) % SLOT.itemsize], SLOT)
     used = slots[slots["time"] != 0]
     used = used[np.argsort(used["time"], kind="stable")]

@@ -15,8 +15,6 @@ from rocketmq_reindex.storage_format.topics import QUEUE_TYPE
 from rocketmq_reindex.udfs import files
 
 TOPICS: Final = "config/topics.json"
-CONFIG_MAX: Final = 64 << 20
-"""bytes of a file in config/ that are read at most"""
 ENTRIES_MAX: Final = 5_000_000
 """files and folders that are listed at most: beyond that it is no store, or nothing is said in seconds"""
 _PARTS: Final = ("consumequeue", "batchconsumequeue", "index", "config")
@@ -64,7 +62,7 @@ class StoreFolders:
             if not os.path.exists(full):
                 continue
             try:
-                text = files.read_bytes(full, CONFIG_MAX).decode("utf-8", "replace")
+                text = files.read_bytes(full, files.CONFIG_MAX).decode("utf-8", "replace")
                 if text:
                     return fast_json.loads(text)
             except InputError as error:

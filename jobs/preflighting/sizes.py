@@ -17,6 +17,7 @@ from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS, DEFAULT_S
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.start.listing import FILE, Listed, Listing
 from rocketmq_reindex.storage_format.start.loading import FileSizes
+from rocketmq_reindex.udfs.files import MAPPED_MAX
 
 SEGMENT: Final = 1 << 30
 UNITS: Final = 300_000
@@ -72,7 +73,7 @@ def usual_size(entries: Iterable[Listed], unit: int) -> int:
     counts, starts = Counter[int](), list[int]()
     for entry in entries:
         start = first_byte(entry.name)
-        if entry.kind == FILE and entry.size and entry.size % unit == 0 and start is not None:
+        if entry.kind == FILE and 0 < entry.size <= MAPPED_MAX and entry.size % unit == 0 and start is not None:
             counts[entry.size] += 1
             starts.append(start)
     fitting = {size: count for size, count in counts.items() if all(start % size == 0 for start in starts)} or counts
@@ -81,7 +82,7 @@ def usual_size(entries: Iterable[Listed], unit: int) -> int:
 
 def _index_sizes(entries: Sequence[Listed], bytes_of: Callable[[Listed], object]) -> tuple[int, int]:
     """(slots, items) as a few files of one size show; the defaults where they do not."""
-    found = [entry for entry in entries if entry.kind == FILE and entry.size and is_index_file(entry.name)]
+    found = [entry for entry in entries if entry.kind == FILE and 0 < entry.size <= MAPPED_MAX and is_index_file(entry.name)]
     for entry in found[:_INDEX_ASKED]:
         guess = guess_sizes(bytes_of(entry))  # type: ignore[arg-type]  # an array, which the caller maps
         if guess is not None:

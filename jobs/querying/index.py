@@ -63,6 +63,10 @@ class IndexFiles:
         except (OSError, InputError) as error:
             self.unread(entry.path, reason(error))
             return
+        if pages.size > files.MAPPED_MAX:
+            self.unread(entry.path, f"has {pages.size:,} bytes, more than any IndexFile")
+            pages.close()
+            return
         if pages.size < HEADER_SIZE:
             self.unread(entry.path, f"has {pages.size} {form(pages.size, 'byte', 'bytes')}, less than a header")
             pages.close()
@@ -102,7 +106,8 @@ class IndexFiles:
         from rocketmq_reindex.storage_format.index.reader import guess_sizes
 
         try:
-            return _sizes(guess_sizes(files.read_bytes(file.path)))
+            with files.Reader(file.path) as reader:
+                return _sizes(guess_sizes(reader.whole()))
         except (OSError, InputError):
             return None
 

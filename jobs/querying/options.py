@@ -163,7 +163,7 @@ def question(given: dict[str, Any]) -> Query:
 
 def _broker_conf(path: str) -> dict[str, Any]:
     try:
-        return settings_of(files.read_bytes(path).decode("utf-8", "replace"), escape(path))
+        return settings_of(files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace"), escape(path))
     except (OSError, InputError):
         raise UsageError(f"--broker-conf {escape(path)}: cannot be read: name the broker's properties file") from None
 

@@ -121,11 +121,7 @@ def look_into(index: Index, folder: str) -> tuple[npt.NDArray[np.int64], npt.NDA
     if not index.slots or not index.items:
         return None
     with files.Reader(files.join(folder, "index", index.name)) as reader:
-        size = reader.size()
-        data = reader.view(0, size)
-        view = open_index(
-            np.frombuffer(reader.read(0, size), np.uint8) if data is None else data, index.slots, index.places + 1
-        )
+        view = open_index(reader.whole(), index.slots, index.places + 1)
         lengths = slot_lengths(view, index.items)
         return _by_power(lengths), _item_times(view, index.items)
 

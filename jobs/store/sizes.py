@@ -70,9 +70,10 @@ def index_sizes(found: list[files.Entry], look_into: bool = True) -> tuple[int, 
 
 
 def _whole(entry: files.Entry) -> tuple[int, int] | None:
+    if entry.size > files.MAPPED_MAX:
+        return None
     with files.Reader(entry.path) as reader:
-        data = reader.view(0, entry.size)
-        return guess_sizes(data if data is not None else reader.read(0, entry.size))
+        return guess_sizes(reader.whole())
 
 
 def _quick(entry: files.Entry) -> tuple[int, int] | None:

@@ -136,7 +136,7 @@ class Against:
         """Note where checkpoints differ. They say when each store was flushed, so that is no difference."""
         paths = [files.join(store, "checkpoint") for store in (self.a, self.b)]
         if all(files.entry_of(path).kind == files.FILE for path in paths):
-            one, other = (files.read_bytes(path)[: CHECKPOINT_LAYOUT.size] for path in paths)
+            one, other = (files.head(path, CHECKPOINT_LAYOUT.size) for path in paths)
             if one != other:
                 self.summary.notes.append("the checkpoints differ, as those of two brokers do")
         elif any(files.entry_of(path).kind == files.FILE for path in paths):

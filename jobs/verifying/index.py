@@ -119,12 +119,18 @@ class Index:
     settings: VerifySettings
     checked: list[IndexFileCheck] = field(default_factory=list)
     """by number, once ``check_files`` has run"""
+    _files: list[ListedIndexFile] | None = None
+    """as they were listed first: one may go away meanwhile"""
 
     def _listed(self) -> list[ListedIndexFile]:
         """Return the files that a broker loads, in the order of their names as strings (``IndexService.load``, 5.3)."""
+        if self._files is not None:
+            return self._files
         named = [(name, entry.path) for name, entry in self._entries() if entry.kind == files.FILE and is_index_file(name)]
         sizes = self.settings.hash_slots, self.settings.index_items
-        return [ListedIndexFile(k, name, path, *sizes, self.settings.trimmed) for k, (name, path) in enumerate(sorted(named))]
+        trimmed = self.settings.trimmed
+        self._files = [ListedIndexFile(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
+        return self._files
 
     def _entries(self) -> list[tuple[str, files.Entry]]:
         """Returns the entries of index/ by their names in a store. No fetch brings what a build's manifest does not name."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from rocketmq_reindex.storage_format.file_names import is_number
+from rocketmq_reindex.storage_format.file_names import FIRST_BYTE_MAX, is_number
 from rocketmq_reindex.storage_format.integers import INT32_MAX, INT32_MIN
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
@@ -138,7 +138,7 @@ class _Work:
             elif not is_number(entry.name):
                 self._refuse(f"{part}-file-name", entry.path, "has a name that is no offset")
             else:
-                if not re.fullmatch(r"[0-9]{20}", entry.name) or int(entry.name) % size:
+                if not re.fullmatch(r"[0-9]{20}", entry.name) or int(entry.name) % size or int(entry.name) > FIRST_BYTE_MAX:
                     self.odd.append(entry.path)
                 loaded.append(entry)
         return tuple(loaded)

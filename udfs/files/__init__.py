@@ -18,7 +18,7 @@ from rocketmq_reindex.udfs.files.entries import (
     names,
 )  # fmt: skip
 from rocketmq_reindex.udfs.files.folders import allocated, clone, copy_in_store, free_bytes, link, make_folder, rename, sync
-from rocketmq_reindex.udfs.files.reading import Reader, lines, read_bytes
+from rocketmq_reindex.udfs.files.reading import CONFIG_MAX, MAPPED_MAX, Reader, head, lines, read_bytes
 from rocketmq_reindex.udfs.files.removing import remove_tree, why
 from rocketmq_reindex.udfs.files.s3 import s3_options
 from rocketmq_reindex.udfs.files.systems import checked, is_flat, naming, no_rename
@@ -42,9 +42,10 @@ from rocketmq_reindex.udfs.files.volumes import check_volume
 from rocketmq_reindex.udfs.files.writer import Writer, write_bytes, writing
 
 __all__ = [
-    "ABSENT", "FILE", "FOLDER", "OTHER", "Entry", "Reader", "Uri", "Writer", "absolute", "allocated", "base", "below",
-    "beside", "canonical", "check_volume", "checked", "clone", "copy_in_store", "count_below", "entry_of", "free_bytes",
-    "is_flat", "is_known", "is_remote", "join", "lines", "link", "listing", "make_folder", "modified", "names", "naming",
-    "no_rename", "option", "outgrows_cache", "overlap", "parent", "plain", "read_bytes", "remove_tree", "rename",
-    "s3_options", "split", "sync", "why", "within", "write_bytes", "writing",
+    "ABSENT", "CONFIG_MAX", "FILE", "FOLDER", "MAPPED_MAX", "OTHER", "Entry", "Reader", "Uri", "Writer", "absolute",
+    "allocated", "base", "below", "beside", "canonical", "check_volume", "checked", "clone", "copy_in_store",
+    "count_below", "entry_of", "free_bytes", "head", "is_flat", "is_known", "is_remote", "join", "lines", "link",
+    "listing", "make_folder", "modified", "names", "naming", "no_rename", "option", "outgrows_cache", "overlap",
+    "parent", "plain", "read_bytes", "remove_tree", "rename", "s3_options", "split", "sync", "why", "within",
+    "write_bytes", "writing",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.integers import INT32_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.files.ahead import Ahead
 from rocketmq_reindex.udfs.files.local import open_regular
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 _MADV_POPULATE_READ: Final = 22
 """Linux 5.14 and later; Python has no name for it."""
+MAPPED_MAX: Final = INT32_MAX
+"""bytes of a file that a broker maps as a whole (``MappedFile``): the size of a map is a Java int"""
+CONFIG_MAX: Final = 64 << 20
+"""bytes of a file in config/ that are read at most"""
 _LINES_BYTES: Final = 64 << 10
 
 
@@ -105,10 +110,14 @@ class Reader:
         return np.frombuffer(mapped, np.uint8)[at - low :]
 
     def whole(self) -> npt.NDArray[np.uint8]:
-        """All bytes of the file (uint8), mapped where that works."""
+        """All bytes of a ConsumeQueue file, an IndexFile or such (uint8), mapped where that works.
+
+        Raises InputError, and reads nothing, for more than a broker can map.
+        """
         import numpy as np
 
         size = self.size()
+        _check_size(self.path, size, MAPPED_MAX)
         data = self.view(0, size)
         return np.frombuffer(self.read(0, size), np.uint8) if data is None else data
 
@@ -166,9 +175,20 @@ def read_bytes(path: str, most: int | None = None) -> bytes:
     """
     with Reader(path) as reader:
         size = reader.size()
-        if most is not None and size > most:
-            raise InputError(f"{escape(path)}: has {size:,} bytes where at most {most:,} are read: look at what lies there")
+        if most is not None:
+            _check_size(path, size, most)
         return reader.read(0, size)
+
+
+def head(path: str, most: int) -> bytes:
+    """The first bytes of a file, at most ``most``."""
+    with Reader(path) as reader:
+        return reader.read(0, min(most, reader.size()))
+
+
+def _check_size(path: str, size: int, most: int) -> None:
+    if size > most:
+        raise InputError(f"{escape(path)}: has {size:,} bytes where at most {most:,} are read: look at what lies there")
 
 
 def lines(path: str) -> Iterator[bytes]:

@@ -167,7 +167,8 @@ def _below(topic: str) -> set[str]:
 
 def _units(entry: files.Entry, unit: np.dtype[np.void]) -> npt.NDArray[np.void]:
     with files.Reader(entry.path) as reader:
-        return np.frombuffer(reader.read(0, reader.size() // unit.itemsize * unit.itemsize), unit)
+        data = reader.whole()
+        return data[: len(data) - len(data) % unit.itemsize].view(unit)
 
 
 @dataclass(frozen=True)
