@@ -20,6 +20,7 @@ from rocketmq_reindex.jobs.delaying.halves import pass_halves
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS
 from rocketmq_reindex.storage_format.delay.decide import REASONS, level_offset
 from rocketmq_reindex.storage_format.delay.evidence import Rows
+from rocketmq_reindex.storage_format.delay.join import recalled
 from rocketmq_reindex.storage_format.delay.policies import DROP
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.integers import INT64_MAX
@@ -87,7 +88,8 @@ def _write_delay(
     for name in PENDING.names or ():
         pending[name] = wanted[name]
     now = time.time_ns() // 1_000_000
-    written = timer_files(pending, timers.end, now, settings.timer_settings)
+    broker = settings.timer_settings
+    written = timer_files(pending, timers.end, now, broker, recalled(wanted, broker.precision_ms))
     entries += [_write(staging, "/".join(file.path), file.size, file.parts()) for file in written.files]
     undecided = sum(len(level.undecided) for level in found.levels) + int((timers.reasons >= 0).sum())
     summary.delay = {

@@ -106,3 +106,16 @@ def _firsts(rows: Rows) -> Bools:
     first = np.ones(len(rows), np.bool_)
     first[1:] = (rows["digest"][1:] != rows["digest"][:-1]) | (rows["digest2"][1:] != rows["digest2"][:-1])
     return first
+
+
+def recalled(rows: Rows, step: int) -> Bools:
+    """Which rows of EVIDENCE are delete marks and the messages that they cancel: due in the same ``step`` of milliseconds.
+
+    A mark works on the messages of its slot (``TimerMessageStore.dequeue``).
+    """
+    marks = rows["delete"] > 0
+    found: Bools = (rows["key"] != 0) & np.isin(rows["key"], rows["key"][marks])
+    pairs = np.zeros(int(np.count_nonzero(found)), np.dtype([("key", "<i8"), ("slot", "<i8")]))
+    pairs["key"], pairs["slot"] = rows["key"][found], rows["due"][found] // step
+    found[found] = np.isin(pairs, np.intersect1d(pairs[marks[found]], pairs[~marks[found]]))
+    return found

@@ -80,8 +80,9 @@ class TimerFile:
 
 
 def timer_files(
-    pending: npt.NDArray[np.void], end: QueueEnd, read_time: int, settings: TimerSettings | None = None
-) -> TimerFiles:
+    pending: npt.NDArray[np.void], end: QueueEnd, read_time: int, settings: TimerSettings | None = None,
+    recalled: npt.NDArray[np.bool_] | None = None,
+) -> TimerFiles:  # fmt: skip
     """The files with which a broker delivers exactly the messages that are ``pending``: timerlog, timerwheel, timercheck.
 
     Args:
@@ -89,6 +90,7 @@ def timer_files(
         end: the queue's end; nothing is written for an empty queue.
         read_time: the clock, in milliseconds since 1970. What is due before it is delivered when the broker starts.
         settings: the broker's; with another file size or precision it does not load, or reads wrong slots.
+        recalled: bool (n,), the delete marks whose message is pending, and these messages; see ``placing.place``.
 
     Raises:
         ValueError: an argument is not as described.
@@ -100,7 +102,7 @@ def timer_files(
         return TimerFiles((), INT64_MAX)
     step = settings.precision_ms
     clock = read_time // step * step
-    placed = place(pending["due"], pending["store_time"], pending["delete"], clock, settings)
+    placed = place(pending["due"], pending["store_time"], pending["delete"], clock, settings, recalled)
     rows, times, magics = pending, placed.times, placed.magics
     read_from = placed.first - _CLOCKS_APART_MS // step * step
     if not len(pending) or int(pending["phy_offset"][-1]) != end.phy_offset:

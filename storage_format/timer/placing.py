@@ -34,12 +34,16 @@ class Placed:
     """the time of the first slot, or the clock where none is before it"""
 
 
-def place(due: Longs, stored: Longs, deletes: Flags, clock: int, settings: TimerSettings) -> Placed:
+def place(
+    due: Longs, stored: Longs, deletes: Flags, clock: int, settings: TimerSettings, recalled: Flags | None = None
+) -> Placed:
     """Place messages by the times at which they are ``due`` and were ``stored``; ``clock`` is a multiple of the precision.
 
     A broker lets a message roll that is due beyond its window, so that its record is not deleted before; by default a record
     lives for one window and a half (``fileReservedTime``). Only what is due later than its record lives rolls here, and when
     the broker would have let it: a mark may get lost on that way. All others go to the slot in which they are due.
+    Marks and the messages that they cancel (``recalled``, bool (n,)) do not roll, if the wheel reaches as far: they would be
+    taken once more one by one, and where the broker starts after they were due it delivers what it takes.
     What is overdue gets slots right in front of the clock, so that a start within days finds it: one for each step in which
     something was due, in their order, as in the wheel of the broker that was stopped. A reader may need that order: of popped
     messages the acknowledgement comes before the end of the time in which it was to come (``PopReviveService``).
@@ -54,7 +58,8 @@ def place(due: Longs, stored: Longs, deletes: Flags, clock: int, settings: Timer
     taken = np.where(stored > 0, np.minimum(stored // step * step, clock), clock)
     far = (SLOTS_TOTAL - BLANK_SLOTS) * step
     lives = min(max(settings.reserved_hours * 3_600_000, window), window + window // 2)
-    rolled = (due >= clock) & ((due - taken >= lives) | (due - clock >= far))
+    lasts = due - taken < lives if recalled is None else (due - taken < lives) | recalled
+    rolled = (due >= clock) & (~lasts | (due - clock >= far))
     magics[rolled] |= MAGIC_ROLL
     # A roll that is nearly all of the way would leave little time for the next one.
     near = due - taken - window < window // step // 3 * step

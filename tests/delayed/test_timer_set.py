@@ -21,6 +21,8 @@ from rocketmq_reindex.jobs.cli import main
 from tests.delayed.judge import Message, delivered, due
 from tests.delayed.life import SIZES, Life, Settings, queues
 from tests.delayed.log import read_log
+from tests.tools.encode import Message as Encoded
+from tests.tools.log_writer import LogWriter
 
 TOPICS = {"T0": 2}
 SETTINGS: dict[str, str | int] = {"mappedFileSizeTimerLog": 52 * 1000}
@@ -162,3 +164,36 @@ def test_overdue_messages_come_in_the_order_in_which_they_are_due(version: str, 
         with Life(version, restored, tmp_path, SETTINGS | precision) as life:
             log = life.wait(lambda log: delivered(log).total() >= steps, "all copies")
         assert [int(record.key, 16) for record in log if record.topic == "T0"] == list(range(steps))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_recalled_message_stays_recalled(version: str, tmp_path: Path) -> None:
+    """Also where it is due beyond the roll window, and the broker starts after it was due."""
+    rolling: dict[str, str | int] = {"timerPrecisionMs": 200, "timerRollWindowSlot": 40}
+    store = tmp_path / "store"
+    queues(TOPICS, store)
+    with LogWriter(tmp_path / "first" / "commitlog", 1 << 17) as writer:
+        writer.append(Encoded())
+    # What has to be compiled is not to take its time later, when messages fall due.
+    commands(tmp_path / "first", tmp_path, "--write-delay")
+    with Life(version, store, tmp_path, SETTINGS | rolling) as life:
+        at = int(time.time() * 1000) + 40_000
+        lines = [f"0\tT0\t0\ttag\tUNIQ_KEY={number:032X}\tTIMER_DELIVER_MS={at}" for number in range(20)]
+        for number in range(0, 20, 2):
+            # Up to 5.3 a mark names the topic, too.
+            marked = f"T0+{number:032X}" if version < "5.4" else f"{number:032X}"
+            lines.append(f"0\tT0\t0\ttag\tUNIQ_KEY={number + 100:032X}\tTIMER_DELIVER_MS={at}\tTIMER_DEL_UNIQKEY={marked}")
+        life.send(lines)
+        life.step("sent")
+        life.wait(lambda log: len(log) >= 30, "all of them")
+    built = commands(store, tmp_path, "--write-delay", "--write-topics", "--snapshot", settings=SETTINGS | rolling)
+    assert time.time() * 1000 < at, "they were overdue when the timer files were made"
+    saved = tmp_path / "backup"
+    shutil.copytree(store / "commitlog", saved / "commitlog")
+    assert main(["fetch", str(built), "--to", str(saved)]) == 0
+    time.sleep(max(0.0, at / 1000 + 1 - time.time()))
+    with Life(version, saved, tmp_path, SETTINGS | rolling) as life:
+        life.wait(lambda log: delivered(log).total() >= 10, "copies of what was not recalled")
+        life.settle(2.5)
+        came = delivered(life.log())
+    assert sorted(int(message.key, 16) for message in came.elements()) == list(range(1, 20, 2))

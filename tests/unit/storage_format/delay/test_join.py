@@ -9,7 +9,7 @@ import pytest
 
 from rocketmq_reindex.storage_format.delay.decide import LevelOffset, doubtful, level_offset
 from rocketmq_reindex.storage_format.delay.evidence import COPY, DISCARD, EVIDENCE, FIRED, HALF, SCHEDULED, TIMED, Rows
-from rocketmq_reindex.storage_format.delay.join import OPEN, SETTLED, UNCLEAR, join, last_check
+from rocketmq_reindex.storage_format.delay.join import OPEN, SETTLED, UNCLEAR, join, last_check, recalled
 from rocketmq_reindex.storage_format.delay.policies import DELIVER, DROP
 
 
@@ -117,3 +117,19 @@ def test_what_the_log_does_not_tell() -> None:
         [True, False, False, False], [False, True, False, False], [False, False, False, True],
     ]  # fmt: skip
     assert not any(mask.any() for mask in doubtful(given, -1, 1000, 49, np.array([], np.int64)))
+
+
+def test_a_mark_cancels_the_message_of_its_key_and_its_slot() -> None:
+    found = rows(
+        {"key": 5, "due": 2100},
+        {"key": 5, "due": 2999, "delete": 1},
+        {"key": 6, "due": 2100},
+        {"key": 7, "due": 2100},
+        {"key": 7, "due": 3000, "delete": 1},
+        {"key": 0, "due": 2100},
+        {"key": 0, "due": 2100, "delete": 1},
+        {"key": 8, "due": 2100, "delete": 1},
+    )
+    assert recalled(found, 1000).tolist() == [True, True] + [False] * 6
+    assert not recalled(found, 100).any()
+    assert recalled(found[:0], 1000).tolist() == []

@@ -80,6 +80,16 @@ def test_store_times_that_say_nothing(stored: int) -> None:
     assert found.magics.tolist() == [1, 3]
 
 
+def test_a_mark_and_its_message_do_not_roll() -> None:
+    """Unless the wheel does not reach as far: then they roll, and the broker has to start before they are due."""
+    due = np.array([CLOCK + 4 * DAY] * 3 + [CLOCK + 8 * DAY] * 2)
+    recalled = np.array([True, True, False, True, True])
+    deletes = np.array([False, True, False, False, True])
+    found = place(due, np.full(5, CLOCK), deletes, CLOCK, TimerSettings(), recalled)
+    assert found.times.tolist() == [CLOCK + 4 * DAY] * 2 + [CLOCK + 2 * DAY] * 3
+    assert found.magics.tolist() == [1, 5, 3, 3, 7]
+
+
 def test_overdue_messages_have_a_slot_for_each_step() -> None:
     """In the order in which they were due, without the time between them."""
     found = placed([CLOCK - 30 * DAY, CLOCK + 5 * SECOND, CLOCK - 1, CLOCK - DAY + 1, CLOCK - SECOND, CLOCK - DAY])
