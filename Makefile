@@ -22,10 +22,11 @@ one-oracle: setup  # RocketMQ 5.5.0's own jars, for `make test`: the newest of w
 oracles: one-oracle  # the other versions
 	@for version in 5.5.1 5.4.0 5.3.4 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
 
-full-setup: oracles dist  # an HDFS, an S3 server, Spark's jars for S3, a browser for report's pages, Airflow in .venv-airflow
+full-setup: oracles dist  # an HDFS, S3 servers, Spark's jars for S3, a browser for report's pages, Airflow in .venv-airflow
 	@$(ENV) tests/hdfs/run build
 	@$(ENV) tests/s3a/build
 	@$(ENV) tests/s3proxy/run build
+	@scripts/s3-servers
 	@scripts/browser >/dev/null
 	@scripts/airflow
 
@@ -115,4 +116,4 @@ clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	find rocketmq_reindex storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove what set-up made, too, and the logs of bench and fuzz
-	rm -rf .venv .venv-tools .venv-airflow .venv-docs .venv-lowest .venv-newest .docs jars .java-home .maven .fuzz .bench
+	rm -rf .venv .venv-tools .venv-airflow .venv-docs .venv-servers .venv-lowest .venv-newest .docs jars .java-home .maven .fuzz .bench

@@ -5,6 +5,7 @@ What nobody asks for is not imported.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import time
@@ -18,6 +19,7 @@ from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.verifying.settings import check_apart
 from rocketmq_reindex.jobs.watching.clock import command_begin
 from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs.files import waiting
 
 if TYPE_CHECKING:
     from rocketmq_reindex.jobs.watching.logs import JsonLog, Value
@@ -51,6 +53,7 @@ class Watch:
         """DIR, of a build"""
         self._dry_run = False
         self._begin = command_begin()
+        self._listening = contextlib.ExitStack()
         # An earlier run of this process may have had a log.
         logging.getLogger(JVM_LOGGER).handlers.clear()
         if json_log:
@@ -64,11 +67,25 @@ class Watch:
         if settings.metrics:
             check_apart("--metrics", settings.metrics, apart)
         self._settings = settings
+        self._listening.enter_context(waiting.heard_by(self._waits))
         if isinstance(settings, BuildSettings):
             self._out, self._dry_run = escape(settings.out), settings.dry_run
         if self._log:
             known: dict[str, Value] = {"version": __version__, "store": self._store, "out": self._out}
             self._log.event("run-begun", f"{self._command}: begun", known)
+
+    def _waits(self, text: str) -> None:
+        """A store is waited for, perhaps before the first stage."""
+        if self._reporter:
+            self._reporter.waits(text)
+        elif self._log:
+            self._log.waits(text)
+        elif self._settings.progress == "json" and not self._quiet:
+            from rocketmq_reindex.jobs.watching.progress_json import JsonLines
+
+            JsonLines().waits(text)
+        elif not self._quiet:
+            print(text, file=sys.stderr, flush=True)
 
     @property
     def _store(self) -> str:
@@ -98,6 +115,7 @@ class Watch:
 
     def end(self, summary: RunSummary, *, lines: bool = False, published: bool = False) -> None:
         """Report the end of the run. ``lines``: warnings are lines on stderr, if they are not logged."""
+        self._listening.close()
         trouble = self._write_metrics(summary) if self._settings.metrics and not self._dry_run else ""
         if trouble:
             summary.warn(trouble)

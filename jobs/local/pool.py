@@ -20,8 +20,9 @@ import rocketmq_reindex
 from rocketmq_reindex.jobs.engines.elsewhere import elsewhere
 from rocketmq_reindex.jobs.engines.lost import WorkerLostError
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs.files import waiting
 from rocketmq_reindex.udfs.worker.folder import FOLDER
-from rocketmq_reindex.udfs.worker.link import receive, send
+from rocketmq_reindex.udfs.worker.link import Waits, receive, send
 from rocketmq_reindex.udfs.worker.pool import READY
 
 R = TypeVar("R")
@@ -164,7 +165,9 @@ class Pool:
         link = self._links[number]
         try:
             send(link, task)
-            done, found, trace = receive(link)
+            while isinstance(answer := receive(link), Waits):
+                waiting.tell(answer.text)
+            done, found, trace = answer
         except (OSError, EOFError):
             raise self._why() from None
         if not done:

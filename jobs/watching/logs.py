@@ -63,6 +63,9 @@ class JsonLog(Shown):
     def line(self, text: str) -> None:
         self.event("progress", text, {})
 
+    def waits(self, text: str) -> None:
+        self.event("waiting", text, {}, logging.WARNING)
+
     def stage_started(self, stage: Stage) -> None:
         known: dict[str, Value] = {"stage": stage.name}
         if stage.probe is not None:

@@ -130,6 +130,10 @@ class Shown:
     def line(self, text: str) -> None:
         """One line of plain text."""
 
+    def waits(self, text: str) -> None:
+        """A request to a store is tried again after a while; ``text`` is one line about it."""
+        self.line(text)
+
     def stage_started(self, stage: Stage) -> None:
         """A stage begins."""
 
@@ -166,6 +170,11 @@ class Reporter:
         """One line of plain text, above the bar when there is one."""
         for shown in self.shown:
             shown.line(text)
+
+    def waits(self, text: str) -> None:
+        """A request to a store is tried again after a while."""
+        for shown in self.shown:
+            shown.waits(text)
 
     def stage(self, name: str, things: str, total: int, total_bytes: int, probe: Probe) -> Stage:
         """A context in which the stage's progress is shown."""

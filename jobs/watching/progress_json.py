@@ -16,6 +16,9 @@ class JsonLines(Shown):
     def __init__(self) -> None:
         self._last: dict[Stage, tuple[float, int, int]] = {}
 
+    def waits(self, text: str) -> None:
+        _write({"state": "waiting", "text": text})
+
     def stage_started(self, stage: Stage) -> None:
         if stage.probe is not None:
             self._print(stage, "running", 0, 0)
@@ -39,10 +42,14 @@ class JsonLines(Shown):
     def _print(self, stage: Stage, state: str, things: int, size: int) -> None:
         seconds, eta = stage.seconds, 0.0 if state == "done" else stage.pace.left
         self._last[stage] = (seconds, things, size)
-        line = {
+        line: dict[str, object] = {
             "stage": stage.name, "state": state, "done": things, "total": stage.total, "things": stage.things, "bytes": size,
             "total_bytes": stage.total_bytes, "seconds": round(seconds, 1), "eta": eta if eta is None else round(eta, 1),
         }  # fmt: skip
-        # One write: another stage's line must not come between this one and its end.
-        sys.stderr.write(json.dumps(line) + "\n")
-        sys.stderr.flush()
+        _write(line)
+
+
+def _write(line: dict[str, object]) -> None:
+    # One write: another stage's line must not come between this one and its end.
+    sys.stderr.write(json.dumps(line) + "\n")
+    sys.stderr.flush()

@@ -38,7 +38,10 @@ class FilesContract:
         entry = files.entry_of(target)
         assert (entry.name, entry.kind, entry.size, entry.path) == ("file", files.FILE, 12, target)
         assert entry.modified > 10**18
-        assert [found.modified for found in files.listing(place) if found.name == "file"] == [entry.modified]
+        # A bucket may give milliseconds in a listing and seconds elsewhere.
+        grain = 10**9 if files.is_flat(place) else 1
+        listed = [found.modified for found in files.listing(place) if found.name == "file"]
+        assert [when // grain for when in listed] == [entry.modified // grain]
         assert files.names(aside) == []
 
     @pytest.mark.parametrize("own", [False, True])

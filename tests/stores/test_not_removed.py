@@ -20,6 +20,7 @@ from rocketmq_reindex.jobs.verifying.memory import VerifyMemory
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files import object_store
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.scan.segments import list_segments
 from tests.fault.disk import tiny_store
@@ -59,6 +60,7 @@ def one_build_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("one_build_is_kept")
 @pytest.mark.parametrize(("status", "reason"), [(500, "INTERNAL_FAILURE"), (EACH_KEY, "ACCESS_DENIED")])
 def test_a_refusal_is_told(status: int, reason: str, store: str, s3_place: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(object_store, "FIRST_PAUSE", 0.001)
     out, metrics = files.join(s3_place, "out"), tmp_path / "metrics.prom"
     assert built(store, out)["not_removed"] == []
 

@@ -18,6 +18,7 @@ from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.jobs.tables.delta import write
 from rocketmq_reindex.jobs.tables.hadoop import hadoop_settings
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.object_store import ObjectStore
 from rocketmq_reindex.udfs.files.systems import resolve
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, SEGMENTS, Table
 from tests.fault.disk import tree
@@ -164,6 +165,7 @@ def test_in_an_hdfs(
     for name in ("_scans", "builds"):
         system, inner = resolve(files.join(place, name))
         assert system is not None
+        assert not isinstance(system.fs, ObjectStore)
         assert system.fs.handler.fs.info(inner)["owner"] == USER
     wrong = place.replace(f"{USER}@", "bob@")
     assert build([str(tmp_path / "store"), "--out", str(tmp_path / "other"), "--tables", wrong]) == 1

@@ -1,13 +1,17 @@
-"""A door to an S3 server that refuses to write certain objects."""
+"""Doors to an S3 server: one refuses to write certain objects, another fails at random."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import random
 import re
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
-from tests.tools.s3_door import Sought, s3_door
+from tests.tools.s3_door import CUT, LOST, Refuses, Sought, s3_door
 
 _WRITES = ("PUT", "POST", "COPY")
 
@@ -39,3 +43,24 @@ def deadly_s3(endpoint: str, pattern: str, number: int, kill: Callable[[], None]
 
     with s3_door(endpoint, refuses) as (door, _):
         yield door
+
+
+SLOW = "slow"
+_FAULTS = (500, 503, CUT, LOST, SLOW)
+_SLOW_SECONDS = 0.1
+
+
+def at_random(rng: random.Random, share: float) -> tuple[Refuses, Counter[int | str]]:
+    """What fails so large a ``share`` of all requests, each in one of _FAULTS' ways; and how often each came."""
+    lock, counts = threading.Lock(), Counter[int | str]()
+
+    def refuses(_: Sought) -> int:
+        with lock:
+            fault = rng.choice(_FAULTS) if rng.random() < share else 0
+            counts[fault] += 1
+        if fault != SLOW:
+            return int(fault)
+        time.sleep(_SLOW_SECONDS)
+        return 0
+
+    return refuses, counts

@@ -19,10 +19,15 @@ _ERRORS: Final = {
     403: ("AccessDenied", "Access Denied"),
     500: ("InternalError", "We encountered an internal error. Please try again."),
     501: ("NotImplemented", "A header you provided implies functionality that is not implemented."),
+    503: ("SlowDown", "Please reduce your request rate."),
 }
 _XML: Final = {"Content-Type": "application/xml"}
 EACH_KEY: Final = -1
 """Of a request to remove many objects: the answer is 200, with an error for each of them."""
+CUT: Final = -2
+"""The request is done, and its answer ends in the middle: of the body, where it has one."""
+LOST: Final = -3
+"""The request is done, and nothing of its answer arrives."""
 
 
 class Sought(NamedTuple):
@@ -48,7 +53,7 @@ class Asked(NamedTuple):
 
 
 Refuses = Callable[[Sought], int]
-"""The status with which a request is refused, or EACH_KEY; 0: it is handed on."""
+"""The status with which a request is refused, or EACH_KEY, CUT or LOST; 0: it is handed on."""
 
 
 def all_pass(_: Sought) -> int:
@@ -62,6 +67,8 @@ def s3_door(endpoint: str, refuses: Refuses = all_pass) -> Iterator[tuple[str, l
 
     class Door(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # A body waits for the client to acknowledge the head otherwise: 40 ms for each request.
+        disable_nagle_algorithm = True
 
         def _answer(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
@@ -74,7 +81,7 @@ def s3_door(endpoint: str, refuses: Refuses = all_pass) -> Iterator[tuple[str, l
             if status == EACH_KEY:
                 errors = [_KEY_ERROR.format(key=key) for key in keys]
                 return self._send(200, _XML, f"<?xml version='1.0'?><DeleteResult>{''.join(errors)}</DeleteResult>".encode())
-            if status:
+            if status > 0:
                 code, text = _ERRORS[status]
                 return self._send(status, _XML, _ERROR.format(code=code, text=text).encode())
             connection = http.client.HTTPConnection(behind)
@@ -87,7 +94,9 @@ def s3_door(endpoint: str, refuses: Refuses = all_pass) -> Iterator[tuple[str, l
                 data = answer.read()
                 with lock:
                     seen.append(Asked(sought.kind, sought.path, len(body), len(data)))
-                self._send(answer.status, dict(answer.getheaders()), data)
+                self.close_connection = status in (CUT, LOST)
+                if status != LOST:
+                    self._send(answer.status, dict(answer.getheaders()), data, cut=status == CUT)
             return None
 
         def _kind(self, query: dict[str, str]) -> str:
@@ -107,7 +116,7 @@ def s3_door(endpoint: str, refuses: Refuses = all_pass) -> Iterator[tuple[str, l
                 pass
             return body
 
-        def _send(self, status: int, headers: dict[str, str], data: bytes) -> None:
+        def _send(self, status: int, headers: dict[str, str], data: bytes, *, cut: bool = False) -> None:
             self.send_response_only(status)
             # A HEAD tells the length of what it does not send.
             length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(data))
@@ -115,8 +124,12 @@ def s3_door(endpoint: str, refuses: Refuses = all_pass) -> Iterator[tuple[str, l
                 if name.lower() not in ("content-length", "transfer-encoding", "connection"):
                     self.send_header(name, value)
             self.send_header("Content-Length", length)
+            if cut and not data:
+                self.flush_headers()
+                return
             self.end_headers()
-            self.wfile.write(data)
+            # A HEAD has no body, of an error neither.
+            self.wfile.write(b"" if self.command == "HEAD" else data[: len(data) // 2] if cut else data)
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _answer
 

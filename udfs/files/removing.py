@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs.files.entries import ABSENT, FOLDER, entry_of
+from rocketmq_reindex.udfs.files.entries import ABSENT, FOLDER, below, entry_of
 from rocketmq_reindex.udfs.files.systems import System, resolve
 
 _ATTEMPTS: Final = 3
@@ -37,7 +37,9 @@ def remove_tree(path: str) -> str:
     except OSError as error:
         # Somebody else may have removed the same at this moment.
         with contextlib.suppress(OSError):
-            if entry_of(path).kind == ABSENT:
+            kind = entry_of(path).kind
+            # In a bucket a folder without objects is nothing that could be removed.
+            if kind == ABSENT or (system.flat and kind == FOLDER and not below(path)):
                 return ""
         return why(error)
     return ""
@@ -77,6 +79,27 @@ def _remove_folder(system: System, inner: str) -> None:
         if not system.flat:
             raise
         _remove_one_by_one(system, inner)
+    if system.flat:
+        _remove_empty(system, inner)
+
+
+def _remove_empty(system: System, inner: str) -> None:
+    """Remove folders that a bucket goes on listing although no object is in them: SeaweedFS does.
+
+    It forgets such a folder once its mark, an empty object, has been made and removed. Elsewhere this finds nothing.
+    """
+    from pyarrow import fs as pafs
+
+    found, left = list[str](), [inner] if system.fs.get_file_info(inner).type.name == "Directory" else []
+    while left:
+        found.append(folder := left.pop())
+        there = [info for info in system.fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True)) if info.base_name]
+        if any(info.type.name != "Directory" for info in there):
+            return  # somebody has written there
+        left += [info.path for info in there]
+    for folder in reversed(found):
+        system.fs.create_dir(folder, recursive=False)
+        system.fs.delete_dir(folder)
 
 
 def _remove_one_by_one(system: System, inner: str) -> None:

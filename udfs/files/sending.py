@@ -105,9 +105,7 @@ class Held:
         if self._spooled is not None:
             self._spooled.flush()
             data = mmap.mmap(self._spooled.fileno(), 0, access=mmap.ACCESS_READ)
-        stream = self._system.fs.open_output_stream(self._target)
-        stream.write(data)
-        stream.close()
+        self._system.fs.send(self._target, data)
         self.abandon()
 
     def abandon(self) -> None:

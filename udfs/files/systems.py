@@ -8,11 +8,12 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs.files.s3 import plain_checksums, s3_options
+from rocketmq_reindex.udfs.files.object_store import ObjectStore
+from rocketmq_reindex.udfs.files.s3 import open_s3
 from rocketmq_reindex.udfs.files.uris import Uri, is_remote, plain, split
 
 if TYPE_CHECKING:
@@ -23,15 +24,13 @@ FLAT: Final = ("s3", "gs", "abfss", "abfs")
 """Stores without folders, where a file appears as a whole when it is closed."""
 _MOUNTED: Final = ("/Volumes/", "/dbfs/")
 """Databricks' mounts of object stores: no mapping, no holes, no rename of folders, only writes from begin to end."""
-_NO_DELAY: Final = "allow_delayed_open"
-"""An option by which a small file takes one request instead of three; older versions of pyarrow do not know it."""
 
 
 @dataclass(frozen=True)
 class System:
     """An open file system."""
 
-    fs: pafs.FileSystem
+    fs: pafs.FileSystem | ObjectStore
     root: str
     """how its paths begin"""
     flat: bool
@@ -110,10 +109,11 @@ def _open(uri: Uri) -> System:
         from pyarrow import fs as pafs
 
         if uri.scheme == "s3":
-            return _s3(uri)
+            return System(open_s3(uri), uri.authority.rpartition("@")[2], True)
         query = f"?{uri.query}" if uri.query else ""
         system, root = pafs.FileSystem.from_uri(f"{uri.scheme}://{uri.authority}/{query}")
-        return System(system, str(root).rstrip("/"), uri.scheme in FLAT)
+        flat = uri.scheme in FLAT
+        return System(ObjectStore(system, system, uri.scheme) if flat else system, str(root).rstrip("/"), flat)
     except InputError:
         raise
     except (OSError, ValueError, ImportError, TypeError) as error:
@@ -125,25 +125,6 @@ def _open(uri: Uri) -> System:
                 "`hadoop classpath --glob` says, or take webhdfs://, which needs none of them"
             )
         raise InputError(f"{shown}: {reason}") from None
-
-
-def _s3(uri: Uri) -> System:
-    from pyarrow import fs as pafs
-
-    options = s3_options(uri)
-
-    def opened(options: dict[str, str]) -> System:
-        query = f"?{urlencode(options)}" if options else ""
-        with plain_checksums(options):
-            system, root = pafs.FileSystem.from_uri(f"s3://{uri.authority}/{query}")
-        return System(system, str(root).rstrip("/"), True)
-
-    try:
-        return opened({_NO_DELAY: "true"} | options)
-    except ValueError as error:
-        if _NO_DELAY not in str(error):
-            raise
-        return opened(options)
 
 
 def _webhdfs(uri: Uri) -> pafs.FileSystem:

@@ -8,9 +8,15 @@ from __future__ import annotations
 import pickle
 import socket
 import struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 _LENGTH: Final = struct.Struct("<Q")
+
+
+class Waits(NamedTuple):
+    """What may come before a task's answer: one line about a store that the task waits for."""
+
+    text: str
 
 
 def send(link: socket.socket, thing: object) -> None:

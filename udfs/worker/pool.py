@@ -19,13 +19,14 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 import traceback
 from typing import Any, Final, NoReturn
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.udfs.worker.folder import FOLDER
-from rocketmq_reindex.udfs.worker.link import receive, send
+from rocketmq_reindex.udfs.worker.link import Waits, receive, send
 
 READY: Final = "ready"
 _BUILD: Final = ("scan.ranges", "order.decide", "order.reroute", "write.queues", "write.batches", "write.index")
@@ -87,9 +88,21 @@ def _answer(task: Any) -> tuple[bool, Any, str]:
 
 def _work(link: socket.socket) -> NoReturn:
     """Run the tasks that come, one after another, until the driver is gone."""
+    from rocketmq_reindex.udfs.files import waiting
+
+    sending = threading.Lock()
+
+    def waits(text: str) -> None:
+        # Any thread may wait.
+        with sending, contextlib.suppress(OSError):
+            send(link, Waits(text))
+
     try:
-        while True:
-            send(link, _answer(receive(link)))
+        with waiting.heard_by(waits):
+            while True:
+                answer = _answer(receive(link))
+                with sending:
+                    send(link, answer)
     except (EOFError, OSError):
         os._exit(0)
     finally:
