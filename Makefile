@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-rest test-all oracle preflight repair delayed restore-lives fault fuzz bench scale latency spoilt segment lint format matrix versions clean distclean
+.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-random test-rest test-all oracle preflight repair delayed restore-lives fault fuzz bench scale latency spoilt segment lint format matrix versions clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -52,6 +52,13 @@ test: one-oracle ## the tests that a change needs: minutes, and nothing to insta
 test-rest: JOBS = 3
 test-rest: full-setup  # what test-all runs and test does not
 	$(PYTEST) tests/ $(FIRST:%=--ignore=%)
+
+test-random: one-oracle ## the random tests of `make test` with new seeds, which are printed: N=1 rounds, SEED=
+	@for round in $$(seq $(or $(N),1)); do \
+	    export REINDEX_SEED=$(or $(SEED),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')); \
+	    echo "REINDEX_SEED=$$REINDEX_SEED"; \
+	    $(PYTEST) -m "random and not slow and not matrix" $(FIRST); \
+	done
 
 test-all: test test-rest ## every test but the slow ones and the full matrix
 

@@ -1,25 +1,51 @@
-"""What all tests share: golden stores unpacked once, seeds that are printed, and how hypothesis runs."""
+"""What all tests share: golden stores unpacked once, one seed, how hypothesis runs, a folder for the real stores."""
 
 import os
-import random
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.golden.stores import GoldenStore, unpack
 
-# No deadline and no check of speed: the first call of a kernel compiles it, and others may have the machine. With a seed
-# given, as in CI, hypothesis draws the same examples each time, too; else a failure tells how to repeat it.
+SEED = 20261121
+"""of all random tests, unless REINDEX_SEED gives another: one commit, one verdict"""
+_GIVEN = os.environ.get("REINDEX_SEED")
+_JAVA_TMP = "REINDEX_JAVA_TMP"
+
+# No deadline and no check of speed: the first call of a kernel compiles it, and others may have the machine. The same examples
+# each time; a failure is told at once. With --hypothesis-profile=shrink, or with a seed, it is made small first, for minutes.
 settings.register_profile(
-    "project",
+    "shrink",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    derandomize="REINDEX_SEED" in os.environ,
+    derandomize=_GIVEN is None,
+    database=None,
     print_blob=True,
 )
-settings.load_profile("project")
+settings.register_profile("project", settings.get_profile("shrink"), phases=(Phase.explicit, Phase.generate))
+settings.load_profile("project" if _GIVEN is None else "shrink")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give hypothesis the seed, too; give the real stores' JVMs a folder for the libraries that they unpack."""
+    if _GIVEN is not None and not config.option.hypothesis_seed:
+        config.option.hypothesis_seed = _GIVEN
+    # Of several processes the first one makes it, and removes it when the others have ended.
+    if _JAVA_TMP not in os.environ:
+        os.environ[_JAVA_TMP] = tempfile.mkdtemp(prefix="rmq-reindex-java-")
+        config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(_JAVA_TMP), ignore_errors=True))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the random tests, which ``make test-random`` runs."""
+    for item in items:
+        if "seed" in getattr(item, "fixturenames", ()) or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("random")
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +67,7 @@ def golden(golden_root: Path) -> Callable[[str], Path]:
 
 @pytest.fixture
 def seed() -> int:
-    """A fresh seed, shown when the test fails; REINDEX_SEED=N repeats one."""
-    chosen = int(os.environ.get("REINDEX_SEED") or random.SystemRandom().randrange(2**31))
+    """The seed of a random test, shown when it fails; REINDEX_SEED=N gives another."""
+    chosen = SEED if _GIVEN is None else int(_GIVEN)
     print(f"REINDEX_SEED={chosen}")
     return chosen

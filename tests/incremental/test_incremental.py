@@ -39,6 +39,7 @@ def store_files(world: World, folder: str) -> list[Path]:
     return sorted(world.tables.glob(f"_scans/*/{folder}/*"))
 
 
+@pytest.mark.random
 def test_lives() -> None:
     live(7, 12)
 
