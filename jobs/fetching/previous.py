@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 
+from rocketmq_reindex.jobs.fetching.pinned import Pinned
 from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
@@ -65,12 +66,14 @@ def surplus(store: str, parts: tuple[str, ...], record: Record, keep: int) -> tu
     return found, notes
 
 
-def retire(store: str, names: list[str], folder: str) -> None:
-    """Remove ``names`` from ``store``, through the new folder ``folder`` on its file system. Raises OSError."""
+def retire(store: Pinned, names: list[str], folder: str) -> None:
+    """Remove ``names`` from ``store``, through the new folder ``folder`` on its file system. Raises InputError, OSError."""
     if not names:
         return
     os.mkdir(folder)
     for number, name in enumerate(names):
-        os.rename(os.path.join(store, name), os.path.join(folder, str(number)))
-    files.sync(store)
+        inner, base = os.path.split(name)
+        with store.inner(inner) as parent:
+            os.rename(os.path.join(parent.path, base), os.path.join(folder, str(number)))
+    files.sync(store.path)
     files.remove_tree(folder)

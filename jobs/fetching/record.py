@@ -71,6 +71,8 @@ class Record:
         if not os.path.lexists(path):
             return cls()
         try:
+            if os.path.islink(path):
+                raise ValueError("of no fetch")
             found = json.loads(files.read_bytes(path, RECORD_MAX))
             if found["format"] != _FORMAT:
                 raise ValueError("of another format")
@@ -83,7 +85,7 @@ class Record:
         return cls(laid, copies)
 
     def write(self, store: str, temporary: str) -> None:
-        """Write the record; ``temporary`` is a folder on the same file system. Raises OSError."""
+        """Write the record; ``temporary`` is a folder on the same file system, of this user alone. Raises OSError."""
         fields: dict[str, Any] = {
             "format": _FORMAT,
             "laid": {
@@ -91,9 +93,10 @@ class Record:
             },
             "copies": {name: asdict(one) for name, one in sorted(self.copies.items())},
         }
-        path = os.path.join(store, RECORD)
-        files.write_bytes(temporary, path, [json.dumps(fields).encode()])
-        give(path, store)
+        made = os.path.join(temporary, "record")
+        files.write_bytes(temporary, made, [json.dumps(fields).encode()])
+        give(made, store)
+        os.replace(made, os.path.join(store, RECORD))
 
     def is_copy(self, store: str, name: str) -> bool:
         """Whether ``name`` in ``store``, whose path has no links, is still what a fetch put there.

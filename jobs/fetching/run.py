@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass, field
+from typing import Any
 
 from rocketmq_reindex.jobs.building import unclean_stop
 from rocketmq_reindex.jobs.building.store_sizes import other_sizes
@@ -12,6 +14,7 @@ from rocketmq_reindex.jobs.fetching.build import FoundBuild, find_build
 from rocketmq_reindex.jobs.fetching.files import fetch_all, part_of
 from rocketmq_reindex.jobs.fetching.log_proof import check_log, check_wanted, segments_in
 from rocketmq_reindex.jobs.fetching.options import FetchSettings
+from rocketmq_reindex.jobs.fetching.pinned import shown
 from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.fetching.swap import PARTS, Swap
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
@@ -64,13 +67,12 @@ class Fetch:
             )
         if not os.path.isdir(store):
             raise InputError(f"--to {escape(given.to)}: is not a folder: make it first")
-        with store_locked(store, make=not given.dry_run):
-            swap = Swap(store)
+        with store_locked(store, make=not given.dry_run), contextlib.closing(Swap(store)) as swap, shown():
             journal = swap.pending()
             if journal and given.dry_run:
                 return [f"would first finish an earlier fetch that was cut short: {', '.join(journal['parts'])}"]
             if journal:
-                summary.previous = swap.finish(journal)
+                summary.previous = self._finished(swap, journal)
                 summary.swapped, summary.finished_earlier = journal["parts"], journal["build"]
             build, record = find_build(self._build), Record.read(store)
             summary.notes += record.notes
@@ -111,6 +113,19 @@ class Fetch:
                 f"swapped {', '.join(summary.swapped)} in {escape(store)}",
                 *self._pruned(swap),
             ]
+
+    @staticmethod
+    def _finished(swap: Swap, journal: dict[str, Any]) -> dict[str, str]:
+        """Finish an earlier fetch. Raises InputError where that cannot be done: to run it again would end the same."""
+        try:
+            with shown():
+                return swap.finish(journal)
+        except OSError as error:
+            where = f"{escape(str(error.filename))}: " if error.filename else ""
+            raise InputError(
+                f"{escape(swap.folder)}: the fetch that it is of cannot be finished ({where}"
+                f"{escape(error.strerror or str(error))}): mend that and run it again, or remove this folder and fetch anew"
+            ) from None
 
     def _already(self, build: FoundBuild, parts: list[str], swap: Swap, record: Record) -> list[str]:
         """The store has the build. Was it this run that finished its swap?"""

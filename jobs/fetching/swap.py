@@ -7,6 +7,9 @@ STORE/PART.previous                     what was there before; .previous.2 and s
 A part is swapped when it is no longer in new/. One that is still there may have moved the store's own away or not; either way
 the next step is known from what lies there. The journal says beforehand under which name, and which inode, the store's own is
 moved away: so what lies there behind a kill is known to be the store's own. Older copies are removed when all this is done.
+
+Store and work folder are held by handles, and the work folder is this user's alone: who may write in the store can put no link
+in the way.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import os
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.fetching import previous
+from rocketmq_reindex.jobs.fetching.pinned import Pinned
 from rocketmq_reindex.jobs.fetching.record import Copy, Laid, Record, files_of
 from rocketmq_reindex.jobs.publishing.layout import CONFIGS, TIMERS
 from rocketmq_reindex.jobs.store.ownership import give
@@ -37,25 +41,60 @@ class Swap:
     def __init__(self, store: str) -> None:
         self.store = store
         self.folder = os.path.join(store, FOLDER)
-        self.new = os.path.join(self.folder, "new")
-        self.temporary = os.path.join(self.folder, "temporary")
-        self._journal = os.path.join(self.folder, JOURNAL)
+        self._root = Pinned(store)
+        self._work: Pinned | None = None
+
+    @property
+    def new(self) -> str:
+        """The folder of the new parts."""
+        return self._at("new")
+
+    @property
+    def temporary(self) -> str:
+        """The folder of files that are not whole yet."""
+        return self._at("temporary")
+
+    def close(self) -> None:
+        """Let go of store and work folder."""
+        self._leave()
+        self._root.close()
+
+    def _at(self, name: str) -> str:
+        """The path of what lies in the work folder. Raises InputError where that is none."""
+        if self._work is None:
+            self._work = Pinned(self.folder, os.path.join(self._root.path, FOLDER))
+        return os.path.join(self._work.path, name)
+
+    def _leave(self) -> None:
+        if self._work is not None:
+            self._work.close()
+            self._work = None
 
     def pending(self) -> dict[str, Any] | None:
         """The journal of a swap that was started and not finished. Raises InputError for a file that is no journal."""
-        if not os.path.lexists(self._journal):
+        if not os.path.lexists(os.path.join(self._root.path, FOLDER)) or not os.path.lexists(self._at(JOURNAL)):
             return None
+        name = os.path.join(self.folder, JOURNAL)
+        if self._work is not None and not self._work.is_mine():
+            raise InputError(
+                f"{escape(name)}: was left by another user's fetch: fetch as that user, or remove {escape(self.folder)}"
+            )
         try:
-            return _checked(json.loads(files.read_bytes(self._journal, _JOURNAL_MAX)))
+            return _checked(json.loads(files.read_bytes(self._at(JOURNAL), _JOURNAL_MAX)))
         except (InputError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass
-        raise InputError(f"{escape(self._journal)}: is no journal of a fetch: look at what lies there, and remove it")
+        raise InputError(f"{escape(name)}: is no journal of a fetch: look at what lies there, and remove it")
 
     def check(self, parts: list[str]) -> None:
         """Raises InputError for a part that cannot be renamed into the store. Once a swap has started there is no way back."""
         device = os.stat(self.store).st_dev
         for part in parts:
             place = os.path.join(self.store, part)
+            if os.path.islink(os.path.dirname(place)):
+                raise InputError(
+                    f"{escape(os.path.dirname(place))}: is a link, and fetch writes through none: put the folder itself there, "
+                    f"or lay {part} out by hand"
+                )
             for path, look in ((place, os.lstat), (os.path.dirname(place), os.stat)):
                 if os.path.lexists(path) and look(path).st_dev != device:
                     raise InputError(
@@ -65,14 +104,22 @@ class Swap:
     def clear(self) -> None:
         """An empty work folder; what an earlier fetch left before its swap is of no use."""
         self.remove()
-        for folder in (self.folder, self.new, self.temporary):
+        self._make()
+        for folder in (self.new, self.temporary):
             os.mkdir(folder)
+
+    def _make(self) -> None:
+        """Make the work folder, which nobody else may look into or write to."""
+        os.mkdir(os.path.join(self._root.path, FOLDER), 0o700)
+        self._at("")
+        if self._work is not None and not self._work.is_mine():
+            raise InputError(f"{escape(self.folder)}: was replaced as it was made: see who writes to {escape(self.store)}")
 
     def begin(self, build: str, parts: list[str]) -> dict[str, Any]:
         """All of ``new`` is there: write the journal. From here on the swap can only be finished."""
         give(self.new, self.store)
         # Else the journal could outlive, in a power cut, what it speaks of.
-        files.sync(self.folder)
+        files.sync(self._at(""))
         ordered = [part for part in PARTS if part in parts]
         journal = {
             "build": build,
@@ -87,23 +134,33 @@ class Swap:
     def finish(self, journal: dict[str, Any]) -> dict[str, str]:
         """Swap what is not swapped yet. Returns where the store's own parts are now, by part."""
         for part in journal["parts"]:
-            new, place = os.path.join(self.new, part), os.path.join(self.store, part)
+            new = os.path.join(self.new, part)
             if not os.path.lexists(new):
                 continue
-            if os.path.lexists(place):
-                os.rename(place, os.path.join(self.store, self._moving(journal, part)))
-            elif os.path.dirname(part):
-                files.make_folder(os.path.dirname(place), below=self.store)
-                give(os.path.dirname(place), self.store)
-            os.rename(new, place)
-        files.sync(self.store)
+            folder, name = os.path.split(part)
+            if folder and not os.path.lexists(os.path.join(self._root.path, folder)):
+                self._make_inner(folder)
+            with self._root.inner(folder) as parent:
+                place = os.path.join(parent.path, name)
+                if os.path.lexists(place):
+                    os.rename(place, os.path.join(parent.path, os.path.basename(self._moving(journal, part))))
+                os.rename(new, place)
+        files.sync(self._root.path)
         moved = self._record(journal)
-        files.sync(self.store)
-        os.unlink(self._journal)
+        files.sync(self._root.path)
+        os.unlink(self._at(JOURNAL))
         # Without its journal the folder is only something to remove.
-        files.sync(self.store)
+        files.sync(self._root.path)
         self.remove()
         return moved
+
+    def _make_inner(self, folder: str) -> None:
+        """Make a folder of the store, which has its owner before it stands where that one may write."""
+        made = self._at("made")
+        files.remove_tree(made)
+        os.mkdir(made)
+        give(made, self.store)
+        os.rename(made, os.path.join(self._root.path, folder))
 
     def prune(self, keep: int) -> tuple[list[str], list[str]]:
         """Remove the work folder, and what fetches put aside but the newest ``keep`` of each part.
@@ -113,8 +170,8 @@ class Swap:
         surplus, notes = previous.surplus(self.store, PARTS, Record.read(self.store), keep)
         self.remove()
         if surplus:
-            os.mkdir(self.folder)
-            previous.retire(self.store, surplus, os.path.join(self.folder, "old"))
+            self._make()
+            previous.retire(self._root, surplus, self._at("old"))
             self.remove()
         return surplus, notes
 
@@ -148,12 +205,12 @@ class Swap:
             if copy := Copy.of(path, number):
                 record.copies[away["name"]] = copy
         record.laid |= {part: Laid(journal["build"], laid, journal["digest"]) for part, laid in journal["files"].items()}
-        record.write(self.store, self.temporary)
+        record.write(self._root.path, self.temporary)
         return moved
 
     def _write(self, journal: dict[str, Any]) -> None:
-        files.write_bytes(self.temporary, self._journal, [json.dumps(journal).encode()])
-        files.sync(self.folder)
+        files.write_bytes(self.temporary, self._at(JOURNAL), [json.dumps(journal).encode()])
+        files.sync(self._at(""))
 
     def held(self) -> int:
         """Bytes on the disk that an earlier fetch left, which ``clear`` gives back."""
@@ -161,7 +218,8 @@ class Swap:
         return sum(os.lstat(path).st_blocks * 512 for path in found)
 
     def remove(self) -> None:
-        files.remove_tree(self.folder)
+        self._leave()
+        files.remove_tree(os.path.join(self._root.path, FOLDER))
         if os.path.lexists(self.folder):
             raise InputError(f"{escape(self.folder)}: cannot be removed: remove it")
 

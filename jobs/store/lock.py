@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from rocketmq_reindex.jobs.store.ownership import give
+from rocketmq_reindex.jobs.store.ownership import give_handle
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
@@ -54,16 +54,18 @@ def store_locked(store: str, make: bool = True) -> Iterator[None]:
     """
     path = os.path.join(store, LOCK)
     # Not removed again: a broker may have it open by then, and another would lock a new one.
-    flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
     is_new = not os.path.lexists(path)
     if is_new and not make:
         yield
         return
+    if os.path.islink(path):
+        raise InputError(f"{escape(path)}: is a link, as no broker's lock is: remove it")
     handle = os.open(path, flags | (os.O_CREAT if is_new else 0), 0o644)
     try:
         if is_new:
             # A broker that may not write it does not start.
-            give(path, store)
+            give_handle(handle, store)
         with files.naming(path):
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise InputError(f"{escape(path)}: is no regular file, as a broker's lock would be")

@@ -291,16 +291,16 @@ def test_room_that_an_earlier_fetch_took_counts(
 
 
 def test_what_no_rename_can_replace(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    """Such as a config/ that is mounted: told before anything is swapped."""
+    """Such as a config/ that is a link to another disk: told before anything is swapped."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         shutil.rmtree(scene.store / "config")
         (scene.store / "config").symlink_to(elsewhere)
         before = scene.tree()
         for words in (("--dry-run",), ()):
             assert scene.fetch(*words) == 1
-            assert "another file system" in capsys.readouterr().err
+            assert "config: is a link, and fetch writes through none" in capsys.readouterr().err
         assert scene.tree() == before | {"lock": b""}
-        # A link to a folder elsewhere is no more than a name.
+        # A link that is moved away is no more than a name.
         (scene.store / "config").unlink()
         shutil.rmtree(scene.store / "index")
         (scene.store / "index").symlink_to(elsewhere)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.fetching import previous, record, swap
+from rocketmq_reindex.jobs.fetching import pinned, previous, record, swap
 from rocketmq_reindex.jobs.publishing import local as output_local
 from rocketmq_reindex.udfs.files import entries, folders, local, reading, removing, systems, uris, writer
 
@@ -49,9 +49,10 @@ KINDS: Final = {
 """Kinds of faults and the operations they can hit. ``full``: all from the n-th on; ``short``: half is read or written.
 ``interrupt``: SIGTERM behind the operation."""
 _TOUCHING: Final = (
-    entries, folders, local, reading, removing, systems, uris, writer, output_local, previous, record, swap
+    entries, folders, local, reading, removing, systems, uris, writer, output_local, pinned, previous, record, swap
 )  # fmt: skip
 """Modules of the project that touch files."""
+_HANDLES: Final = "/proc/self/fd/"
 Matches = Callable[[str, str], bool]
 
 
@@ -135,6 +136,10 @@ class _Module:
         if isinstance(first, int):
             return self._fault.handles.get(first, "")
         text = os.fsdecode(first)
+        if text.startswith(_HANDLES):
+            # A folder that is held by its handle.
+            handle, slash, rest = text.removeprefix(_HANDLES).partition("/")
+            text = os.readlink(_HANDLES + handle) + slash + rest
         folder = more.get("dir_fd")
         return text if folder is None else f"{self._fault.handles.get(folder, '')}/{text}"
 

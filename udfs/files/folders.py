@@ -162,6 +162,10 @@ def link(source: str, target: str) -> bool:
     return True
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def clone(source: str, temporary_folder: str, target: str) -> bool:
     """Make a local file that shares the bytes of another until one of the two is written to; returns whether there is one now.
 
@@ -173,7 +177,8 @@ def clone(source: str, temporary_folder: str, target: str) -> bool:
         return False
     temporary = join(resolve(temporary_folder)[1], uuid.uuid4().hex)
     try:
-        with open(old_path, "rb") as old, open(temporary, "xb") as new:
+        with open(old_path, "rb") as old, open(temporary, "xb", opener=_private) as new:
+            os.fchmod(new.fileno(), os.fstat(old.fileno()).st_mode & 0o666 | 0o600)
             fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
         os.replace(temporary, new_path)
     except OSError:

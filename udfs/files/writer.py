@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import uuid
 from collections.abc import Iterable, Iterator
@@ -24,10 +25,11 @@ class Writer:
 
     Attempts of one task never share a temporary name, and they write the same bytes: the last one leaves a whole file. Offsets
     of ``write_at`` must ascend; zeros lie between (a hole, where the file system has holes). ``own``: no other attempt ever
-    writes ``target``; in a bucket the file is then sent at once instead of being held until its end. Raises OSError.
+    writes ``target``; in a bucket the file is then sent at once instead of being held until its end. ``like``: files whose
+    bytes it gets; who may not read one of them may not read it, as far as they are local. Raises OSError.
     """
 
-    def __init__(self, temporary_folder: str, target: str, own: bool = False) -> None:
+    def __init__(self, temporary_folder: str, target: str, own: bool = False, like: Iterable[str] = ()) -> None:
         system, self._target = resolve_to_write(target)
         self._at = 0
         self.written = 0
@@ -36,7 +38,11 @@ class Writer:
         self._sending: Sending | None = None
         if system is None:
             self._temporary = join(resolve(temporary_folder)[1], uuid.uuid4().hex)
-            self._handle = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            mode = mode_like(like)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._handle = os.open(self._temporary, flags, 0o666 if mode is None else 0o600)
+            if mode is not None:
+                os.fchmod(self._handle, mode)
         else:
             self._sending = open_sending(system, resolve(temporary_folder)[1], self._target, own)
 
@@ -101,10 +107,16 @@ class Writer:
             os.unlink(self._temporary)
 
 
+def mode_like(paths: Iterable[str]) -> int | None:
+    """The permissions that all of these local files give, and its owner's to read and write; None without a local file."""
+    found = [os.stat(inner).st_mode for system, inner in map(resolve, paths) if system is None]
+    return functools.reduce(int.__and__, found) & 0o666 | 0o600 if found else None
+
+
 @contextlib.contextmanager
-def writing(temporary_folder: str, target: str, own: bool = False) -> Iterator[Writer]:
+def writing(temporary_folder: str, target: str, own: bool = False, like: Iterable[str] = ()) -> Iterator[Writer]:
     """A ``Writer`` for a block, which calls ``finish``; an error in the block leaves no file."""
-    writer = Writer(temporary_folder, target, own)
+    writer = Writer(temporary_folder, target, own, like)
     try:
         yield writer
     except BaseException:

@@ -57,7 +57,7 @@ def keep(staging: StagingFolder, walker: Walker, damage: Damage, low: int, high:
     path, size, hasher = f"{FOLDER}/{name}.json", 0, new_digest()
     with (
         files.Reader(segment.path) as reader,
-        files.writing(staging.temporary, files.join(staging.tree, path)) as writer,
+        files.writing(staging.temporary, files.join(staging.tree, path), like=(segment.path,)) as writer,
     ):
         # There may be millions, with long keys: all of them never are in memory.
         for text in _listing(head, _records(reader, walker, segment, low, high), kept):
@@ -96,7 +96,7 @@ def _copy(staging: StagingFolder, segment: Segment, low: int, high: int, path: s
             whole.update(piece.data)
             last = used.take(piece)
             if last:
-                writer = writer or files.Writer(staging.temporary, files.join(staging.tree, path))
+                writer = writer or files.Writer(staging.temporary, files.join(staging.tree, path), like=(segment.path,))
                 writer.write_at(at, piece[:last])
             at += len(piece)
         if writer is not None:

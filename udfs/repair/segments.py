@@ -94,7 +94,8 @@ class WriteSegments:
     def _make(self, plan: SegmentPlan, target: str, size: int, taken: _Taken) -> None:
         old, start = plan.old, plan.old.start
         end = max([old.data_end if old.path else start, *(piece.high for piece in plan.pieces)])
-        with files.writing(self.staging.temporary, target) as writer:
+        like = {path for path in (old.path, *(piece.path for piece in plan.pieces if piece.kind == COPY)) if path}
+        with files.writing(self.staging.temporary, target, like=like) as writer:
             for piece in covered(plan.pieces, start, end, old.path, start):
                 taken.begin(piece.range)
                 at = piece.low - start

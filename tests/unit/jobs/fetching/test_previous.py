@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.fetching import previous
+from rocketmq_reindex.jobs.fetching.pinned import Pinned
 from rocketmq_reindex.jobs.fetching.record import Copy, Record
 
 PART = "consumequeue"
@@ -93,6 +94,6 @@ def test_names_of_copies(name: str, is_one: bool) -> None:
 
 def test_what_goes_is_moved_away_first(tmp_path: Path) -> None:
     made(tmp_path, "consumequeue.previous/T/0", "work")
-    previous.retire(str(tmp_path), ["consumequeue.previous"], str(tmp_path / "work" / "old"))
+    previous.retire(Pinned(str(tmp_path)), ["consumequeue.previous"], str(tmp_path / "work" / "old"))
     assert [path.name for path in tmp_path.iterdir()] == ["work"]
     assert list((tmp_path / "work").iterdir()) == []
