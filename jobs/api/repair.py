@@ -22,6 +22,7 @@ def repair(
     out: PathLike,
     replica: Paths | None = None,
     extend: bool = False,
+    majority: bool = False,
     link: Literal["reflink", "hard", "none"] | None = None,
     tombstones: bool = False,
     include_broken: bool = False,
@@ -63,6 +64,7 @@ def repair(
         replica: One or more stores of replicas, or backups. What is lost is taken from the first where both logs are sure to be
             the same.
         extend: Also take what a replica has behind the end of the log.
+        majority: Take a sound record that most of the log and its replicas have otherwise from them.
         link: How unchanged segments may share their bytes with the old ones: ``reflink`` where the file system can, ``hard``
             links for those before the log's end, or ``none``. Default: ``reflink``.
         tombstones: Put a record with the tag ``__LOST__`` at each queue offset that is known to be lost.

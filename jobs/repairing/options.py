@@ -36,6 +36,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="where a replica goes on behind the log's end, take that, too: the log then ends where the replica does",
     )  # fmt: skip
     add(
+        "--majority", action="store_true",
+        help="take a sound record from the replicas where most of the logs have other bytes, which no CRC covers",
+    )  # fmt: skip
+    add(
         "--link", choices=LINKS,
         help="let unchanged segments share their bytes with the old ones: reflink where the file system can, hard links "
         f"for those before the log's end, or none: copy ({default('link', RepairSettings)})",

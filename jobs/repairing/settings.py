@@ -20,6 +20,8 @@ class RepairSettings(BuildSettings):
     """folders or URIs of replicas and backups: each a store, or a folder of segments; the first that fits is taken"""
     extend: bool = False
     """also take what a replica has behind the end of the log"""
+    majority: bool = False
+    """take a sound record that most of the logs have otherwise from them"""
     link: str = REFLINK
     """one of LINKS: how unchanged segments may share their bytes with the damaged log's"""
     tombstones: bool = False
@@ -55,6 +57,8 @@ class RepairSettings(BuildSettings):
             )
         if self.extend and not self.replicas:
             raise UsageError("--extend: takes what a replica has behind the log's end: name a --replica")
+        if self.majority and len(self.replicas) < 2:
+            raise UsageError("--majority: one of two logs is no majority: name two or more --replica")
         if any(not replica for replica in self.replicas):
             raise UsageError("--replica: is empty: name a store")
         replicas = tuple(files.absolute(place) for place in checked_paths(*self.replicas))
@@ -68,4 +72,8 @@ class RepairSettings(BuildSettings):
             "replicas": len(self.replicas), "tombstones": self.tombstones, "include_broken": self.include_broken,
             "property_crc_forced": self.property_crc_forced,
         }  # fmt: skip
-        return super().for_manifest() | mine | ({"extend": True} if self.extend else {})
+        return super().for_manifest() | mine | self._more()
+
+    def _more(self) -> dict[str, Any]:
+        """Settings that a manifest has only where they are set."""
+        return {name: True for name in ("extend", "majority") if getattr(self, name)}

@@ -22,6 +22,7 @@ from rocketmq_reindex.jobs.engines.tasks import task_count
 from rocketmq_reindex.jobs.publishing.layout import REPAIRED
 from rocketmq_reindex.jobs.repairing import reporting
 from rocketmq_reindex.jobs.repairing.behind import look_behind
+from rocketmq_reindex.jobs.repairing.differing import Differing, compare_replicas
 from rocketmq_reindex.jobs.repairing.located import located, record_ends
 from rocketmq_reindex.jobs.repairing.odd import gaps, wrong_offsets
 from rocketmq_reindex.jobs.repairing.ranges import scan_again
@@ -123,6 +124,8 @@ class RepairSteps(FullBuild):
                 found = [damage for damage in found if not _is_in(done, damage.offset, damage.end)]
             taken += behind.checked(self._mend(scan, behind.damage, only_replicas=True, replica=behind.taken))
             mended = reporting.apart([*taken, *self._mend(scan, behind.others(found))])
+            differing, by_most = self._differing(scan, chain, segments, mended)
+            mended = reporting.apart([*mended, *by_most])
             old = {segment.start: segment for segment in whole if segment.path}
             mended = [one if one.digest or one.start not in old else _digested(one, old[one.start]) for one in mended]
             if self.settings.tombstones:
@@ -139,6 +142,7 @@ class RepairSteps(FullBuild):
         self._entries = reporting.entries(mended, written)
         reporting.report(summary, whole, mended, kept, written)
         behind.tell(summary)
+        differing.tell(summary, by_most)
         new = [_in_tree(segment, scan.staging) for segment in whole]
         changed = [(one.low, one.high) for one in mended] + [(hole.offset, hole.offset + hole.length) for hole in kept]
         if not changed:
@@ -149,6 +153,20 @@ class RepairSteps(FullBuild):
 
     def more_entries(self) -> list[dict[str, Any]]:
         return self._entries or []
+
+    def _differing(
+        self, scan: Scan, chain: Chain, segments: list[Segment], mended: list[Mended]
+    ) -> tuple[Differing, list[Mended]]:
+        """The sound records that replicas have otherwise, and with --majority those that are taken from most of the logs."""
+        if not self.settings.replicas:
+            return Differing([], []), []
+        found = compare_replicas(scan, self.settings, self.log).outside(mended, self._last)
+        taken = list[Mended]()
+        for number, damage in found.majority(segments).items() if self.settings.majority else ():
+            wanted = located(damage, chain.accepted, segments)
+            some = self._mend(scan, wanted, only_replicas=True, replica=number)
+            taken += [one for one in some if one.replica and (one.low, one.high) == (one.offset, one.offset + one.length)]
+        return found, taken
 
     def _mend(self, scan: Scan, found: list[Damage], *, only_replicas: bool = False, replica: int = 0) -> list[Mended]:
         """Have tasks decide what stands in the place of the damage. ``replica``: this one alone is asked; 0: all are."""

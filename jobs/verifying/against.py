@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from typing import Final
-
+from rocketmq_reindex.jobs.building.planning import store_scan
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.rocksdb import check_verified
@@ -22,19 +20,15 @@ from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.names import escape, redacted
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.udfs import files, plans
+from rocketmq_reindex.udfs.repair.differing import CompareLogs, LogDifference, overlap
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify.against import (
     BATCH_FOLDER,
     AgainstResult,
     CompareIndex,
-    CompareLogs,
     CompareQueues,
-    LogDifference,
-    Stretch,
     topics_of,
 )
-
-PIECE: Final = 256 << 20
 
 
 class Against:
@@ -73,7 +67,7 @@ class Against:
         self.summary.take(self.tally, Mend(self.settings.mending_build()))
 
     def _logs(self, engine: Engine, staging: StagingFolder, logs: list[Commitlog]) -> None:
-        stretches = overlap(*logs)
+        stretches = overlap(*(log.segments for log in logs))
         summary = self.summary
         summary.segments = summary.segments_read = len(logs[0].segments)
         summary.bytes = sum(stretch.length for stretch in stretches)
@@ -83,14 +77,13 @@ class Against:
             return
         tasks = task_count(len(stretches), 2 * summary.bytes, engine.cores)
         plan = plans.write_plan(staging, "stretches", stretches)
-        differences = LogDifference.read(engine.numbers(CompareLogs(plan, tasks), tasks))
+        differences = LogDifference.read(engine.numbers(CompareLogs(plan, tasks, store_scan(self.settings)), tasks))
         ends = [log.segments[-1].data_end for log in logs]
         if differences:
             first, count = min(one.first for one in differences), sum(one.bytes for one in differences)
             filled = any(one.a for one in differences), any(one.b for one in differences)
             if all(filled):
-                text = f"from offset {first} on, {counted(count, 'byte')} in all"
-                self.tally.add("against-log-differs", count, "commitlog", first, text)
+                self._tell_differing(differences, first, count)
             else:
                 behind = "B" if filled[0] else "A"
                 text = f"{behind} has only zeros from offset {first} on, where the other has records"
@@ -98,6 +91,17 @@ class Against:
         if ends[0] != ends[1]:
             text = f"the last segment ends at offset {ends[0]} in A, at {ends[1]} in B"
             summary.notes.append(text)
+
+    def _tell_differing(self, differences: list[LogDifference], first: int, count: int) -> None:
+        """Count bytes that differ, with the records that they are of."""
+        records = sorted(record for one in differences for record in one.records)
+        text = f"from offset {first} on, {counted(count, 'byte')} in all"
+        rest = count - sum(record.bytes for record in records)
+        for record in records:
+            self.tally.add("against-log-differs", record.bytes, "commitlog", record.first, record.text)
+        self.tally.add("against-log-differs", rest, "commitlog", first, text)
+        if records:
+            self.summary.notes.append(f"{counted(len(records), 'record')} of A differ in B, {text}")
 
     def _queues(self, engine: Engine, staging: StagingFolder, logs: list[Commitlog]) -> None:
         start = max((log.segments[0].start for log in logs if log.segments), default=0)
@@ -141,17 +145,3 @@ class Against:
                 self.summary.notes.append("the checkpoints differ, as those of two brokers do")
         elif any(files.entry_of(path).kind == files.FILE for path in paths):
             self.summary.notes.append("only one of the stores has a checkpoint")
-
-
-def overlap(a: Commitlog, b: Commitlog) -> list[Stretch]:
-    """The offsets that both logs have, in pieces that lie in one file each."""
-    found, ends = list[Stretch](), [segment.data_end for segment in b.segments]
-    for one in a.segments:
-        for other in b.segments[bisect_right(ends, one.start) :]:
-            if other.start >= one.data_end:
-                break
-            low, high = max(one.start, other.start), min(one.data_end, other.data_end)
-            for at in range(low, high, PIECE):
-                length = min(PIECE, high - at)
-                found.append(Stretch(at, length, one.path, at - one.start, other.path, at - other.start))
-    return found

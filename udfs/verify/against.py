@@ -1,4 +1,4 @@
-"""Compare two stores with each other: bytes of their logs, and derived files of the same name."""
+"""Compare two stores with each other: derived files of the same name (``udfs.repair.differing`` compares their logs)."""
 
 from __future__ import annotations
 
@@ -31,31 +31,6 @@ ITEM_FIELDS: Final = ("keyHash", "phyOffset", "timeDiff", "prevItem")
 BATCH_FOLDER: Final = "batchconsumequeue"
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """The same bytes of two logs: ``length`` from phy_offset ``low`` on, at byte ``a_at`` of ``a`` and ``b_at`` of ``b``."""
-
-    low: int
-    length: int
-    a: str
-    a_at: int
-    b: str
-    b_at: int
-
-
-@dataclass
-class LogDifference(Result):
-    """A stretch of the log that differs."""
-
-    first: int
-    """phy_offset of the first byte that differs"""
-    bytes: int
-    """how many bytes differ"""
-    a: bool
-    b: bool
-    """whether A, or B, has there anything but zeros"""
-
-
 @dataclass
 class AgainstResult(Result):
     """What one task found in two stores' queues or IndexFiles."""
@@ -64,39 +39,6 @@ class AgainstResult(Result):
     files: int = 0
     units: int = 0
     """units that were compared"""
-
-
-@dataclass(frozen=True)
-class CompareLogs:
-    """Compares a task's share of the stretches; leaves a ``LogDifference`` for each that differs.
-
-    ``plan`` is the plan of ``Stretch`` that ``tasks`` tasks share.
-    """
-
-    plan: str
-    tasks: int
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stretches = [Stretch(*fields) for fields in plans.read_plan(self.plan)]
-        for task in plans.numbers(batches):
-            found = (self._compare(stretch) for stretch in plans.share(stretches, task, self.tasks))
-            yield results.batch(difference for difference in found if difference)
-
-    @staticmethod
-    def _compare(stretch: Stretch) -> LogDifference | None:
-        first, count, filled = -1, 0, [False, False]
-        a, b = np.empty(CHUNK, np.uint8), np.empty(CHUNK, np.uint8)
-        with files.Reader(stretch.a) as one, files.Reader(stretch.b) as other:
-            for at in range(0, stretch.length, CHUNK):
-                size = min(CHUNK, stretch.length - at)
-                one.read_into(stretch.a_at + at, a[:size])
-                other.read_into(stretch.b_at + at, b[:size])
-                differ = np.flatnonzero(a[:size] != b[:size])
-                if len(differ):
-                    first = stretch.low + at + int(differ[0]) if first < 0 else first
-                    count += len(differ)
-                    filled = [filled[0] or bool(a[differ].any()), filled[1] or bool(b[differ].any())]
-        return LogDifference(first, count, *filled) if count else None
 
 
 @dataclass(frozen=True)

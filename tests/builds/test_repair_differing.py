@@ -1,0 +1,135 @@
+"""Records that are sound in the log and otherwise in a replica: told with what differs, and by majority taken."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.verifying.against import Against
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.storage_format.errors import UsageError
+from tests.builds.repair_log import SEGMENT, SIZES, Log, make_log
+from tests.golden.stores import read_files
+from tests.tools.local_engine import InlineEngine, QuietReporter, local_repair, single
+from tests.tools.stale_log import copy_log
+
+FLAG, BORN, RECONSUMED = 16, 40, 72
+"""Where some fields lie in a record that no CRC covers."""
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Log:
+    return make_log(tmp_path / "whole", 2)
+
+
+def copy(whole: Log, store: Path) -> Log:
+    return Log(copy_log(whole.store, store), whole.puts)
+
+
+def repaired(log: Log, out: Path, *replicas: Log, **settings: Any) -> Summary:
+    shutil.rmtree(out, ignore_errors=True)
+    told = local_repair(
+        log.store, out, InlineEngine(3, 2), replicas=tuple(str(one.store) for one in replicas), segment_size=SEGMENT,
+        **(SIZES | settings),
+    )  # fmt: skip
+    assert told.error is None, told.error
+    return told
+
+
+def listed(told: Summary) -> list[dict[str, Any]]:
+    assert told.repair is not None
+    found: list[dict[str, Any]] = told.repair.get("differing", [])
+    return found
+
+
+def test_a_replica_that_differs(whole: Log, tmp_path: Path) -> None:
+    """The record is told with its fields, and the log's own bytes stay."""
+    one, other = copy(whole, tmp_path / "one"), whole.puts[30]
+    key = other.offset + whole.at(other.offset, other.size).index(b"key-30")
+    one.change(other.offset + FLAG, b"\x07")
+    one.change(key, b"kex")
+    told = repaired(whole, tmp_path / "out", one)
+    (entry,) = listed(told)
+    assert entry == {
+        "replica": 1, "offset": other.offset, "size": other.size, "topic": "TopicA", "queue": 0, "queue_offset": 15,
+        "fields": "flag, property KEYS", "taken": False,
+    }  # fmt: skip
+    assert told.exit == 0
+    (text,) = (text for text in told.warnings if "records differ" in text)
+    assert f"replica 1: offset {other.offset}: record of TopicA/0, queue offset 15: flag, property KEYS" in text
+    assert read_files(tmp_path / "out/commitlog") == read_files(whole.store / "commitlog")
+    assert listed(repaired(whole, tmp_path / "out", copy(whole, tmp_path / "same"))) == []
+
+
+def test_damage_is_told_as_damage(whole: Log, tmp_path: Path) -> None:
+    """Of what is mended anyway nothing more is said, nor of what only the replica has."""
+    log = copy(whole, tmp_path / "log")
+    log.change(whole.puts[20].offset + 95, b"\xff")
+    told = repaired(log, tmp_path / "out", whole)
+    assert (told.exit, listed(told)) == (0, [])
+
+
+def test_the_majority(whole: Log, tmp_path: Path) -> None:
+    """Two of three have the same bytes; of three different ones none counts."""
+    log, third = copy(whole, tmp_path / "log"), copy(whole, tmp_path / "third")
+    spoilt, beside, odd = whole.puts[10], whole.puts[11], whole.puts[25]
+    for put in (spoilt, beside):
+        log.change(put.offset + BORN, b"\x01")
+    log.change(odd.offset + FLAG, b"\x01")
+    third.change(odd.offset + FLAG, b"\x02")
+    told = repaired(log, tmp_path / "out", whole, third)
+    assert [(one["replica"], one["offset"], one["taken"]) for one in listed(told)] == [
+        (number, put.offset, False) for put in (spoilt, beside, odd) for number in (1, 2)
+    ]
+    assert read_files(tmp_path / "out/commitlog") == read_files(log.store / "commitlog")
+
+    told = repaired(log, tmp_path / "out", whole, third, majority=True)
+    assert {one["offset"] for one in listed(told) if one["taken"]} == {spoilt.offset, beside.offset}
+    assert any(text.startswith("--majority: 2 records taken as most of the logs have it") for text in told.warnings)
+    (entry,) = told.repair["ranges"] if told.repair else []
+    assert (entry["offset"], entry["length"]) == (spoilt.offset, spoilt.size + beside.size)
+    assert (entry["how"], entry["replica"]) == ("replica", 1)
+    assert entry["reason"] == "most of the logs have this record otherwise (born_time)"
+    fixed = copy(whole, tmp_path / "fixed")
+    fixed.change(odd.offset + FLAG, b"\x01")
+    assert read_files(tmp_path / "out/commitlog") == read_files(fixed.store / "commitlog")
+    kept = (tmp_path / "out/quarantine" / f"{spoilt.offset:020d}").read_bytes()
+    assert kept == log.at(spoilt.offset, len(kept))
+    with pytest.raises(UsageError, match="--majority: one of two logs is no majority"):
+        repaired(log, tmp_path / "out", whole, majority=True)
+
+
+def test_random_differences(whole: Log, seed: int, tmp_path: Path) -> None:
+    """Each log has its own wrong bytes: the majority has them all right, with any range size, and with damage among them."""
+    rng = random.Random(seed)
+    for number in range(4):
+        logs = [copy(whole, tmp_path / f"{number}-{k}") for k in range(3)]
+        for at in rng.sample(range(1, 40), k=9):
+            place = whole.puts[at].offset + rng.choice((FLAG, BORN, RECONSUMED))
+            rng.choice(logs).change(place, bytes([rng.randrange(1, 255)]))
+        # What lies beside damage goes with it where the replica has it otherwise.
+        for at in rng.sample(range(42, 59), k=3):
+            logs[0].change(whole.puts[at].offset + 95, b"\xff")
+        told = repaired(logs[0], tmp_path / "out", *logs[1:], majority=True, range_size=rng.choice((0, 300, 999)))
+        assert told.exit == 0
+        assert read_files(tmp_path / "out/commitlog") == read_files(whole.store / "commitlog")
+
+
+def test_verify_against_names_the_records(whole: Log, tmp_path: Path) -> None:
+    one, other = copy(whole, tmp_path / "one"), whole.puts[30]
+    one.change(other.offset + FLAG, b"\x07\x07")
+    one.change(other.offset + 95, b"\x07")
+    job = Against(VerifySettings(str(whole.store), against=str(one.store)).check(), QuietReporter(), single(InlineEngine()))
+    job.run()
+    summary = job.summary
+    (finding,) = summary.findings
+    assert (finding["kind"], finding["count"]) == ("against-log-differs", 3)
+    (example,) = finding["examples"]
+    assert (example["where"], example["at"]) == ("commitlog", other.offset + FLAG)
+    assert example["text"] == f"offset {other.offset}: record of TopicA/0, queue offset 15: flag, body"
+    assert any(note.startswith("1 record of A differ in B") for note in summary.notes)
