@@ -130,7 +130,8 @@ def mixed(seed: int, version: str) -> Mixed:
     """Levels, timers, recalls, retries, popped messages and transactions of each fate."""
     rng = random.Random(seed)
     old = version.startswith("4.")
-    most, count, pause = rng.randrange(3, 9), rng.randrange(40, 120), rng.choice((5, 10, 20))
+    most, longest = rng.choice(((6, 8), (12, 20), (15, 45)))
+    count, pause = rng.randrange(40, 120), rng.choice((5, 10, 20))
     settings: dict[str, str | int] = {
         "messageDelayLevel": level_setting(most),
         "transactionTimeOut": 1500,
@@ -144,7 +145,7 @@ def mixed(seed: int, version: str) -> Mixed:
     def lines() -> list[str]:
         parts = [level_lines(rng, count, most, pause, 0)]
         if not old:
-            parts.append(timer_lines(rng, version, count, pause, rng.randrange(6, 25), 0.3, 10**5))
+            parts.append(timer_lines(rng, version, count, pause, longest, 0.3, 10**5))
             popped = (
                 f"{pause}\t{POPPED}\t{number % QUEUES}\ttag\tUNIQ_KEY={2 * 10**5 + number:032X}" for number in range(count)
             )

@@ -25,4 +25,4 @@ def test_timer_messages(seed: int, tmp_path: Path) -> None:
 
 def test_a_life_of_each_version() -> None:
     """With all kinds of waiting messages, side by side: ``make restore-lives`` runs many."""
-    assert sweep_lives([*LIVES], 35, 1, len(LIVES)) == 0
+    assert sweep_lives([*LIVES], 79, 1, len(LIVES)) == 0
