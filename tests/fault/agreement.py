@@ -39,7 +39,7 @@ def disagreements(store: Path, out: Path, size: int = 0, **settings: Any) -> lis
     if 1 in (built.exit, told.exit):
         return [] if built.exit == told.exit else [f"build {built.exit} {built.error}, verify {told.exit} {told.error}"]
     found = [kind for kind in kinds(told) if kind != OF_THE_FILE]
-    if (built.exit == 5) != bool(found) or built.exit not in (0, 5):
+    if (built.exit == 5) != bool(found) or built.exit not in (0, 3, 5):
         return [f"build {built.exit} {built.error}, verify {found}"]
     saved = local_build(store, out, InlineEngine(3, 2), range_size=size, on_damage="salvage", **SMALL, **settings)
     if saved.exit == 5:
