@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex.jobs.building.unclean_stop import bounded
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from tests.fault.disk import tiny_store, tree
@@ -53,6 +54,16 @@ def test_an_abort_file_that_comes_later(store: Path, tmp_path: Path) -> None:
     (store / "abort").unlink()
     assert not both("started and stopped")
     assert built(out) == whole
+
+
+def test_each_part_that_stays_keeps_its_time() -> None:
+    new, old = Checkpoint(50, 60, 70), Checkpoint(5, 6, 7)
+    assert bounded(new, old, ["consumequeue", "checkpoint"]).index == 7
+    assert bounded(new, old, ["index", "checkpoint"]).index == 70
+    assert bounded(old, new, ["consumequeue", "checkpoint"]).index == 7
+    for parts in (["consumequeue", "checkpoint"], ["index", "checkpoint"]):
+        found = bounded(new, old, parts)
+        assert (found.physic, found.logics) == (5, 6)
 
 
 def test_all_parts_need_no_old_checkpoint(store: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -109,6 +110,28 @@ def test_a_unit_and_an_item(pair: tuple[Path, Path]) -> None:
     data[7] ^= 1
     index.write_bytes(data)
     assert first(against(*pair))[2].startswith("beginTimestamp: ")
+    data[7] ^= 1
+    for at, name in (
+        (15, "endTimestamp"),
+        (23, "beginPhyOffset"),
+        (31, "endPhyOffset"),
+        (35, "hashSlotCount"),
+        (39, "indexCount"),
+    ):
+        data[at] ^= 1
+        index.write_bytes(data)
+        assert first(against(*pair))[2].startswith(f"{name}: ")
+        data[at] ^= 1
+
+
+def test_index_files_of_other_sizes(pair: tuple[Path, Path]) -> None:
+    """Nothing of them is compared, also where both are long enough for a header, or neither is."""
+    index = sorted((pair[1] / "index").iterdir())[2]
+    size = index.stat().st_size
+    for other in (size + 20, size - 20, 40, 39, 0):
+        os.truncate(index, other)
+        _, at, text = first(against(*pair))
+        assert (at, text) == (size, f"{size} bytes in A, {other} in B")
 
 
 def test_files_of_one_store_alone(pair: tuple[Path, Path]) -> None:

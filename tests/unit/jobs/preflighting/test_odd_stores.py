@@ -32,6 +32,16 @@ def test_a_file_of_an_odd_name(store: Path) -> None:
     assert "is not the offset of a file of its size" in error_of(store)
 
 
+def test_as_many_files_as_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "commitlog").mkdir()
+    for number in range(3):
+        (tmp_path / "commitlog" / f"{number * SEGMENT:020d}").write_bytes(bytes(SEGMENT))
+    monkeypatch.setattr(folders, "ENTRIES_MAX", 3)
+    assert told(tmp_path).loads
+    monkeypatch.setattr(folders, "ENTRIES_MAX", 2)
+    assert "has more than 2 files" in error_of(tmp_path)
+
+
 def test_too_many_files(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "ENTRIES_MAX", 5)
     assert "has more than 5 files" in error_of(store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.reporting.make import make_page
 from rocketmq_reindex.jobs.reporting.model import of_build, of_verify
 from rocketmq_reindex.jobs.reporting.page import render
+from rocketmq_reindex.storage_format.errors import InputError
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build
 from tests.tools.local_verify import local_verify
@@ -53,6 +55,26 @@ def test_a_short_log_and_odd_times_are_drawn_without_a_warning(times: list[int],
     check_page(text)
     assert f"store times of {len(times)} message{'s' if len(times) > 1 else ''};" in text
     assert not re.search(r"\b1 (?:queues|topics|slots|damaged places|settings|bytes)\b", text)
+
+
+def test_without_matplotlib_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "rocketmq_reindex.jobs.reporting.plots", raising=False)
+    monkeypatch.delattr("rocketmq_reindex.jobs.reporting.plots", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"matplotlib, which is not here \(matplotlib\): install rocketmq-reindex\[report\]"):
+        make_page(str(tmp_path))
+
+
+@pytest.mark.parametrize("queues", [200, 201])
+def test_two_hundred_queues_are_listed(queues: int, tmp_path: Path) -> None:
+    messages = [Message("T", queue_id=number, properties={"KEYS": "k"}) for number in range(queues)]
+    text = make_page(*built(tmp_path, messages))
+    listed = text[text.index("<summary>every queue</summary>") :]
+    listed = listed[: listed.index("</details>")]
+    heads = re.findall(r"<th[^>]*>([^<]*)</th>", listed)
+    assert heads == ["topic", "queue", "first offset", "end", "units", "missing offsets"]
+    assert len(re.findall("<tr>", listed)) - 1 == 200 or queues < 200
+    assert ("1 more" in listed) == (queues > 200)
 
 
 def test_no_figure_stays_in_memory(tmp_path: Path) -> None:

@@ -66,6 +66,15 @@ def test_each_file_of_the_manifest_once(seed: int, tmp_path: Path) -> None:
         assert in_stretches(manifest, tasks) == listed
 
 
+def test_every_column_has_a_type_and_is_explained() -> None:
+    for table in TABLES:
+        assert table.arrow.names == [column.name for column in table.columns]
+        for column in table.columns:
+            assert column.comment.split(), column
+            assert column.comment.strip() != column.sql
+        assert table.comment.startswith("One row a ")
+
+
 def test_columns_that_may_be_null() -> None:
     """All others are NOT NULL."""
     nullable = {table.name: " ".join(column.name for column in table.columns if not column.required) for table in TABLES}

@@ -32,6 +32,14 @@ def seconds_in(path: Path, name: str) -> dict[str, float]:
     }
 
 
+def check_words(path: Path) -> None:
+    """Each metric says in words what it counts."""
+    helps = [family.documentation for family in text_string_to_metric_families(path.read_text())]
+    assert len(helps) > 5
+    assert all(len(text.split()) > 1 and text.endswith(".") for text in helps)
+    assert len(set(helps)) == len(helps)
+
+
 def test_a_stage_has_not_what_stages_inside_it_take() -> None:
     begin = time.monotonic()
     with Reporter([]) as reporter:
@@ -86,6 +94,7 @@ def test_a_build_and_a_verify_are_no_longer_than_they_were(tmp_path: Path) -> No
     begin = time.monotonic()
     summary = watched("build", settings, Build)
     assert summary.exit == 3
+    check_words(path)
     stages = seconds_in(path, "stage_seconds")
     assert set(stages) == {"session", "scan", "decide", "write", "finish", "publish"}
     assert sum(stages.values()) <= seconds_in(path, "run_seconds")[""] <= time.monotonic() - begin
@@ -95,6 +104,7 @@ def test_a_build_and_a_verify_are_no_longer_than_they_were(tmp_path: Path) -> No
 
     wanted = VerifySettings(str(out), commitlogs=(str(store / "commitlog"),), metrics=str(path)).check()
     summary = watched("verify", wanted, Verify)
+    check_words(path)
     stages = seconds_in(path, "stage_seconds")
     assert set(stages) >= {"session", "scan", "compare"}
     assert sum(stages.values()) <= seconds_in(path, "run_seconds")[""]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import re
 import subprocess
@@ -27,6 +28,7 @@ from rocketmq_reindex.jobs.verifying.mend import Mend
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching import pace, progress, progress_json
+from rocketmq_reindex.jobs.watching.logs import JsonLog
 from rocketmq_reindex.jobs.watching.options import wants_json_log
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.jobs.watching.progress_json import JsonLines
@@ -229,6 +231,15 @@ def test_errors_are_logged_too(words: list[str], status: int, event: str, capsys
         assert [line["context"]["event"] for line in lines][-2:] == ["error", "run-ended"]
         assert (lines[-2]["level"], lines[-2]["context"]["exit"]) == ("ERROR", status)
         assert lines[-2]["msg"].isprintable()
+
+
+def test_what_a_library_says_is_told_once(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    """As a line of the log, and not by Python's own handlers as well."""
+    JsonLog().take("some.library", "warned")
+    logging.getLogger("some.library").warning("too\x1b late")
+    (line,) = objects(capsys.readouterr().err)
+    assert (line["msg"], line["level"], line["context"]["event"]) == (r"too\x1b late", "WARNING", "warned")
+    assert caplog.records == []
 
 
 def test_the_environment_stands_for_options(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

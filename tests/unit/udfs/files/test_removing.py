@@ -26,6 +26,16 @@ def test_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert files.remove_tree(path) == files.remove_tree(path) == ""
 
 
+def test_behind_a_uri(tmp_path: Path) -> None:
+    """A folder, a file, and what is not there."""
+    (tmp_path / "tree" / "deep").mkdir(parents=True)
+    (tmp_path / "tree" / "deep" / "file").write_bytes(b"x")
+    (tmp_path / "file").write_bytes(b"x")
+    for name in ("tree", "file", "none"):
+        assert files.remove_tree(f"file://{tmp_path}/{name}") == ""
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -11,7 +11,7 @@ import pytest
 from rocketmq_reindex.jobs.building import odd_queues
 from rocketmq_reindex.jobs.building.odd_queues import FirstHoles
 from rocketmq_reindex.storage_format.queue.order import Fill, Kept, Placement
-from rocketmq_reindex.storage_format.scan.ranges import Hole
+from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.order import placements
 from rocketmq_reindex.udfs.order.placements import Placements, PlacementWriter, PlanWriter, Queue
@@ -51,6 +51,13 @@ def test_no_queue_is_out_of_order(tmp_path: Path) -> None:
     assert table.having([(b"a", 0)]).tolist() == [False]
     assert table.get((b"a", 0)) is None
     assert not [*tmp_path.iterdir()]
+
+
+def test_the_segment_of_an_offset() -> None:
+    segments = [Segment(name, "", start, start + 100, start + 100) for name, start in (("a", 100), ("b", 200))]
+    offsets = (0, 99, 100, 199, 200, 999)
+    assert [odd_queues.segment_of(segments, offset) for offset in offsets] == ["", "", "a", "a", "b", "b"]
+    assert odd_queues.segment_of([], 5) == ""
 
 
 @pytest.mark.parametrize("count", [0, 5, 6, 7, 200])

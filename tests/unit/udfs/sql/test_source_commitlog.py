@@ -342,3 +342,10 @@ def test_no_store(tmp_path: Path) -> None:
     assert reader.partitions() == []
     with pytest.raises(Exception, match="is not there: name a store"):
         make_reader(CommitlogSource, tmp_path / "none")
+
+
+def test_the_smallest_range_is_a_byte(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    assert make_reader(CommitlogSource, tmp_path, rangeSize=1).range_size == 1  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="rangeSize"):
+        make_reader(CommitlogSource, tmp_path, rangeSize=0)

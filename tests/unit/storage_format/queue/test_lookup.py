@@ -1,0 +1,31 @@
+"""What stands in a slot of a batch queue: a unit whose numbers are all possible, or none."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketmq_reindex.storage_format.queue.lookup import BAD, EMPTY, MISSING, UNIT, QueueUnits
+from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT
+
+SOUND = (100, 50, 7, 1000, 3, 2)
+"""phy_offset, size, tagsCode, store time, queue offset of the first message, messages"""
+
+
+@pytest.mark.parametrize(
+    ("unit", "kind"),
+    [
+        (SOUND, UNIT),
+        ((0, 1, 0, 0, 0, 1), UNIT),
+        ((-1, *SOUND[1:]), BAD),
+        ((100, 0, *SOUND[2:]), BAD),
+        ((100, -1, *SOUND[2:]), BAD),
+        ((*SOUND[:4], -1, 2), BAD),
+        ((*SOUND[:5], 0), BAD),
+        ((0, 0, 0, 0, 0, 0), EMPTY),
+    ],
+)
+def test_a_unit_of_a_batch_queue(unit: tuple[int, ...], kind: str) -> None:
+    data = BATCH_LAYOUT.pack(*unit, 0, 0)
+    found = QueueUnits([(0, len(data))], lambda _, at, count: data[at : at + count], batch=True)
+    assert found.at(0).kind == kind
+    assert found.at(1).kind == MISSING

@@ -1,0 +1,39 @@
+"""Every kind that a user may be told of has words of its own; no table of them has a gap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.preflighting import losses, refused
+from rocketmq_reindex.storage_format import findings
+from rocketmq_reindex.storage_format.checks import differences
+from rocketmq_reindex.storage_format.record import layout
+
+TABLES: dict[str, dict[Any, str]] = {
+    "damage": layout.REASONS,
+    "findings": findings.CODES,
+    "differences": {kind: found.text for kind, found in differences.KINDS.items()},
+    "losses": losses.KINDS,
+    "warnings": losses.WARNINGS,
+    "refusals": refused._ADVICE,
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_kind_has_words_of_its_own(name: str) -> None:
+    words = [str(text) for text in TABLES[name].values()]
+    assert len(words) > 2
+    assert all(len(text.split()) > 1 for text in words)
+    assert name == "refusals" or len(set(words)) == len(words)
+
+
+@pytest.mark.parametrize("command", ["build", "fetch", "inspect", "preflight", "query", "repair", "report", "verify"])
+def test_each_command_is_called_by_its_name_and_explained(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert said.startswith(f"usage: rmq-reindex {command} ")
