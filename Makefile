@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-random test-rest test-all oracle preflight repair delayed restore-lives fault fuzz bench scale latency spoilt segment lint format matrix versions clean distclean
+.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-random test-rest test-all oracle preflight repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint format matrix versions clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -76,6 +76,9 @@ preflight: oracles ## spoilt stores started by the real ones, beside what prefli
 
 repair: oracles ## damaged real stores repaired, then started by the real ones: N=500 of each version, SEED=
 	$(ENV) $(PY) -m tests.repair.sweep --count $(or $(N),500) $(SEEDED)
+
+odd-logs: oracles ## random odd logs built, verified, repaired twice, and started by the real store: N=5000 SEED=
+	$(ENV) $(PY) -m tests.repair.odd_sweep --count $(or $(N),5000) $(SEEDED)
 
 delayed: oracles ## brokers killed while they deliver delayed messages, restored and started again: N=20 of each version and kind, SEED=
 	$(ENV) $(PY) -m tests.delayed.sweep --count $(or $(N),20) $(SEEDED)

@@ -97,6 +97,12 @@ class RealStores:
         assert self._program
         return _read(json.loads(self._program.step("look", path)))
 
+    def read(self, path: Path) -> dict[tuple[str, int], list[int]]:
+        """Where the messages lie that a consumer from each queue's min offset on is given, in the order in which they come."""
+        assert self._program
+        told = json.loads(self._program.step("read", path))
+        return {(_text(topic), queue): places for topic, queue, places in told}
+
     def find(self, path: Path, keys: Sequence[tuple[str, str]]) -> list[list[int]]:
         """Where the messages lie that the store in ``path`` finds by each topic and key."""
         assert self._program

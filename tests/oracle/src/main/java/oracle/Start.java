@@ -28,6 +28,8 @@ final class Start {
     private static final int PHYSICAL_OFFSET = 28;
     /** A store that dispatches nothing for so long will not get further. */
     private static final long STALL = TimeUnit.SECONDS.toNanos(4);
+    /** Messages that a consumer asks for at a time (DefaultMQPushConsumer.pullBatchSize). */
+    private static final int PULLED = 32;
     /** Offsets of one queue that are asked for. */
     private static final long MOST_ASKED = 100_000;
 
@@ -61,7 +63,7 @@ final class Start {
     }
 
     public static void main(String[] argv) {
-        String steps = "start NAME DIR [SETTING=VALUE ...], put NAME SEED COUNT TOPIC/QUEUE ..., look NAME, find NAME TOPIC KEY ..., "
+        String steps = "start NAME DIR [SETTING=VALUE ...], put NAME SEED COUNT TOPIC/QUEUE ..., look NAME, read NAME, find NAME TOPIC KEY ..., "
             + "leave NAME, close NAME";
         Main.run("usage: Start   (steps on stdin: " + steps + ")", () -> {
             Start start = new Start();
@@ -69,6 +71,7 @@ final class Start {
                 "start", words -> start.start(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
                 "put", words -> start.put(words.get(0), words.subList(1, words.size())),
                 "look", words -> start.look(words.get(0)),
+                "read", words -> start.read(words.get(0)),
                 "find", words -> Puts.find(start.stores.get(words.get(0)).store(), words.subList(1, words.size())),
                 "leave", words -> start.leave(words.get(0)),
                 "close", words -> start.close(words.get(0))), 3600);
@@ -191,6 +194,44 @@ final class Start {
             places.append(at == min ? "" : ",").append(place(store, topic, queue, at));
         }
         return String.format(Locale.ROOT, "[\"%s\", %d, %d, %d, [%s]]", hex(topic), queue, min, max, places);
+    }
+
+    /**
+     * What a consumer that begins at a queue's min offset is given, in the order in which it comes: of each queue [topic as hex of
+     * UTF-8, id, [where the messages lie]]. It goes on where the store says, as a client does.
+     */
+    private String read(String name) throws Exception {
+        OracleStore store = stores.get(name).store();
+        StringBuilder all = new StringBuilder();
+        Map<String, ? extends Map<Integer, ?>> table = new TreeMap<>(store.getConsumeQueueTable());
+        for (Map.Entry<String, ? extends Map<Integer, ?>> topic : table.entrySet()) {
+            for (int queue : new TreeSet<>(topic.getValue().keySet())) {
+                String given = given(store, topic.getKey(), queue);
+                all.append(all.isEmpty() ? "" : ", ").append(String.format(Locale.ROOT, "[\"%s\", %d, [%s]]", hex(topic.getKey()), queue, given));
+            }
+        }
+        return "[" + all + "]";
+    }
+
+    private static String given(OracleStore store, String topic, int queue) throws Exception {
+        StringBuilder places = new StringBuilder();
+        long end = Math.min(store.getMaxOffsetInQueue(topic, queue), store.getMinOffsetInQueue(topic, queue) + MOST_ASKED);
+        for (long at = store.getMinOffsetInQueue(topic, queue); at < end; ) {
+            GetMessageResult result = store.getMessage("group", topic, queue, at, PULLED, null);
+            try {
+                for (ByteBuffer message : result.getMessageBufferList()) {
+                    long place = message.remaining() >= PHYSICAL_OFFSET + Long.BYTES ? message.getLong(PHYSICAL_OFFSET) : -1;
+                    places.append(places.isEmpty() ? "" : ",").append(place);
+                }
+                if (result.getNextBeginOffset() <= at) {
+                    break;
+                }
+                at = result.getNextBeginOffset();
+            } finally {
+                result.release();
+            }
+        }
+        return places.toString();
     }
 
     private static String hex(String text) {

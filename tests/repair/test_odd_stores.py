@@ -1,0 +1,22 @@
+"""Random odd logs of each version, repaired: the real RocketMQ gives a consumer all that survives, in its order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.preflight.real import RealStores
+from tests.repair.odd_judge import RELEASES, SAME_VERSION
+from tests.repair.odd_starts import judged
+
+COUNT = 5
+
+
+@pytest.mark.parametrize("number", range(len(RELEASES)))
+def test_odd_logs(number: int, tmp_path: Path) -> None:
+    first = number * SAME_VERSION
+    with RealStores(RELEASES[sorted(RELEASES)[number]], tmp_path) as real:
+        found = [judged(tmp_path, seed, real) for seed in range(first, first + COUNT)]
+    assert [line for one in found for line in one.lines()] == []
+    assert sum(one.counts["started"] for one in found) > COUNT // 2
