@@ -15,6 +15,7 @@ from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.logical_order import LogEvidence
+from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
@@ -132,7 +133,8 @@ class _Decisions:
         from_zero = bool(self.segments) and self.segments[0].start == 0
         gaps = self.chain.gaps(self.chain.holes)
         log = LogEvidence(gaps, self.chain.rolled_back, settings.max_fill, from_zero)
-        plain = DecideOrder(self.scan.staging, settings.queue_order, self.scan.task.units_per_file, log, cut)
+        units_per_file = settings.cq_file_size // UNIT_SIZE
+        plain = DecideOrder(self.scan.staging, settings.queue_order, units_per_file, log, cut)
         found: list[OrderResult] = []
         if any(summary.units for summary in self.accepted):
             # 5.3 and 5.4 make such files as well, and then do not load.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rocketmq_reindex.jobs.repairing.odd import Gap
+from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.repair.pieces import COPY, TOMBSTONE, Piece, lost_pieces
 from rocketmq_reindex.storage_format.repair.records import tombstone_min
 from rocketmq_reindex.udfs.repair.mend import Mended
@@ -13,7 +14,11 @@ from rocketmq_reindex.udfs.repair.mend import Mended
 
 @dataclass
 class _Room:
-    """The lost bytes of one range, and the tombstones that stand in it; ``at`` is where the next one begins."""
+    """The lost bytes of one range, and the tombstones that stand in it; ``at`` is where the next one begins.
+
+    ``end`` is where the last one may end: up to the end of a segment no record may reach, as behind it a recovery looks for the
+    segment's filler.
+    """
 
     one: Mended
     at: int
@@ -54,7 +59,11 @@ def with_tombstones(mended: Sequence[Mended], gaps: Iterable[Gap], ends: dict[in
 
     ``ends`` has the end of each segment by its start. A gap that one range alone can have comes first.
     """
-    rooms = [_Room(one, one.low, one.high) for one in mended if one.pieces[0].kind != COPY]
+    rooms = [
+        _Room(one, one.low, one.high - (r.FILLER_MIN if one.high == ends[one.start] else 0))
+        for one in mended
+        if one.pieces[0].kind != COPY
+    ]
     left = 0
     for gap, mine in sorted(((gap, _of(gap, rooms)) for gap in gaps), key=lambda each: len(each[1])):
         rest = gap

@@ -221,14 +221,15 @@ class _Judge:
             pending = sum(
                 one["count"] for one in told.decisions if one["kind"] == "pending" and (one["topic"], one["queue"]) == queue
             )
-            last = {put.offset for put in puts[len(puts) - pending :]}
+            # The queue's last records that follow on each other are too few to tell: two at most.
+            last, left = {put.offset for put in puts[-2:]}, pending
             unplaced += pending
             low = 2**63
             for put in reversed(puts):
                 if units.get(put.queue_offset, (-1,))[0] == put.offset:
                     low = min(low, put.queue_offset)
-                elif put.offset in last:
-                    continue
+                elif put.offset in last and left:
+                    left -= 1
                 elif _meets(lost, put):
                     unplaced += 1
                 elif put.queue_offset < low:
