@@ -9,13 +9,14 @@ from rocketmq_reindex.jobs.preflighting.commands import Commands
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.start.delayed import DelayedOutcome
-from rocketmq_reindex.storage_format.start.prediction import IndexOutcome, LogOutcome, Prediction
+from rocketmq_reindex.storage_format.start.prediction import IndexOutcome, LogOutcome, Prediction, QueueOutcome
 from rocketmq_reindex.storage_format.start.timers import TimerOutcome
 
 KINDS: Final = {
     "log-missing": "the commitlog has no segment: the start deletes all ConsumeQueues",
     "log-cut": "good records behind the place where the log is cut: the start removes them from the disk",
     "records-hidden": "records that stay in the log and have no unit: no consumer gets them",
+    "messages-passed-over": "messages with a unit that no consumer is given who begins at the queue's min offset",
     "dispatch-stopped": "a topic cannot be a folder: the broker gives up after 30 seconds, and takes no messages any more",
     "queue-short": "queues whose max offset is below what the log holds: the next message gets an offset that is taken",
     "index-items-lost": "items of IndexFiles that the start deletes, and does not make again: no query by key finds them",
@@ -67,6 +68,8 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
         lost.append(_hidden(found, rebuild, segments))
+    if passed := [queue for queue in found.queues if queue.passed_over]:
+        lost.append(_passed_over(passed))
     if dispatch.stopped_at >= 0:
         lost.append(_stopped(dispatch.stopped_at))
     short = [queue for queue in found.queues if queue.log_max > max(queue.max_offset, 0) and queue.hidden <= 0]
@@ -106,6 +109,20 @@ def _hidden(found: Prediction, rebuild: str, segments: int) -> Loss:
         text += f": the recovery looks at no more segments ({RECOVER_MAX})"
         advice.append(f"or start once with {RECOVER_MAX}={segments} in broker.conf, which reads all {segments} segments")
     return Loss("records-hidden", dispatch.hidden_records, text, tuple(advice), (rebuild,))
+
+
+def _passed_over(queues: list[QueueOutcome]) -> Loss:
+    worst, total = max(queues, key=lambda queue: queue.passed_over), sum(queue.passed_over for queue in queues)
+    name = f"{escape(worst.topic)}/{worst.queue}"
+    text = (
+        f"{counted(total, 'message')} of {counted(len(queues), 'queue')}, such as {name}: the units from its min offset "
+        f"{worst.min_offset:,} on stand for no record, and a consumer that begins there goes on at {worst.given_from:,}"
+    )
+    advice = (
+        "if bytes of the log are lost before the queue's first record, rebuild: units that repeat that record then stand there",
+        "else let the groups of such a queue begin at the offset of its first message",
+    )
+    return Loss("messages-passed-over", total, text, advice)
 
 
 def _stopped(offset: int) -> Loss:

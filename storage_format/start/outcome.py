@@ -68,7 +68,7 @@ def outcome(store: Store, settings: StartSettings, started: Started, count_limit
         True,
         log=_log(store, settings, started, count_limit, told),
         dispatch=_dispatch(started, count),
-        queues=_queues(started, count),
+        queues=_queues(started, count, settings.segment_size),
         index=_index(started, count),
         notes=tuple(dict.fromkeys(started.reader.notes)),
     )
@@ -187,7 +187,7 @@ def _dispatch(started: Started, count: _Count) -> DispatchOutcome:
     )
 
 
-def _queues(started: Started, count: _Count) -> tuple[QueueOutcome, ...]:
+def _queues(started: Started, count: _Count, segment_size: int) -> tuple[QueueOutcome, ...]:
     in_log = {started.reader.queue_name(number): found for number, found in count.by_queue.items()}
     found = []
     for topic, number in sorted({*started.queues, *in_log}):
@@ -198,8 +198,10 @@ def _queues(started: Started, count: _Count) -> tuple[QueueOutcome, ...]:
         if queue is None:
             found.append(QueueOutcome(topic, number, 0, 0, 0, 0, low, high, hidden))
             continue
+        passed, given_from = (0, -1) if isinstance(queue, BatchQueueState) else queue.passed_over(segment_size)
         found.append(QueueOutcome(
-            topic, number, queue.min_offset, queue.max_offset, queue.units_cut, queue.units_added, low, high, hidden
+            topic, number, queue.min_offset, queue.max_offset, queue.units_cut, queue.units_added, low, high, hidden, passed,
+            given_from if passed else -1,
         ))  # fmt: skip
     return tuple(found)
 

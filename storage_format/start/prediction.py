@@ -73,6 +73,10 @@ class QueueOutcome:
     log_max: int
     hidden: int
     """messages of the queue in the kept log to which no unit points after the start; -1 where not counted"""
+    passed_over: int = 0
+    """messages with a unit that a consumer who begins at ``min_offset`` is not given, since the units there stand for none"""
+    given_from: int = -1
+    """the queue offset of the first message that it is given; -1: ``min_offset``"""
 
 
 @dataclass(frozen=True)

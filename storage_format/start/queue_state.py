@@ -223,6 +223,22 @@ class QueueState:
                 file.let_go(0, file.size)
         return behind - self._revived
 
+    def passed_over(self, segment_size: int) -> tuple[int, int]:
+        """What a consumer from the min offset on is not given: (how many messages, the queue offset where it is given some).
+
+        A start of 5.x and 4.9 takes for a queue's first units those that stand for none (``fillPreBlank``), in a log that
+        begins at 0.
+        """
+        lowest = int(self._state[k.MIN_LOGIC])
+        for index, (start, file) in enumerate(zip(self._starts, self._files, strict=True)):
+            if file is not None and start <= lowest < start + self._size:
+                end = min(
+                    file.size, self._end_of(index), int(self._state[k.TAIL_FROM]) - start if self._own.count else file.size
+                )
+                passed, at = k.passed_over(file.data, lowest - start, end - end % UNIT_SIZE, segment_size)
+                return int(passed), (start + int(at)) // UNIT_SIZE
+        return 0, self.min_offset
+
     def are_pointed_to(self, wanted: Int64s) -> npt.NDArray[np.bool_]:
         """To which of the physical offsets ``wanted``, ascending, units from the min offset on point."""
         found = np.zeros(len(wanted), np.bool_)

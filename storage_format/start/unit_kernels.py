@@ -19,6 +19,10 @@ _AT_BASE: Final = BATCH_LAYOUT.at["base"]
 _AT_COUNT: Final = BATCH_LAYOUT.at["count"]
 
 
+_LOOKED_AT: Final = 16_000
+"""bytes of units for one request (``maxFilterMessageSize`` of 5.x, a constant in 4.9)"""
+
+
 class FileContent(NamedTuple):
     """A file's bytes, or none for one that this start made; the tail's first byte in it; offsets and sizes of the tail."""
 
@@ -251,3 +255,27 @@ def first_min(
         if unit_at(file, at)[0] >= lowest:
             return at
     return -1
+
+
+@jit
+def passed_over(data: npt.NDArray[np.uint8], start: int, end: int, segment_size: int) -> tuple[int, int]:
+    """What a consumer is not given that begins at the unit at byte ``start``, which may stand for no record.
+
+    Returns (how many units that do it is sent past, the byte of the first one that it is given or may ask for next). A broker
+    that cannot read a message passes over all that lie in the same segment, in as many units as it looks at for one request
+    (``DefaultMessageStore.getMessage``), and lets the consumer go on behind them. ``end`` is the end of the file's units.
+    """
+    passed, at = 0, start
+    while at + UNIT_SIZE <= end and int32_at(data, at + _AT_SIZE) == PRE_BLANK_SIZE:
+        stop = min(end, at + _LOOKED_AT)
+        behind = np.int64(-1)
+        while at + UNIT_SIZE <= stop:
+            offset = int64_at(data, at)
+            if behind < 0 or offset >= behind:
+                if int32_at(data, at + _AT_SIZE) != PRE_BLANK_SIZE:
+                    return passed, at
+                behind = offset - offset % segment_size + segment_size
+            elif int32_at(data, at + _AT_SIZE) != PRE_BLANK_SIZE:
+                passed += 1
+            at += UNIT_SIZE
+    return passed, at

@@ -1,0 +1,78 @@
+"""Units before a queue's first record: what the real RocketMQ gives a consumer that begins there, and what preflight says."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.preflight.predicted import predict
+from tests.preflight.real import RealStores
+from tests.preflight.settings import Conf, Sizes
+from tests.repair.odd_judge import lay_out
+from tests.tools.encode import Message
+from tests.tools.local_engine import local_build, local_repair
+from tests.tools.log_writer import LogWriter, Put, overwrite
+
+CASES = ((1 << 14, 400, 5, 300, 100), (1 << 16, 20_000, 5, 300, 0), (1 << 18, 40_000, 5, 3000, 0), (1 << 14, 4000, 0, 300, 100))
+"""bytes of a segment, of a ConsumeQueue file, the first queue offset, records, bytes of a body"""
+
+
+def _write(store: Path, segment: int, first: int, count: int, body: int) -> list[Put]:
+    with LogWriter(store / "commitlog", segment) as writer:
+        return [writer.append(Message(queue_offset=first + number, body=bytes(body))) for number in range(count)]
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])
+def test_what_a_consumer_is_given(version: str, tmp_path: Path) -> None:
+    with RealStores(version, tmp_path) as real:
+        for number, (segment, cq_file, first, count, body) in enumerate(CASES):
+            log, store, out = tmp_path / f"log-{number}", tmp_path / f"store-{number}", tmp_path / f"out-{number}"
+            puts = _write(log, segment, first, count, body)
+            sizes = Sizes(segment, cq_file, 50, 400)
+            settings: dict[str, Any] = {
+                "cq_file_size": cq_file,
+                "hash_slots": 50,
+                "index_items": 400,
+                "broker_version": version[:3],
+            }
+            assert local_build(log, out, **settings).exit == 0
+            lay_out(out, log / "commitlog", store)
+            said = predict(store, version, Conf(sizes), tmp_path)
+            assert isinstance(said, dict), said
+            passed = sum(queue["passed_over"] for queue in said["queues"])
+            assert real.start(store, Conf(sizes)).loads
+            given = real.read(store)["TopicA", 0]
+            real.leave(store)
+            assert len(puts) - len(set(given)) == passed
+            assert (said["exit"], passed > 0) == ((4, True) if first else (0, False))
+            assert [loss["kind"] for loss in said["losses"]] == (["messages-passed-over"] if first else [])
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])
+def test_a_damaged_first_record_hides_none(version: str, tmp_path: Path) -> None:
+    """One bit of the log's first record, in a build that goes on behind damage, and after a repair."""
+    store = tmp_path / "store"
+    puts = _write(store, 1 << 14, 0, 300, 100)
+    overwrite(store / "commitlog", puts[0].offset + 100, b"\1")
+    sizes = Sizes(1 << 14, 4000, 50, 400)
+    settings: dict[str, Any] = {"cq_file_size": 4000, "hash_slots": 50, "index_items": 400, "broker_version": version[:3]}
+    with RealStores(version, tmp_path) as real:
+        for tombstones in (False, True):
+            out, started = tmp_path / f"out-{tombstones}", tmp_path / f"started-{tombstones}"
+            assert local_repair(store, out, tombstones=tombstones, **settings).exit == 3
+            lay_out(out, out / "commitlog", started)
+            said = predict(started, version, Conf(sizes), tmp_path)
+            assert isinstance(said, dict), said
+            assert (said["exit"], said["losses"]) == (0, [])
+            assert real.start(started, Conf(sizes)).loads
+            given = real.read(started)["TopicA", 0]
+            real.leave(started)
+            assert given == [puts[0 if tombstones else 1].offset, *(put.offset for put in puts[1:])]
+            shutil.rmtree(started)
+    built = tmp_path / "built"
+    assert local_build(store, built, on_damage="salvage", **settings).exit == 3
+    first = next((built / "consumequeue/TopicA/0").iterdir()).read_bytes()
+    assert first[:20] == first[20:40]
