@@ -13,6 +13,7 @@ from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
+from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs.write.index import ends as ends_of
@@ -59,7 +60,7 @@ def _check_count(limit: int, size: int) -> None:
     count = -(-size // limit) if limit else 0
     if count > RANGES_MAX and limit < CHUNK:
         raise InputError(
-            f"--range-size {limit}: cuts {size:,} bytes of log into {count:,} ranges, each a task: take at least "
+            f"--range-size {limit}: cuts {size:,} bytes of log into {counted(count, 'range')}, each a task: take at least "
             f"{min(CHUNK, -(-size // RANGES_MAX)):,}, or leave it out"
         )
 

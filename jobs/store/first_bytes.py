@@ -9,6 +9,7 @@ from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record.foreign import HEAD, foreign
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.segment_chain import misnamed
 from rocketmq_reindex.udfs import files
 
 
@@ -24,9 +25,14 @@ def no_record(path: str) -> str:
 
 
 def foreign_log(segments: Sequence[Segment], chain: Chain) -> str:
-    """Return that the first segment is none of RocketMQ: it has no good record, and begins with none; "" otherwise."""
+    """Return that the first segment is none of RocketMQ: it has no good record, and begins with none; "" otherwise.
+
+    The records of a segment with the name of another are sound: its damage says so, and how to mend it.
+    """
     first = segments[0] if segments else None
-    if first is None or any(first.start <= offset < first.segment_end for offset in _good(chain)):
+    wrong = misnamed(chain.holes)
+    known = [*_good(chain), *([wrong.offset] if wrong else [])]
+    if first is None or any(first.start <= offset < first.segment_end for offset in known):
         return ""
     return no_record(first.path)
 

@@ -9,8 +9,7 @@ from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS, DEFAULT_SLOTS
 from rocketmq_reindex.storage_format.integers import INT32_MAX
-from rocketmq_reindex.storage_format.queue.order import FILL_MAX
-from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, FILL_MAX, UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from rocketmq_reindex.storage_format.versions import NEWEST, RULES, VERSIONS, VersionRules
 from rocketmq_reindex.udfs import files

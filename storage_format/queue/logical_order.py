@@ -9,8 +9,9 @@ from itertools import pairwise
 from typing import Final
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX
-from rocketmq_reindex.storage_format.queue.order import FILL_MAX, Decision, Fill, Kept, OutOfLine, Placement, RolledBack
+from rocketmq_reindex.storage_format.queue.order import Decision, Fill, Kept, OutOfLine, Placement, RolledBack
 from rocketmq_reindex.storage_format.queue.runs import CONTINUED, Run, join_runs
+from rocketmq_reindex.storage_format.queue.units import FILL_MAX
 
 AHEAD: Final = 32
 """Stretches of the queue behind a jump that may speak for it or against it: those right behind it tell."""

@@ -14,8 +14,6 @@ from rocketmq_reindex.storage_format.queue.runs import Run, join_runs
 
 BREAKS_MAX: Final = 250_000
 """A log with more breaks in one queue is refused: damage has fewer places."""
-FILL_MAX: Final = 100_000
-"""Missing offsets that are filled if nothing else is asked for (``--max-fill``)."""
 
 
 class RolledBack(NamedTuple):

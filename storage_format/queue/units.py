@@ -21,6 +21,8 @@ UNIT_LAYOUT: Final = Layout(
 UNIT_SIZE: Final = UNIT_LAYOUT.size
 PRE_BLANK_SIZE: Final = INT32_MAX
 """``ConsumeQueue.fillPreBlank``: (0, 2147483647, 0) stands before a queue's first unit in its first file."""
+FILL_MAX: Final = 100_000
+"""Missing offsets that are filled if nothing else is asked for (``--max-fill``)."""
 
 BATCH_LAYOUT: Final = Layout(
     *UNIT_LAYOUT.fields,

@@ -66,15 +66,15 @@ def test_the_manifest_names_them(golden_store: Stores, tmp_path: Path) -> None:
 
 
 def test_without_a_topics_config_plain_units_and_a_warning(golden_store: Stores, tmp_path: Path) -> None:
-    summary = local_build(
-        golden_store("batch-5.3").path, tmp_path / "out", **(MADE | {"batch_topics": (), "queue_order": "broker"})
-    )
-    assert summary.exit == 0
-    assert not (tmp_path / "out" / "batchconsumequeue").exists()
-    assert (tmp_path / "out" / "consumequeue" / "BatchA").exists()
-    assert "inner batches" in summary.warnings[0]
-    assert summary.warnings[0].endswith("give --topics-config")
-    assert local_build(golden_store("batch-5.3").path, tmp_path / "no", **(MADE | {"batch_topics": ()})).exit == 5
+    log = golden_store("batch-5.3").path
+    for order, status in (("broker", 0), ("logical", 0), ("fail", 5)):
+        out = tmp_path / order
+        summary = local_build(log, out, **(MADE | {"batch_topics": (), "queue_order": order}))
+        assert summary.exit == status
+        assert not (out / "batchconsumequeue").exists()
+        assert (out / "consumequeue" / "BatchA").exists() == (status == 0)
+        assert "inner batches" in summary.warnings[0]
+        assert summary.warnings[0].endswith("give --topics-config")
 
 
 def test_parts(golden_store: Stores, tmp_path: Path) -> None:

@@ -35,6 +35,12 @@ def run(store: Path, *words: str) -> int:
     return fetch([str(store.parent / "out"), "--to", str(store), *words])
 
 
+def _state(folder: Path) -> tuple[int, int, int, int]:
+    """Who owns it, who may do what, and when it was last written to: to list it changes none of these."""
+    found = folder.stat()
+    return found.st_uid, found.st_gid, found.st_mode, found.st_mtime_ns
+
+
 LINKS = {
     "config": "config: is a link, and fetch writes through none: put the folder itself there",
     "lock": "lock: is a link, as no broker's lock is: remove it",
@@ -50,11 +56,11 @@ def test_nothing_is_written_through_a_link(
 ) -> None:
     """Refused, or the link itself is replaced."""
     (store / name).symlink_to(tmp_path / "victim" / ("new" if dangling else ""))
-    owner = (tmp_path / "victim").stat()
+    before = _state(tmp_path / "victim")
     assert run(store) == (1 if LINKS[name] else 0)
     assert LINKS[name] in capsys.readouterr().err
     assert list((tmp_path / "victim").iterdir()) == []
-    assert (tmp_path / "victim").stat() == owner
+    assert _state(tmp_path / "victim") == before
     # As the advice says.
     if (store / name).is_symlink():
         (store / name).unlink()

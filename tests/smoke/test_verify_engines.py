@@ -45,7 +45,7 @@ def test_clean_and_spoilt(
             )
         summary = json.loads(capsys.readouterr().out)
         assert summary == json.loads(report.read_text())
-        assert set(summary["seconds"]) == {"session", "scan", "compare", "verify", "total"}
+        assert set(summary["seconds"]) == {"session", "scan", "order", "compare", "verify", "total"}
         assert set(summary["beside"]) == {"list", "check", "consumequeue", "index"}
         alone = json.loads(local_verify(store, work=str(tmp_path)).to_json())
         assert told(summary) == told(alone)
