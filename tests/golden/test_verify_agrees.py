@@ -61,6 +61,16 @@ def test_a_wrong_queue_offset_at_a_queues_end(tmp_path: Path) -> None:
     assert told in found.notes
 
 
+def test_a_queue_whose_beginning_is_lost_in_a_later_file(tmp_path: Path) -> None:
+    """Both fill from the beginning of the file that has the queue's first record, and no other."""
+    with LogWriter(tmp_path / "store/commitlog", 1 << 12) as writer:
+        for topic, first in (("A", 0), ("B", 25)):
+            for number in range(8):
+                writer.append(Message(topic=topic, queue_offset=first + number, properties={"KEYS": f"k{number}"}))
+    spoil.garbage(tmp_path / "store", 0)
+    assert disagreements(tmp_path / "store", tmp_path / "out") == []
+
+
 def test_more_missing_offsets_than_a_build_fills(tmp_path: Path) -> None:
     """verify names them, and the build that it advises fills them."""
     store = written(tmp_path / "store", [*range(3), *range(50, 53), *range(90, 93)])
