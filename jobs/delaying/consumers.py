@@ -43,7 +43,10 @@ def given(path: str) -> tuple[dict[str, Any], bytes]:
     except OSError as error:
         raise InputError(f"--consumer-offsets {escape(path)}: {escape(error.strerror or str(error))}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"--consumer-offsets {escape(path)}: is no consumerOffset.json: name that of a backup") from None
+        kept = f"{path}.bak"
+        # ConfigManager.load: a file that was cut by a crash is passed over, and the one before it is read.
+        instead = kept if files.entry_of(kept).kind == files.FILE else "that of a backup"
+        raise InputError(f"--consumer-offsets {escape(path)}: is no consumerOffset.json: name {escape(instead)}") from None
     return dict(found), data
 
 

@@ -162,7 +162,11 @@ def test_what_is_no_backup_is_refused(tmp_path: Path) -> None:
     backup = tmp_path / "consumerOffset.json"
     backup.write_text('{"offsetTable":{"A@g":{"0":"x"}}}')
     summary = build(tmp_path, [Message("A")], write_delay=False, consumer_offsets=str(backup))
-    assert "is no consumerOffset.json" in (summary.error or "")
+    assert (summary.error or "").endswith("is no consumerOffset.json: name that of a backup")
+    older = tmp_path / "consumerOffset.json.bak"
+    older.write_text('{"offsetTable":{}}')
+    summary = build(tmp_path, [Message("A")], write_delay=False, consumer_offsets=str(backup))
+    assert (summary.error or "").endswith(f"is no consumerOffset.json: name {older}")
     assert not (tmp_path / "out").exists()
 
 
