@@ -79,7 +79,7 @@ class _Decisions:
         """The steps, in their order."""
         if self.holes and self.stop:
             self._stop_at(self.holes[0])
-        notices.unmarked_batches(self.settings, self.accepted, self.summary)
+        batches = notices.unmarked_batches(self.settings, self.accepted, self.summary)
         self._refuse_damage()
         odd = self.odd_queues()
         self._refuse_order(odd)
@@ -95,9 +95,9 @@ class _Decisions:
         if self.holes and self.stop:
             self.summary.warnings.append(f"built up to offset {self.holes[0].offset}; what follows is left out")
         self.summary.take_order(outcome.notes)
-        self._refuse_outcome(outcome)
-        batches = "" if self.settings.queue_order == "broker" else outcome.batches
-        return self.accepted, Order(outcome.placements, batches, outcome.opened, odd.pre_blank + outcome.filled, odd)
+        self._refuse_outcome(outcome, batches)
+        plan = "" if self.settings.queue_order == "broker" else outcome.batches
+        return self.accepted, Order(outcome.placements, plan, outcome.opened, odd.pre_blank + outcome.filled, odd)
 
     def odd_queues(self) -> OddQueues:
         """The queues out of order in all of the log."""
@@ -166,13 +166,21 @@ class _Decisions:
             f" ({counted(sum(1 for _ in odd.queues()), 'queue')} out of order): choose --queue-order logical or broker"
         )
 
-    def _refuse_outcome(self, outcome: OrderOutcome) -> None:
-        """With --on-damage fail refuse records out of line; refuse more fills than --max-fill."""
+    def _refuse_outcome(self, outcome: OrderOutcome, batches: int) -> None:
+        """With --on-damage fail refuse records out of line, and fills in the place of batches; refuse too many fills.
+
+        ``batches`` records are inner batches of topics that nobody called batch topics: their queues jump.
+        """
         if outcome.lost.first and self.settings.on_damage == "fail":
             first = outcome.lost.first[0]
             raise RefusedError(
                 f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
                 f" ({outcome.lost_records} in all): choose --on-damage stop or salvage"
+            )
+        if batches and outcome.filled and self.settings.on_damage == "fail":
+            raise RefusedError(
+                f"queues: {outcome.filled} missing offsets would have to be filled, and {counted(batches, 'record')} of inner"
+                " batches may have them: give --topics-config, or choose --on-damage salvage"
             )
         most = self.chain.fills(self.settings.max_fill)
         if outcome.filled > most:

@@ -40,14 +40,19 @@ def of_settings(settings: BuildSettings, summary: Summary) -> None:
         summary.warn("a partial build beside the full log: a broker re-dispatches only records above the newest unit")
 
 
-def unmarked_batches(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> None:
-    """Warn of inner batches of topics that nobody called batch topics. It comes first, since their offsets then jump."""
+def unmarked_batches(settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> int:
+    """Warn of inner batches of topics that nobody called batch topics; return in how many records they are.
+
+    It comes first, since their offsets then jump.
+    """
     count = sum(s.inner_batches for s in accepted)
-    if count and "consumequeue" in settings.only and settings.rules.batch_queues:
-        summary.warnings.append(
-            f"inner batches in {counted(count, 'record')}: their topics have batch ConsumeQueues (queue.type=BatchCQ), but get "
-            "plain units, on which no broker with such topics starts: give --topics-config"
-        )
+    if not count or "consumequeue" not in settings.only or not settings.rules.batch_queues:
+        return 0
+    summary.warnings.append(
+        f"inner batches in {counted(count, 'record')}: their topics have batch ConsumeQueues (queue.type=BatchCQ), but get "
+        "plain units, on which no broker with such topics starts: give --topics-config"
+    )
+    return count
 
 
 def broker_cuts(settings: BuildSettings, segments: list[Segment], holes: list[Hole], summary: Summary) -> None:

@@ -67,7 +67,7 @@ def test_the_manifest_names_them(golden_store: Stores, tmp_path: Path) -> None:
 
 def test_without_a_topics_config_plain_units_and_a_warning(golden_store: Stores, tmp_path: Path) -> None:
     log = golden_store("batch-5.3").path
-    for order, status in (("broker", 0), ("logical", 0), ("fail", 5)):
+    for order, status in (("broker", 0), ("logical", 5), ("fail", 5)):
         out = tmp_path / order
         summary = local_build(log, out, **(MADE | {"batch_topics": (), "queue_order": order}))
         assert summary.exit == status
@@ -75,6 +75,7 @@ def test_without_a_topics_config_plain_units_and_a_warning(golden_store: Stores,
         assert (out / "consumequeue" / "BatchA").exists() == (status == 0)
         assert "inner batches" in summary.warnings[0]
         assert summary.warnings[0].endswith("give --topics-config")
+        assert order != "logical" or "batches may have them: give --topics-config" in (summary.error or "")
 
 
 def test_parts(golden_store: Stores, tmp_path: Path) -> None:
