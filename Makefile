@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-random test-rest test-all oracle preflight repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint format matrix versions clean distclean
+.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-random test-rest test-all oracle preflight repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint format matrix versions mutants clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -97,6 +97,9 @@ bench: oracles ## the race with RocketMQ itself, and its page: LOGS=orders SCALE
 	$(ENV) $(PY) -m tests.bench.race $(RACE) --command "$(strip make bench $(foreach name,LOGS SCALE ROUNDS PARTS SEED,$(if $($(name)),$(name)=$($(name)))))"
 	$(ENV) $(PY) -m tests.bench.page
 
+mutants: one-oracle ## small random changes to the product, each of which a test of `make test` should see: N=200 SEED= JOBS=2
+	$(ENV) $(PY) -m tests.mutants.run --count $(or $(N),200) --jobs $(JOBS) $(SEEDED)
+
 scale: setup ## the driver's work for 10 TB, memory in full numbers, one hot queue of ten million messages (minutes, 8 GB of disk)
 	$(ENV) $(PY) -m tests.bench.driver
 	$(ENV) $(PY) -m tests.bench.memory
@@ -126,4 +129,4 @@ clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	find rocketmq_reindex storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove what set-up made, too, and the logs of bench and fuzz
-	rm -rf .venv .venv-tools .venv-airflow .venv-docs .venv-servers .venv-lowest .venv-newest .docs jars .java-home .maven .fuzz .bench
+	rm -rf .mutants .venv .venv-tools .venv-airflow .venv-docs .venv-servers .venv-lowest .venv-newest .docs jars .java-home .maven .fuzz .bench
