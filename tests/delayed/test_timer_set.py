@@ -150,14 +150,14 @@ def test_overdue_messages_come_in_the_order_in_which_they_are_due(version: str, 
     with Life(version, store, tmp_path, SETTINGS | precision) as life:
         now = int(time.time() * 1000)
         order = rng.sample(range(steps), steps)
-        life.send(f"0\tT0\t0\ttag\tUNIQ_KEY={number:032X}\tTIMER_DELIVER_MS={now + 6000 + 200 * number}" for number in order)
+        life.send(f"0\tT0\t0\ttag\tUNIQ_KEY={number:032X}\tTIMER_DELIVER_MS={now + 20_000 + 200 * number}" for number in order)
         life.step("sent")
         life.wait(lambda log: due(log).total() == steps, "all of them")
         # The timer files of the control hold what was taken.
         life.settle(2.5)
         assert not delivered(life.log())
     saved = backup(store, tmp_path)
-    time.sleep(max(0.0, now / 1000 + 6 + 0.2 * steps - time.time()))
+    time.sleep(max(0.0, now / 1000 + 20 + 0.2 * steps - time.time()))
     built = commands(saved, tmp_path, "--write-delay", "--write-topics", settings=SETTINGS | precision)
     assert main(["fetch", str(built), "--to", str(saved)]) == 0
     for restored in (saved, store):

@@ -36,7 +36,13 @@ def judge_stale(scenario: Scenario, out: Path) -> list[str]:
     local_build(scenario.path, out, InlineEngine(2, 2), **scenario.options() | {"checkpoint": "safe"})
     verified = local_verify(out, InlineEngine(2, 2), commitlogs=(str(scenario.path / "commitlog"),), **sizes)
     # As a broker's own: an empty last file of a queue with repeats.
-    bad = [finding["kind"] for finding in verified.findings if finding["kind"] != "queue-file-empty"]
+    expected = {"queue-file-empty"}
+    shutil.rmtree(out)
+    logical = local_build(scenario.path, out, InlineEngine(2, 2), **scenario.options() | {"queue_order": "logical"})
+    if any(decision["kind"] == "out-of-line" for decision in logical.decisions):
+        # Records that the dispatcher put in a wrong place: verify says so, as a build does that looks at their offsets.
+        expected.add("log-out-of-line")
+    bad = [finding["kind"] for finding in verified.findings if finding["kind"] not in expected]
     return found + ([f"{scenario.name}: verify: {verified.error or bad}"] if verified.error or bad else [])
 
 
