@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command.times import show_time
 from rocketmq_reindex.jobs.store import first_bytes
+from rocketmq_reindex.jobs.store.log import message_at
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.record.message import Message, read_message
+from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Segment
@@ -62,8 +64,7 @@ def _check_globs(settings: BuildSettings, accepted: Sequence[RangeSummary]) -> N
     found = [summary.unmatched_globs for summary in accepted]
     for option, globs in (("--include-topic", settings.include_topics), ("--exclude-topic", settings.exclude_topics)):
         for glob in globs:
-            told = [unmatched for unmatched in found if unmatched is None or glob not in unmatched]
-            if told:
+            if any(unmatched is None or glob not in unmatched for unmatched in found):
                 # It matches a topic, or a range is known from a run that did not note this.
                 continue
             names = near(glob, (name for unmatched in found if unmatched for name in unmatched[glob]))
@@ -85,9 +86,6 @@ def _message(segments: Sequence[Segment], offset: int) -> Message | None:
     segment = next((one for one in segments if one.start <= offset < one.data_end), None)
     if segment is None:
         return None
-    pages, low = Pages(segment.path), offset - segment.start
-    try:
-        found = read_message(lambda at, count: pages.read(low + at, count), offset, pages.size - low)
-    finally:
-        pages.close()
+    with contextlib.closing(Pages(segment.path)) as pages:
+        found = message_at(pages, segment.start, offset)
     return found if isinstance(found, Message) else None

@@ -36,7 +36,7 @@ def log_samples(segments: Sequence[Segment], accepted: Sequence[RangeSummary]) -
         return {"end": 0, "samples": []}
     holder = segments[number]
     end = _end_of(holder, last)
-    spans = [(segments[k], segments[k].start) for k in _spread(number, _SEGMENTS)]
+    spans = [(segments[k], segments[k].start) for k in spread(number, _SEGMENTS)]
     reach = max(holder.start, end - PAGE)
     spans += [(holder, holder.start + (reach - holder.start) * k // _LAST_PAGES) for k in range(_LAST_PAGES + 1)]
     wanted = {low: (segment, min(low + PAGE, end, segment.data_end)) for segment, low in spans}
@@ -45,7 +45,7 @@ def log_samples(segments: Sequence[Segment], accepted: Sequence[RangeSummary]) -
     return {"end": end, "samples": samples}
 
 
-def _spread(last: int, most: int) -> list[int]:
+def spread(last: int, most: int) -> list[int]:
     """Return at most ``most`` numbers from 0 to ``last``, both among them, evenly spread."""
     return sorted({last * k // (most - 1) for k in range(most)})
 

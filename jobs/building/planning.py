@@ -37,7 +37,10 @@ class RangeSettings(Protocol):
 
 
 def range_size(settings: RangeSettings, size: int, segment_bytes: int, cores: int) -> int:
-    """Return the bytes of a range: as ``even_range_size``, but of an incremental run the same in every run."""
+    """Return the bytes of a range: as ``even_range_size``, but of an incremental run the same in every run.
+
+    Raises InputError for a --range-size that cuts the log into too many ranges.
+    """
     _check_count(settings.range_size, size)
     if settings.incremental:
         return settings.range_size or max(1, min(segment_bytes, RANGE_BYTES))
@@ -48,9 +51,8 @@ def even_range_size(limit: int, size: int, segment_bytes: int, cores: int) -> in
     """Return the bytes of a range so that each core gets a few: whole segments where there are many, else whole chunks.
 
     A range has no more than a task may read. ``limit`` is the most that a range may have, 0 for no other limit; ``size`` is the
-    bytes of the log. Raises InputError for a limit that cuts it into too many ranges.
+    bytes of the log.
     """
-    _check_count(limit, size)
     per_core = -(-size // (2 * cores))
     wanted = min(max(segment_bytes, 1), -(-per_core // CHUNK) * CHUNK, LOG_BYTES)
     return max(1, min(wanted, limit or wanted))

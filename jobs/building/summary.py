@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,11 @@ DAMAGE_MAX = DECISIONS_MAX = 10_000
 """Entries of their own; one more, or one for each kind of decision, stands for all the others."""
 RATE_RECORDS_MIN = 100_000
 """Below that a rate says more of Spark's start than of the build."""
+
+
+def is_lost(damage: Mapping[str, Any]) -> bool:
+    """Return whether an entry of ``damage``, in a summary or a manifest, means lost records: a torn or stale tail does not."""
+    return not str(damage["reason"]).startswith(("torn tail", "stale tail"))
 
 
 @dataclass
@@ -70,7 +75,7 @@ class Summary:
     def lost(self) -> bool:
         """Whether records are missing from the result: damage, or pending ones. A torn or stale tail is no damage."""
         pending = any(entry["kind"] in ("pending", "more pending") for entry in self.decisions)
-        return pending or any(not entry["reason"].startswith(("torn tail", "stale tail")) for entry in self.damage)
+        return pending or any(map(is_lost, self.damage))
 
     def add_damage(self, segment: str, offset: int, length: int, reason: str, *, lost: bool = True) -> None:
         """Add one damaged place and its warning. ``lost`` is False for a torn or stale tail, as crashes leave them."""

@@ -71,7 +71,7 @@ def check_log(build: FoundBuild, roots: Sequence[str], segments: Sequence[Segmen
         return []
     there = {segment.start: segment for segment in segments}
     _check_segments(log, there, where)
-    stretches = log.stretches({start: segment.size for start, segment in there.items()})
+    stretches = log.stretches(there)
     if not stretches:
         raise InputError(
             f"{where}: nothing that the build tells of its log can be compared with this one: build again with this version; "

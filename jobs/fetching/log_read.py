@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rocketmq_reindex.jobs.building.log_samples import spread
 from rocketmq_reindex.jobs.building.settings import PARTS
+from rocketmq_reindex.jobs.building.summary import is_lost
 from rocketmq_reindex.jobs.command.times import show_time
 from rocketmq_reindex.storage_format.digest import CHUNK, new_digest
 from rocketmq_reindex.storage_format.file_names import FIRST_BYTE_MAX, first_byte
@@ -55,8 +57,8 @@ class ReadLog:
     left_out: tuple[str, ...]
     """what the build was asked to leave out, in words; empty for a build of the whole log"""
 
-    def stretches(self, there: Mapping[int, int]) -> list[Stretch]:
-        """Return what a store must have that has the segments ``there``, sizes by their starts; empty where nothing is known.
+    def stretches(self, there: Collection[int]) -> list[Stretch]:
+        """Return what a store must have that has segments which start at ``there``; empty where nothing is known.
 
         Only stretches of segments that are there are told.
         """
@@ -72,7 +74,7 @@ class ReadLog:
             # A broker may have written on in the last one. Where it is all there is, it shows an unchanged log at least.
             chunks.pop()
         whole = common(tuple(chunks))
-        return [whole[k] for k in sorted({(len(whole) - 1) * k // (_ASKED - 1) for k in range(_ASKED)})] if whole else []
+        return [whole[k] for k in spread(len(whole) - 1, _ASKED)] if whole else []
 
 
 def read_log(manifest: Mapping[str, Any], kind: str) -> ReadLog:
@@ -153,7 +155,7 @@ def _left_out(manifest: Mapping[str, Any], end: int) -> list[str]:
         found.append(f"up to offset {offset}")
     if (time := settings.get("until_time")) is not None:
         found.append(f"up to time {show_time(int(time))}")
-    lost = [one for one in manifest.get("damage", ()) if not str(one["reason"]).startswith(("torn tail", "stale tail"))]
+    lost = list(filter(is_lost, manifest.get("damage", ())))
     if settings.get("on_damage") == "stop" and lost:
         found.append(f"up to damage at offset {_number(lost[0]['offset'])}")
     return found

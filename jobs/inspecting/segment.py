@@ -13,12 +13,12 @@ from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Rows
 from rocketmq_reindex.jobs.querying.fields import fields
 from rocketmq_reindex.jobs.querying.scan import damage, scan_segment, stale_tail
 from rocketmq_reindex.jobs.store.first_bytes import no_record
-from rocketmq_reindex.jobs.store.log import SegmentFile
+from rocketmq_reindex.jobs.store.log import SegmentFile, message_at
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.dispatch import is_filler
-from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, Glance, Message, glance, read_message
+from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, Glance, Message, glance
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
@@ -74,7 +74,7 @@ def _messages(one: SegmentFile, summary: RangeSummary) -> Iterator[Message]:
         for start, stop in _stretches(one, summary):
             phy_offset = start
             while phy_offset < stop:
-                found = _message(pages, one, phy_offset)
+                found = message_at(pages, one.start, phy_offset)
                 if not isinstance(found, Message):
                     break
                 if not found.is_filler:
@@ -82,11 +82,6 @@ def _messages(one: SegmentFile, summary: RangeSummary) -> Iterator[Message]:
                 phy_offset += found.size
     finally:
         pages.close()
-
-
-def _message(pages: Pages, one: SegmentFile, phy_offset: int) -> Message | int:
-    low = phy_offset - one.start
-    return read_message(lambda at, count: pages.read(low + at, count), phy_offset, pages.size - low)
 
 
 def _stretches(one: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, int]]:

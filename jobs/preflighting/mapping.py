@@ -16,14 +16,12 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.start.store import IndexFileData, StoreFile
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.local import open_regular
+from rocketmq_reindex.udfs.files.local import MADV_POPULATE_READ, open_regular
 from rocketmq_reindex.udfs.files.systems import naming
 
 Bytes = npt.NDArray[np.uint8]
 _MAPPED_MAX: Final = 256
 """Files that are mapped at once: each mapping holds a handle."""
-_MADV_POPULATE_READ: Final = 22
-"""Linux 5.14 and later; Python has no name for it"""
 _FLAGS: Final = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
 _PROTECTION: Final = mmap.PROT_READ | mmap.PROT_WRITE
 """Never written to: to compiled loops a read-only array is another type."""
@@ -71,7 +69,7 @@ class Maps:
         low -= low % mmap.PAGESIZE
         try:
             if low < high:
-                mapped.madvise(_MADV_POPULATE_READ, low, high - low)
+                mapped.madvise(MADV_POPULATE_READ, low, high - low)
         except OSError as error:
             if error.errno in (errno.EFAULT, errno.ENOMEM):
                 raise _shorter(path) from None

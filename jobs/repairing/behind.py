@@ -8,10 +8,7 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.repairing.replicas import list_replicas
 from rocketmq_reindex.jobs.repairing.room import last_record
-from rocketmq_reindex.jobs.repairing.settings import RepairSettings
-from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.repair.damage import Damage, Place, RecordAt
@@ -121,15 +118,15 @@ class BehindEnd:
 
 
 def look_behind(
-    scan: Scan, settings: RepairSettings, log: Commitlog, chain: Chain, whole: Sequence[Segment], ends: dict[int, int]
+    scan: Scan, replicas: Sequence[list[Segment]], extend: bool, chain: Chain, whole: Sequence[Segment], ends: dict[int, int]
 ) -> BehindEnd:
-    """Have tasks look at what each replica has behind the log's end, and decide what is taken of it."""
-    found = BehindEnd(log_end(chain, whole, ends, last_record(chain.accepted)) if settings.replicas else None)
+    """Have tasks look at what each replica, given by its segments, has behind the log's end, and decide what is taken of it."""
+    found = BehindEnd(log_end(chain, whole, ends, last_record(chain.accepted)) if replicas else None)
     if found.end is None:
         return found
     plan = plans.write_plan(scan.staging, "log-end", [found.end])
-    listed = plans.write_plan(scan.staging, "replicas-behind", list_replicas(settings.replicas, log))
-    results = scan.engine.numbers(LookBehind(plan, listed, scan.task.settings), len(settings.replicas))
+    listed = plans.write_plan(scan.staging, "replicas-behind", replicas)
+    results = scan.engine.numbers(LookBehind(plan, listed, scan.task.settings), len(replicas))
     found.found = sorted(Behind.read(results), key=lambda one: one.replica)
-    found.take(settings.extend, chain.torn.reason if chain.torn else "", whole)
+    found.take(extend, chain.torn.reason if chain.torn else "", whole)
     return found

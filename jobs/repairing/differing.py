@@ -10,8 +10,6 @@ from typing import Final
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.engines.tasks import task_count
-from rocketmq_reindex.jobs.repairing.replicas import list_replicas
-from rocketmq_reindex.jobs.repairing.settings import RepairSettings
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.repair.damage import Damage, Place
@@ -86,9 +84,8 @@ class Differing:
             ]  # fmt: skip
 
 
-def compare_replicas(scan: Scan, settings: RepairSettings, log: Commitlog) -> Differing:
-    """Have tasks compare the log with each replica, byte by byte."""
-    replicas = list_replicas(settings.replicas, log)
+def compare_replicas(scan: Scan, replicas: list[list[Segment]], log: Commitlog) -> Differing:
+    """Have tasks compare the log with each replica, given by its segments, byte by byte."""
     found = list[tuple[int, DifferingRecord]]()
     for number, segments in enumerate(replicas, 1):
         stretches = overlap(log.segments, segments)

@@ -7,6 +7,7 @@ are scanned again, from the new segments. All that follows is done as in a build
 from __future__ import annotations
 
 import dataclasses
+import functools
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any, Final
@@ -63,6 +64,11 @@ class RepairSteps(FullBuild):
     _last: int = -1
     """offset of the log's last good record"""
 
+    @functools.cached_property
+    def _replicas(self) -> list[list[Segment]]:
+        """The segments of each replica. Raises OSError, and InputError for one that has none."""
+        return list_replicas(self.settings.replicas, self.log)
+
     def check_room(
         self, staging: StagingFolder, accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None,
         extra_units: int = 0,
@@ -108,7 +114,7 @@ class RepairSteps(FullBuild):
 
             found = damaged(holes)
             self._last = last_record(chain.accepted)
-            behind = look_behind(scan, self.settings, self.log, chain, whole, ends)
+            behind = look_behind(scan, self._replicas, self.settings.extend, chain, whole, ends)
             whole += behind.new
             check_room(scan.staging, self.settings, whole, self._last, [*behind.others(found), *behind.damage])
         with reporter.step("mend"):
@@ -160,7 +166,7 @@ class RepairSteps(FullBuild):
         """The sound records that replicas have otherwise, and with --majority those that are taken from most of the logs."""
         if not self.settings.replicas:
             return Differing([], []), []
-        found = compare_replicas(scan, self.settings, self.log).outside(mended, self._last)
+        found = compare_replicas(scan, self._replicas, self.log).outside(mended, self._last)
         taken = list[Mended]()
         for number, damage in found.majority(segments).items() if self.settings.majority else ():
             wanted = located(damage, chain.accepted, segments)
@@ -174,8 +180,7 @@ class RepairSteps(FullBuild):
             return []
         staging, tasks = scan.staging, task_count(len(found), sum(damage.length for damage in found), scan.engine.cores)
         plan = plans.write_plan(staging, "damage", found)
-        replicas = list_replicas(self.settings.replicas, self.log)
-        asked = [one if replica in (0, number) else [] for number, one in enumerate(replicas, 1)]
+        asked = [one if replica in (0, number) else [] for number, one in enumerate(self._replicas, 1)]
         listed = plans.write_plan(staging, "replicas", asked)
         function = MendDamage(staging, plan, listed, tasks, scan.task.settings, only_replicas)
         return Mended.read(scan.engine.numbers(function, tasks))

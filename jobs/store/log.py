@@ -13,8 +13,8 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.foreign import HEAD, foreign
 from rocketmq_reindex.storage_format.record.message import Message, read_message
+from rocketmq_reindex.storage_format.scan.foreign import HEAD, foreign
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.pages import Pages
 
@@ -50,6 +50,15 @@ def list_log(roots: Sequence[str], notes: Notes) -> list[SegmentFile]:
             else:
                 notes.add("not a segment", f"{escape(entry.path)}: is no segment: not looked at", lost=False)
     return sorted(found, key=lambda segment: segment.start)
+
+
+def message_at(pages: Pages, start: int, phy_offset: int) -> Message | int:
+    """Return the message at an absolute offset of a segment that begins at ``start``, or the code of what stands there.
+
+    Raises OSError and InputError where it cannot be read.
+    """
+    low = phy_offset - start
+    return read_message(lambda at, count: pages.read(low + at, count), phy_offset, pages.size - low)
 
 
 class StoreLog:
@@ -96,15 +105,14 @@ class StoreLog:
             return segment
         try:
             pages = self.pages(segment)
-            low = phy_offset - segment.start
-            found = read_message(lambda at, count: pages.read(low + at, count), phy_offset, pages.size - low)
+            found = message_at(pages, segment.start, phy_offset)
         except (OSError, InputError) as error:
             return f"cannot be read: {reason(error)}"
         if isinstance(found, Message):
             return LOST if found.is_filler else found
         if found == r.FILLER:
             return FILLER
-        if low == 0 and (begins := foreign(pages.read(0, HEAD))):
+        if phy_offset == segment.start and (begins := foreign(pages.read(0, HEAD))):
             return f"{r.REASONS.get(found, 'is no record')}: the segment {begins}"
         return r.REASONS.get(found, "is no record")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -119,18 +120,17 @@ class Index:
     settings: VerifySettings
     checked: list[IndexFileCheck] = field(default_factory=list)
     """by number, once ``check_files`` has run"""
-    _files: list[ListedIndexFile] | None = None
-    """as they were listed first: one may go away meanwhile"""
 
+    @functools.cached_property
     def _listed(self) -> list[ListedIndexFile]:
-        """Return the files that a broker loads, in the order of their names as strings (``IndexService.load``, 5.3)."""
-        if self._files is not None:
-            return self._files
+        """The files that a broker loads, in the order of their names as strings (``IndexService.load``, 5.3).
+
+        They are listed once: one may go away meanwhile.
+        """
         named = [(name, entry.path) for name, entry in self._entries() if entry.kind == files.FILE and is_index_file(name)]
         sizes = self.settings.hash_slots, self.settings.index_items
         trimmed = self.settings.trimmed
-        self._files = [ListedIndexFile(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
-        return self._files
+        return [ListedIndexFile(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
 
     def _entries(self) -> list[tuple[str, files.Entry]]:
         """Returns the entries of index/ by their names in a store. No fetch brings what a build's manifest does not name."""
@@ -141,7 +141,7 @@ class Index:
 
     def check_files(self, log_start: int, summary: VerifySummary) -> Tally:
         """Check each file by itself; ``checked`` then holds what is known of it."""
-        scan, listed, tally = self.scan, self._listed(), Tally()
+        scan, listed, tally = self.scan, self._listed, Tally()
         for name, entry in self._entries():
             if entry.kind != files.FILE or not is_index_file(name):
                 text = "a folder" if entry.kind == files.FOLDER else "its name is no number"
@@ -194,7 +194,7 @@ class Index:
     def _tables(self, log_start: int) -> list[IndexItems]:
         """Returns what the comparison needs of the files. A first file inherits a time from one that may have expired."""
         inherited, tables = 0 if log_start == 0 else -1, []
-        listed = {file.number: file for file in self._listed()}
+        listed = {file.number: file for file in self._listed}
         for check in self.checked:
             if not check.readable:
                 inherited = -1
@@ -213,7 +213,7 @@ class Index:
     def ends(self) -> list[IndexEnd]:
         """Return the ends of the files, in the order of the log, which the checkpoint must match. Only headers are read."""
         found = []
-        for listed in self._listed():
+        for listed in self._listed:
             with files.Reader(listed.path) as reader:
                 size = reader.size()
                 if size < HEADER_SIZE:

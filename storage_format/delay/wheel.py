@@ -151,8 +151,8 @@ def _follow(previous: Longs, start: int, heads: Longs, reads: npt.NDArray[np.uin
     """Follow the chains of one file down to its begin: ``reads`` counts, ``crossing`` gets where they go on before it."""
     for n in range(len(heads)):
         place = heads[n] - start
-        if place % 52 == 0 and place // 52 < len(previous):
-            reads[place // 52] += 1
+        if place % _UNIT == 0 and place // _UNIT < len(previous):
+            reads[place // _UNIT] += 1
     count = 0
     for k in range(len(previous) - 1, -1, -1):
         if reads[k] == 0:
@@ -160,8 +160,8 @@ def _follow(previous: Longs, start: int, heads: Longs, reads: npt.NDArray[np.uin
         before = previous[k]
         if before >= start:
             place = before - start
-            if place < k * 52 and place % 52 == 0:
-                reads[place // 52] += reads[k]
+            if place < k * _UNIT and place % _UNIT == 0:
+                reads[place // _UNIT] += reads[k]
         elif before >= 0:
             for _ in range(reads[k]):
                 if count < len(crossing):

@@ -16,6 +16,11 @@ _NUMBERS: Final = 1 << 17
 """of a block"""
 
 
+def bytes_of(rows: Rows) -> int:
+    """Bytes of the records of rows: a light queue has a row of its own for the same record."""
+    return int(rows.size[(rows.flags & LIGHT) == 0].sum(dtype=np.int64))
+
+
 class KeptRows:
     """Rows that are read again, chunk by chunk, in their order."""
 
@@ -31,7 +36,7 @@ class KeptRows:
         if count:
             place = self._spool.put(b"".join(column.tobytes() for column in rows))
             self._chunks.append((place, count))
-            self.bytes += int(rows.size[(rows.flags & LIGHT) == 0].sum(dtype=np.int64))
+            self.bytes += bytes_of(rows)
 
     def chunks(self) -> Iterator[Rows]:
         """What ``add`` was given."""

@@ -12,7 +12,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.start.batch_queue_state import BatchQueueState
 from rocketmq_reindex.storage_format.start.counting import by_queue, last_byte, read_sound
 from rocketmq_reindex.storage_format.start.index_state import IndexState
-from rocketmq_reindex.storage_format.start.kept import Int64s, KeptRows
+from rocketmq_reindex.storage_format.start.kept import Int64s, KeptRows, bytes_of
 from rocketmq_reindex.storage_format.start.log_reader import LogReader, chosen
 from rocketmq_reindex.storage_format.start.prediction import (
     DispatchOutcome,
@@ -62,7 +62,7 @@ def outcome(store: Store, settings: StartSettings, started: Started, count_limit
             read_sound(below, counting_of(settings, RULES[settings.release]), started.reader)
     for rows in started.rows.chunks():
         count.take(rows)
-        told.moved(int(rows.size[(rows.flags & LIGHT) == 0].sum(dtype=np.int64)))
+        told.moved(bytes_of(rows))
     return Prediction(
         settings.release,
         True,

@@ -35,10 +35,10 @@ def run(store: Path, *words: str) -> int:
     return fetch([str(store.parent / "out"), "--to", str(store), *words])
 
 
-def _state(folder: Path) -> tuple[int, int, int, int]:
-    """Who owns it, who may do what, and when it was last written to: to list it changes none of these."""
+def _state(folder: Path) -> dict[str, int]:
+    """All that is known of it but when it was last read: to list it is to read it."""
     found = folder.stat()
-    return found.st_uid, found.st_gid, found.st_mode, found.st_mtime_ns
+    return {name: getattr(found, name) for name in dir(found) if name.startswith("st_") and not name.startswith("st_atime")}
 
 
 LINKS = {

@@ -53,11 +53,13 @@ class FirstPending:
 
     def _newest(self) -> Iterator[npt.NDArray[np.int64]]:
         for path, count in plans.read_plan(self.plan):
-            yield np.frombuffer(files.read_bytes(path), np.int64)[:count]
+            with files.Reader(path) as reader:
+                yield np.frombuffer(reader.read(0, 8 * count), np.int64)
 
     def _decided(self) -> Iterator[npt.NDArray[np.int64]]:
         for path, count in plans.read_plan(self.plan):
-            yield np.frombuffer(files.read_bytes(path), np.int64)[count:]
+            with files.Reader(path) as reader:
+                yield np.frombuffer(reader.read(8 * count, reader.size() - 8 * count), np.int64)
 
 
 def _within(offsets: npt.NDArray[np.int64], low: int, count: int) -> npt.NDArray[np.int64]:

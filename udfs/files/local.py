@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from typing import Final
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.files.systems import naming
+
+MADV_POPULATE_READ: Final = 22
+"""Linux 5.14 and later; Python has no name for it."""
 
 
 def open_regular(path: str) -> int:

@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.integers import INT32_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.files.ahead import Ahead
-from rocketmq_reindex.udfs.files.local import open_regular
+from rocketmq_reindex.udfs.files.local import MADV_POPULATE_READ, open_regular
 from rocketmq_reindex.udfs.files.parts import PART_BYTES, PartsAhead, read_parts
 from rocketmq_reindex.udfs.files.systems import naming, resolve
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_MADV_POPULATE_READ: Final = 22
-"""Linux 5.14 and later; Python has no name for it."""
 MAPPED_MAX: Final = INT32_MAX
 """bytes of a file that a broker maps as a whole (``MappedFile``): the size of a map is a Java int"""
 CONFIG_MAX: Final = 64 << 20
@@ -102,7 +100,7 @@ class Reader:
             mapped = mmap.mmap(self._handle, at + count - low, access=mmap.ACCESS_COPY, offset=low)
             if self._ahead is not None:
                 self._ahead.need(low, at + count)
-            mapped.madvise(_MADV_POPULATE_READ)
+            mapped.madvise(MADV_POPULATE_READ)
         except (OSError, ValueError):
             return None
         import numpy as np

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from rocketmq_reindex.storage_format.queue.units import UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 
 HEAD: Final = 4096
@@ -20,7 +21,6 @@ _KNOWN: Final = (
 )
 _TAR_AT: Final = 257
 _MAGICS: Final = (r.MAGIC_V1, r.MAGIC_V2, r.MAGIC_BLANK)
-_UNIT: Final = 20
 _UNIT_OF: Final = 1 << 26
 """Bytes of the longest record that a unit is taken to name."""
 
@@ -44,15 +44,13 @@ def foreign(head: bytes) -> str:
 
 def _has_units(head: bytes) -> bool:
     """Whether it looks like a ConsumeQueue file: two units of records, the later one behind the earlier."""
-    units = [head[at : at + _UNIT] for at in (0, _UNIT)]
-    if len(units[1]) < _UNIT:
+    if len(head) < 2 * UNIT_SIZE:
         return False
-    offsets = [int.from_bytes(unit[:8], "big", signed=True) for unit in units]
-    sizes = [int.from_bytes(unit[8:12], "big", signed=True) for unit in units]
-    is_last = not any(units[1])
-    if offsets[0] < 0 or not r.RECORD_MIN <= sizes[0] <= _UNIT_OF:
+    (first, size, _), (second, second_size, _) = UNIT_LAYOUT.iter_unpack(head[: 2 * UNIT_SIZE])
+    if first < 0 or not r.RECORD_MIN <= size <= _UNIT_OF:
         return False
-    return is_last or (offsets[1] >= offsets[0] + sizes[0] and r.RECORD_MIN <= sizes[1] <= _UNIT_OF)
+    is_last = not any(head[UNIT_SIZE : 2 * UNIT_SIZE])
+    return is_last or (second >= first + size and r.RECORD_MIN <= second_size <= _UNIT_OF)
 
 
 def _is_text(head: bytes) -> bool:
