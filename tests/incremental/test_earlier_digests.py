@@ -120,6 +120,7 @@ def test_what_was_scanned_is_scanned_again(place: Path) -> None:
     again = build(place, second := LinesReporter(), **tables)
     assert again.incremental is not None
     assert again.incremental["nothing_new"]
+    assert 0 < again.incremental["bytes_read"] <= 5 * 4096 * again.incremental["ranges"]
     assert READ_AGAIN.format("incremental") not in second.lines
 
 

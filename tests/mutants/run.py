@@ -115,6 +115,8 @@ class Map:
         self._tree = tree
         self.seconds: dict[str, float] = {}
         self._reach: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        self._imported: dict[str, set[int]] = defaultdict(set)
+        """the lines that ran while no test did"""
         for folder in FOLDERS:
             place = WORK / "cover" / _git(tree, "rev-parse", "--short=12", "HEAD") / folder
             if not (place / "done").exists():
@@ -133,21 +135,31 @@ class Map:
                 " JOIN file ON file.id = file_id JOIN context ON context.id = context_id"
             )
             for path, context, bits in rows:
+                file = str(Path(path).relative_to(self._tree))
+                if not context:
+                    self._imported[file].update(numbits_to_nums(bits))
                 # A process that a test started has the test's number twice, before and after the bar.
                 if test := tests.get(context.split("|")[0]):
-                    reached = self._reach[str(Path(path).relative_to(self._tree))]
+                    reached = self._reach[file]
                     for at in numbits_to_nums(bits):
                         reached[at].add(test)
 
     def tests_of(self, mutant: Mutant) -> list[str]:
         """The tests that reach a mutant, the fastest first."""
         found = set(self._reach[mutant.path][mutant.line])
-        if not _runs_as_python(self._tree, mutant.path, mutant.line):
+        if not self._is_seen(mutant.path, mutant.line):
             # Some tests look at what a module holds, and run no line that names it: those of its folder.
             beside = f"tests/unit/{mutant.path.rpartition('/')[0]}/"
             found |= {test for test in self.seconds if test.startswith(beside)}
             found |= self._by_name(*_names_at(self._tree, mutant.path, mutant.line))
         return sorted(found, key=lambda test: (self.seconds[test], test))
+
+    def _is_seen(self, path: str, line: int) -> bool:
+        """Whether coverage.py saw who runs a line.
+
+        A function that runs at an import alone counts for whoever names what it made.
+        """
+        return _runs_as_python(self._tree, path, line) and not (line in self._imported[path] and not self._reach[path][line])
 
     def fastest(self, tests: list[str], seconds: float) -> list[str]:
         """As many tests as ``seconds`` are, those of a file together, since they share what they set up."""
@@ -163,10 +175,10 @@ class Map:
         found, known, waiting = set[str](), set(names), list(names)
         while waiting:
             for path, line, inside in _uses(self._tree).get(waiting.pop(), ()):
-                reached = self._reach[path][line]
-                found |= reached
-                if not reached and inside not in known:
-                    # A loop that calls this one, or another constant that is made of it.
+                found |= self._reach[path][line]
+                if inside not in known and not self._is_seen(path, line):
+                    # A loop that calls this one, or another constant that is made of it. A test that runs loops as plain Python
+                    # reaches the line, too, and is not the only one.
                     known.add(inside)
                     waiting.append(inside)
         return found

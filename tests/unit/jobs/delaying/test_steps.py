@@ -105,6 +105,16 @@ def test_a_copy_may_lie_behind_the_cut(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "config" / "consumerOffset.json").exists()
 
 
+def test_a_timer_message_whose_copy_may_lie_in_damage(tmp_path: Path) -> None:
+    lost = dataclasses.replace(fired(timed(1)), body_crc=1)
+    summary = build(tmp_path, [timed(1), timed(2), fired(timed(2)), lost, fired(timed(3))], on_damage="salvage")
+    assert summary.delay is not None
+    assert summary.delay["timers"] == {"pending": 0, "undecided": 1}
+    (message,) = summary.delay["undecided"]
+    assert (message["topic"], message["level"], message["queue_offset"]) == ("rmq_sys_wheel_timer", None, 0)
+    assert (message["uniq_key"], message["reason"]) == ("W1", "was due, and its copy may lie in damage")
+
+
 def test_the_order_of_a_broker_moves_units_away(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs --queue-order logical"):
         build(tmp_path, [scheduled(1, 1)], queue_order="broker")
@@ -156,6 +166,15 @@ def test_consumer_offsets_are_checked(tmp_path: Path) -> None:
     assert len(warned) == 2
     assert "group far stands at offset 9 of A/0: the queue ends at 2: set it to that" in warned[0]
     assert "group gone" in warned[1]
+
+
+def test_many_wrong_consumer_offsets_are_counted(tmp_path: Path) -> None:
+    backup = tmp_path / "consumerOffset.json"
+    backup.write_text(json.dumps({"offsetTable": {f"A@g{number}": {"0": 9} for number in range(23)}}))
+    summary = build(tmp_path, [Message("A")], write_delay=False, consumer_offsets=str(backup))
+    *named, rest = [warning for warning in summary.warnings if "consumerOffset" in warning]
+    assert len(named) == 20
+    assert rest == "config/consumerOffset.json: 3 more offsets outside of their queues"
 
 
 def test_what_is_no_backup_is_refused(tmp_path: Path) -> None:

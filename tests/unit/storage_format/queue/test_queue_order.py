@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rocketmq_reindex.storage_format.queue.logical_order import order_logical
 from rocketmq_reindex.storage_format.queue.order import RolledBack, irregular, order_broker
 from rocketmq_reindex.storage_format.queue.placement import PlacementTable
-from rocketmq_reindex.storage_format.queue.runs import fewer_runs, join_runs
+from rocketmq_reindex.storage_format.queue.runs import Run, fewer_runs, join_runs
 from tests.reference import queue_order as reference
 from tests.reference.consume_queue import BrokerQueue, pack
 from tests.reference.queue_order import Unit
@@ -184,12 +184,23 @@ def test_old_records_take_no_place_from_others() -> None:
     assert (strict.kept, strict.lost) == ([(0, 3, 0, 2900, 0)], [(3000, 3900, 0, False)])
 
 
+def test_what_follows_offsets_without_a_record() -> None:
+    """It stands as far behind the offsets that it names, but where a broker that started counts from the units again."""
+    # A light queue: the record at 2 took offset 3 as well.
+    before = [Run(0, 3, 0, 2900), Run(3, 1, 2900, 2900), Run(4, 1, 3000, 3900)]
+    for first, shift, fills in ((4, 0, []), (6, -1, [(4, 1, 5)])):
+        order = order_logical([*before, Run(first, 3, 5000, 7900)], [])
+        assert order.kept == [(0, 3, 0, 2900, 0), (4, 1, 3000, 3900, -1), (first, 3, 5000, 7900, shift)]
+        assert (order.fills, order.lost) == (fills, [])
+
+
 def test_empty() -> None:
     assert order_logical([], []).kept == order_broker([]).kept == []
     assert irregular([]) == []
 
 
 @given(LOGS, CUTS)
+@example(log_of([0, 1, 2]), [1, 2])
 @settings(max_examples=300)
 def test_fewer_runs_say_the_same(log: QueueLog, cuts: list[int]) -> None:
     """What follows on from block to block is one run; nothing else changes."""

@@ -212,6 +212,18 @@ def test_sizes_that_nobody_knows(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         make_reader(IndexSource, tmp_path, hashSlots=5)
 
 
+@pytest.mark.parametrize(("count", "told"), [(1, 0), (2, 1)])
+def test_an_index_of_unknown_sizes_without_items(
+    count: int, told: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:  # fmt: skip
+    """Its header counts from 1: nothing can be missing of one whose indexCount is 1."""
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "20260101000000000").write_bytes(bytes(36) + count.to_bytes(4, "big") + bytes(range(200)))
+    with caplog.at_level(logging.WARNING):
+        assert read_rows(IndexSource, tmp_path) == []
+    assert len(caplog.records) == told
+
+
 def test_a_store_without_keys(tmp_path: Path) -> None:
     with LogWriter(tmp_path / "store" / "commitlog", 1 << 14) as writer:
         writer.append(Message())
