@@ -22,12 +22,13 @@ one-oracle: setup  # RocketMQ 5.5.0's own jars, for `make test`: the newest of w
 oracles: one-oracle  # the other versions
 	@for version in 5.5.1 5.4.0 5.3.4 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
 
-full-setup: oracles dist  # an HDFS, S3 servers, Spark's jars for S3, a browser for report's pages, Airflow in .venv-airflow
+full-setup: oracles dist  # an HDFS, S3 servers, Spark's jars for S3, a browser, the pages of docs/, Airflow in .venv-airflow
 	@$(ENV) tests/hdfs/run build
 	@$(ENV) tests/s3a/build
 	@$(ENV) tests/s3proxy/run build
 	@scripts/s3-servers
 	@scripts/browser >/dev/null
+	@scripts/docs
 	@scripts/airflow
 
 dist: setup ## dist/: wheel, zip and packages for a Spark cluster or Databricks

@@ -52,6 +52,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+html_sidebars = {"index": ["globaltoc"]}  # the theme has none there: its own shows the pages below the current one
 html_static_path = ["static"]
 html_css_files = ["pages.css"]
 html_show_sourcelink = False

@@ -11,7 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 900
-_PROBE = """
+_REPORT = """
 <script>
 addEventListener("load", () => {
   const colour = (e, what) => getComputedStyle(e)[what];
@@ -45,12 +45,49 @@ addEventListener("load", () => {
 </script></body>"""
 
 
+_TABLES = """
+<script>
+addEventListener("load", () => {
+  const cut = [];
+  for (const table of document.querySelectorAll("article table")) {
+    const room = Math.min(innerWidth, table.parentElement.getBoundingClientRect().right);
+    for (const e of table.querySelectorAll("td, th"))
+      if (e.getBoundingClientRect().right > room + 1 || e.scrollWidth > e.clientWidth + 1) cut.push(e.textContent);
+  }
+  const seen = e => { const r = e.getBoundingClientRect(); return r.width > 0 && r.bottom <= innerHeight; };
+  const all = what => [...document.querySelectorAll(what)];
+  const told = {
+    width: innerWidth, scroll: document.documentElement.scrollWidth, cut,
+    code: all("article pre").map(seen), pictures: all("article img").map(seen),
+    links: all(".bd-sidebar-primary .sidebar-primary__section a").filter(seen).map(e => e.textContent.trim()),
+  };
+  const out = document.createElement("pre");
+  out.id = "probe"; out.textContent = JSON.stringify(told); document.body.append(out);
+});
+</script></body>"""
+
+
 def look(page: Path, scratch: Path, width: int, dark: bool) -> dict[str, Any]:
-    """Open a copy of ``page`` with a probe in it; returns what the probe saw."""
-    probed = scratch / f"probed-{width}-{dark}.html"
+    """Open a copy of a report, ``page``, with a probe in it; returns what the probe saw."""
+    return _probed(page, scratch / f"probed-{width}-{dark}.html", scratch, width, dark, _REPORT)
+
+
+def look_at_tables(page: Path, scratch: Path, width: int) -> dict[str, Any]:
+    """Open a copy of a page of the docs, with a probe in it; returns what the probe saw.
+
+    The copy lies beside the page for a moment, since the page loads its style from there.
+    """
+    beside = page.with_name(f"probed-{width}-{page.name}")
+    try:
+        return _probed(page, beside, scratch, width, False, _TABLES)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _probed(page: Path, copy: Path, scratch: Path, width: int, dark: bool, probe: str) -> dict[str, Any]:
     text = page.read_text(encoding="utf-8")
     assert text.count("</body>") == 1
-    probed.write_text(text.replace("</body>", _PROBE), encoding="utf-8")
+    copy.write_text(text.replace("</body>", probe), encoding="utf-8")
     command = subprocess.run([ROOT / "scripts" / "browser"], capture_output=True, text=True, check=True).stdout.strip()
     done = subprocess.run(
         [
@@ -58,11 +95,11 @@ def look(page: Path, scratch: Path, width: int, dark: bool) -> dict[str, Any]:
             command, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
             "--host-resolver-rules=MAP * ~NOTFOUND",
             f"--user-data-dir={scratch / f'profile-{width}-{dark}'}", f"--window-size={width},1000",
-            f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--dump-dom", probed.as_uri(),
+            f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--dump-dom", copy.resolve().as_uri(),
         ],
         capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
-    found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
+    found = re.search(r'<pre[^>]*id="probe"[^>]*>(.*?)</pre>', done.stdout, re.DOTALL)
     assert found, done.stderr[-2000:]
     told: dict[str, Any] = json.loads(unescape(found[1]))
     return told
