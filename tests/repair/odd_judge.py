@@ -31,6 +31,7 @@ RELEASES = {"4.9": "4.9.8", "5.3": "5.3.3", "5.4": "5.4.0", "5.5": "5.5.1"}
 SAME_VERSION = 25
 """Seeds in a row whose logs are for one version."""
 PRE_BLANK = (0, 2**31 - 1)
+NO_LOG = "does not begin with a RocketMQ record"
 
 
 @dataclass
@@ -97,6 +98,14 @@ class _Judge:
     def _wrong(self, words: str) -> None:
         self._verdict.wrong.append(words)
 
+    def _refused(self, what: str, told: Summary) -> None:
+        """Only a log whose first segment has no sound record may be refused: nothing shows that it is one."""
+        first = int(min(path.name for path in self._log.log.iterdir()))
+        is_shown = any(first <= put.offset < first + SEGMENT for put in self._log.sound)
+        if is_shown or NO_LOG not in str(told.error):
+            self._wrong(f"{what} ends with {told.exit}: {told.error}")
+        self._verdict.counts["refused as no log"] += 1
+
     def _cut(self) -> dict[str, Any]:
         """Another way to cut the work up each time."""
         size = self._rng.choice((0, self._rng.randrange(150, 1000), self._rng.randrange(1000, SEGMENT)))
@@ -108,7 +117,7 @@ class _Judge:
         out, log = self._scratch / "built", self._log
         told = local_build(log.store, out, on_damage="salvage", **self._settings, **self._cut())
         if told.error:
-            self._wrong(f"salvage ends with {told.exit}: {told.error}")
+            self._refused("salvage", told)
             return
         self._judge_served("salvage", out, told, log.sound)
         truth = reference_build(log.store, on_damage="salvage", **self._settings)
@@ -140,7 +149,7 @@ class _Judge:
         out, log, tombstones = self._scratch / "out", self._log, self._rng.random() < 0.5
         told = local_repair(log.store, out, tombstones=tombstones, **self._settings, **self._cut())
         if told.error:
-            self._wrong(f"repair{' --tombstones' if tombstones else ''} ends with {told.exit}: {told.error}")
+            self._refused(f"repair{' --tombstones' if tombstones else ''}", told)
             return
         assert told.repair is not None
         self._verdict.counts.update(repaired=bool(told.repair["ranges"]), tombstones=tombstones)
@@ -209,10 +218,14 @@ class _Judge:
     # -- what is served ------------------------------------------------------------------------------------------------------
 
     def _judge_served(self, what: str, out: Path, told: Summary, sound: Sequence[Put], of_repair: bool = False) -> None:
-        """Each sound record has its unit at its own offset, or a later life of its topic has, or the summary names it."""
+        """Each sound record has its unit at its own offset, or a later life of its topic has, or the summary names it.
+
+        A later life may begin with a record that was touched where no checksum covers it.
+        """
         queues, by_queue = _queues(out), dict[Queue, list[Put]]()
-        for put in sound:
+        for put in self._log.puts:
             by_queue.setdefault((str(put.message.topic), put.message.queue_id), []).append(put)
+        offsets = {put.offset for put in sound}
         lost = [(one["offset"], one["offset"] + one["length"]) for one in told.damage if OUT_OF_LINE in one["reason"]]
         unplaced = 0
         for queue, puts in sorted(by_queue.items()):
@@ -223,6 +236,7 @@ class _Judge:
             pending = sum(
                 one["count"] for one in told.decisions if one["kind"] == "pending" and (one["topic"], one["queue"]) == queue
             )
+            puts = [put for put in puts if put.offset in offsets or units.get(put.queue_offset, (-1,))[0] == put.offset]
             # The queue's last records that follow on each other are too few to tell: two at most.
             last, left = {put.offset for put in puts[-2:]}, pending
             unplaced += pending

@@ -11,6 +11,8 @@ from tests.repair.odd_judge import RELEASES, SAME_VERSION
 from tests.repair.odd_starts import judged
 
 COUNT = 5
+FOUND = (200272, 300645)
+"""What sweeps found: a new life whose only record has a flipped bit that no checksum covers; a log without a sound record."""
 
 
 @pytest.mark.parametrize("number", range(len(RELEASES)))
@@ -20,3 +22,8 @@ def test_odd_logs(number: int, tmp_path: Path) -> None:
         found = [judged(tmp_path, seed, real) for seed in range(first, first + COUNT)]
     assert [line for one in found for line in one.lines()] == []
     assert sum(one.counts["started"] for one in found) > COUNT // 2
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_logs_that_sweeps_found(seed: int, tmp_path: Path) -> None:
+    assert judged(tmp_path, seed).lines() == []
