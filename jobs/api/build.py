@@ -84,8 +84,8 @@ def build(
         segment_size: Size of a whole segment in bytes. Default: taken from the files.
         index_policy: ``capacity`` starts a new IndexFile when one is full; ``window:1h`` also at each full hour.
             Default: ``capacity``.
-        on_damage: What to do about damage: ``fail`` refuses, ``stop`` builds up to the first damage, ``salvage`` goes on
-            behind it. Default: ``fail``.
+        on_damage: What to do about damage: ``fail`` refuses it (``repair`` makes a sound log of it), ``stop`` builds up to the
+            first damage and loses what follows, ``salvage`` goes on behind it. Default: ``fail``.
         queue_order: What to do where the offsets of a queue repeat or have gaps. Default: ``logical``.
         crc: The checksums that are verified. Default: ``body``.
         checkpoint: ``safe`` keeps the index at the next crash, ``broker`` gives the bytes of the broker's own rebuild.

@@ -189,7 +189,9 @@ class VerifyResult(Result):
     index_list: list[dict[str, Any]]
     checkpoint: dict[str, int] | None
     mend: str | None
-    """the command of a build that mends all differences but those of ``not_mended``"""
+    """the command that mends all differences but those of ``not_mended``: a repair where the log is damaged, else a build"""
+    other_ways: list[dict[str, str]]
+    """where that is a repair: builds that may take its place, each with ``loses`` and ``command``"""
     not_mended: list[str]
     """why no build is advised for some of the differences"""
     not_checked: list[str]

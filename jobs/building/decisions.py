@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 
 from rocketmq_reindex.jobs.building import notices, stale_tails
+from rocketmq_reindex.jobs.building.advice import no_place, refusal
 from rocketmq_reindex.jobs.building.odd_queues import EmptyFile, FirstHoles, OddQueues, OrderOutcome
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
@@ -95,7 +96,7 @@ class _Decisions:
         if self.holes and self.stop:
             self.summary.warnings.append(f"built up to offset {self.holes[0].offset}; what follows is left out")
         self.summary.take_order(outcome.notes)
-        self._refuse_outcome(outcome, batches)
+        self._refuse_outcome(outcome, odd, batches)
         plan = "" if self.settings.queue_order == "broker" else outcome.batches
         return self.accepted, Order(outcome.placements, plan, outcome.opened, odd.pre_blank + outcome.filled, odd)
 
@@ -119,7 +120,7 @@ class _Decisions:
             self._report(holes, FirstHoles())
             # A wrong name explains more than the gap that it leaves.
             wrong = misnamed(holes)
-            first, advice = (wrong, "rename it") if wrong else (holes[0], stale_tails.advice(self.chain))
+            first, advice = (wrong, "rename it") if wrong else (holes[0], stale_tails.advice(settings, self.chain))
             raise RefusedError(
                 f"segment {first.segment}: damage at offset {first.offset}: {first.reason} ({len(holes)} in all): {advice}"
             )
@@ -166,16 +167,17 @@ class _Decisions:
             f" ({counted(sum(1 for _ in odd.queues()), 'queue')} out of order): choose --queue-order logical or broker"
         )
 
-    def _refuse_outcome(self, outcome: OrderOutcome, batches: int) -> None:
+    def _refuse_outcome(self, outcome: OrderOutcome, odd: OddQueues, batches: int) -> None:
         """With --on-damage fail refuse records out of line, and fills in the place of batches; refuse too many fills.
 
         ``batches`` records are inner batches of topics that nobody called batch topics: their queues jump.
         """
         if outcome.lost.first and self.settings.on_damage == "fail":
             first = outcome.lost.first[0]
+            advice = refusal(self.settings, first.offset) if odd.wrong_places() else no_place(first.offset)
             raise RefusedError(
                 f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
-                f" ({outcome.lost_records} in all): choose --on-damage stop or salvage"
+                f" ({outcome.lost_records} in all): {advice}"
             )
         if batches and outcome.filled and self.settings.on_damage == "fail":
             raise RefusedError(

@@ -123,6 +123,10 @@ class OddQueues:
                 )
             yield queue
 
+    def wrong_places(self) -> tuple[int, ...]:
+        """Return the offsets of records whose queue offsets are sure to be wrong: of those out of line a repair mends these."""
+        return tuple(one.phy_offset for queue in self.queues() for one in queue.lost if one.is_wrong)
+
     def decisions(self) -> Iterator[Decision]:
         """The decisions on all queues."""
         return (decision for queue in self.queues() for decision in _decisions(queue))

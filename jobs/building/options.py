@@ -138,7 +138,8 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--on-damage",
         choices=("fail", "stop", "salvage"),
-        help=f"refuse a damaged log, build up to the first damage, or skip what is damaged ({default('on_damage')})",
+        help="refuse a damaged log (rmq-reindex repair makes a sound one of it), build up to the first damage and lose what "
+        f"follows, or skip what is damaged ({default('on_damage')})",
     )
     add(
         "--queue-order",
@@ -195,7 +196,7 @@ def build_settings(given: dict[str, Any]) -> BuildSettings:
     values = merged(given)
     if not values["store"] and not values.get("commitlogs"):
         raise UsageError("rmq-reindex build: name a STORE, or --commitlog folders: see --help")
-    return BuildSettings(**values, named=frozenset(SIZES) & values.keys()).check()
+    return BuildSettings(**values, named=frozenset((*SIZES, "broker_version")) & values.keys()).check()
 
 
 def merged(given: dict[str, Any]) -> dict[str, Any]:

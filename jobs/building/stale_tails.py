@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from rocketmq_reindex.jobs.building.advice import REPAIR, WITHOUT_REPLICA, refusal, repair
 from rocketmq_reindex.jobs.store.checkpoint import read_times
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.queue.order import RolledBack
 from rocketmq_reindex.storage_format.record import layout as r
@@ -51,11 +53,15 @@ def doubts(doubt: Doubt) -> str:
     return f"at offset {doubt.offset} old records may begin that a truncation left behind the log's end, but: {doubt.why}"
 
 
-def advice(chain: Chain) -> str:
-    """Return what to choose where damage is refused."""
+def advice(settings: StoreSettings, chain: Chain) -> str:
+    """Return what to do where damage is refused."""
     if chain.doubt is None:
-        return "choose --on-damage stop or salvage"
-    return f"{doubts(chain.doubt)}: choose --on-damage stop if the broker cut its log there, salvage if the disk is damaged"
+        return refusal(settings, chain.holes[0].offset)
+    return f"{_either(chain.doubt)}: {repair(settings)} ({WITHOUT_REPLICA})"
+
+
+def _either(doubt: Doubt) -> str:
+    return f"{doubts(doubt)}: choose --on-damage stop if the broker cut its log there; if the disk is damaged, {REPAIR}"
 
 
 def undecided(chain: Chain) -> str:
@@ -63,4 +69,4 @@ def undecided(chain: Chain) -> str:
     wrong = misnamed(chain.holes)
     if wrong is not None:
         return f"{wrong.segment}: {wrong.reason}: rename it first"
-    return advice(chain) if chain.doubt else ""
+    return _either(chain.doubt) if chain.doubt else ""

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable
 
+from rocketmq_reindex.jobs.building.advice import opening, options, repair, shell
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes
-from rocketmq_reindex.jobs.store.settings import StoreSettings, default_of
+from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, StoreSettings
 from rocketmq_reindex.storage_format.versions import NEWEST, VERSIONS
-
-
-def shell(words: Iterable[str]) -> str:
-    """Words as one line of a shell; what is not printable is written with escapes ($'...', as bash and zsh read it)."""
-    return " ".join(map(_quoted, words))
-
-
-def _quoted(word: str) -> str:
-    if word.isprintable():
-        return shlex.quote(word)
-    plain = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b"\\'" else f"\\x{byte:02x}" for byte in os.fsencode(word))
-    return f"$'{''.join(plain)}'"
 
 
 class Commands:
@@ -57,26 +45,28 @@ class Commands:
         return " && ".join(map(shell, steps))
 
     def repaired(self) -> str:
-        """A repair of the log, with the files derived from it."""
-        return shell([*self._command("repair", f"{self._settings.store}.repaired"), *self._options()])
+        """A repair of the log, with the files derived from it; the replica is a placeholder."""
+        return repair(self._read, out=f"{self._settings.store}.repaired")
 
     def _command(self, name: str, out: str) -> list[str]:
-        words = ["rmq-reindex", name, self._settings.store, "--out", out]
-        return words + [word for root in self._settings.commitlogs for word in ("--commitlog", root)]
+        return opening(name, self._read, out)
 
     def _options(self) -> list[str]:
-        line = next((line for line in VERSIONS if self._settings.release.startswith(f"{line}.")), NEWEST)
-        found = ["--broker-version", line] if line != NEWEST else []
-        sizes = {
-            "cq_file_size": self._sizes.files.queue,
-            "batch_cq_file_size": self._sizes.files.batch,
-            "hash_slots": self._sizes.hash_slots,
-            "index_items": self._sizes.index_items,
-        }
-        for name, value in sizes.items():
-            if value != default_of(StoreSettings, name):
-                found += [f"--{name.replace('_', '-')}", str(value)]
-        if self._settings.broker.delay_levels:
-            found += ["--delay-levels", self._settings.broker.delay_levels]
-        found += ["--lmq"] if self._lmq else []
-        return found + (["--topics-config", os.path.join(self._settings.store, "config/topics.json")] if self._batch else [])
+        return options(self._read)
+
+    @property
+    def _read(self) -> StoreSettings:
+        """The settings by which the store is to be read."""
+        settings, sizes = self._settings, self._sizes
+        return StoreSettings(
+            settings.store,
+            commitlogs=settings.commitlogs,
+            broker_version=next((line for line in VERSIONS if settings.release.startswith(f"{line}.")), NEWEST),
+            cq_file_size=sizes.files.queue,
+            batch_cq_file_size=sizes.files.batch,
+            hash_slots=sizes.hash_slots,
+            index_items=sizes.index_items,
+            delay_levels=settings.broker.delay_levels or DELAY_LEVELS,
+            lmq=self._lmq,
+            batch_topics=("",) if self._batch else (),
+        )

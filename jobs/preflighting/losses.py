@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from rocketmq_reindex.jobs.building.advice import REPAIR, WITHOUT_REPLICA
 from rocketmq_reindex.jobs.preflighting.commands import Commands
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
@@ -91,7 +92,7 @@ def _cut(log: LogOutcome, repaired: str) -> Loss:
     text = (
         f"at offset {log.max_offset:,} ({log.cut_reason}): {counted(log.cut_bytes, 'byte')} with {records} are cut off{deleted}"
     )
-    advice = ["repair the log before the start, with --replica if there is a replica or a backup: then nothing is cut"]
+    advice = [f"{REPAIR}: {WITHOUT_REPLICA}"]
     if "crc" in log.cut_reason.lower():
         advice.append("or start once with checkCRCOnRecover=false: the record is then served as it is")
     return Loss("log-cut", log.cut_records, text, tuple(advice), (repaired,))

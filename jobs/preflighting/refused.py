@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from rocketmq_reindex.jobs.preflighting.commands import Commands, shell
+from rocketmq_reindex.jobs.building.advice import shell
+from rocketmq_reindex.jobs.preflighting.commands import Commands
 from rocketmq_reindex.jobs.preflighting.losses import Loss
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.start.loading import Loading

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rocketmq_reindex.jobs.building.advice import REPAIR, REPAIRS, WITHOUT_REPLICA
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
 from rocketmq_reindex.storage_format.plurals import counted
@@ -139,7 +140,10 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
     if summary["mend"]:
         # Some differences need other means, or no build is advised.
         rest = any(not str(finding.get("mend", "")).startswith("rmq-reindex") for finding in model.findings)
-        model.notes.append(f"{'some' if rest else 'all'} of it is mended by: {summary['mend']}")
+        repair = str(summary["mend"]).startswith(REPAIRS)
+        first = f"{REPAIR}: {WITHOUT_REPLICA}: " if repair else f"{'some' if rest else 'all'} of it is mended by: "
+        model.notes.append(f"{first}{summary['mend']}")
+        model.notes += [f"or: {way['command']}, which {way['loses']}" for way in summary.get("other_ways", ())]
     model.notes += [f"no build is advised for some of it: {reason}" for reason in summary.get("not_mended", ())]
     model.seconds = {str(stage): float(seconds) for stage, seconds in summary["seconds"].items()}
     model.seconds.pop("total", None)

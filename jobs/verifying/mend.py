@@ -1,23 +1,24 @@
-"""The build that mends what a verify found, with its options. Where it would lose something, none is advised, and why."""
+"""What mends what a verify found: a repair where the log is damaged, else a build. Where it would lose something, none is."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
+from rocketmq_reindex.jobs.building import advice
+from rocketmq_reindex.jobs.building.advice import Way
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
-from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, KINDS, LOG, QUEUES, Example, Tally
+from rocketmq_reindex.jobs.verifying.sizes import take_sizes
+from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, KINDS, LOG, PARTS, QUEUES, Example, Tally
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.names import escape, redacted
@@ -30,7 +31,6 @@ NO_BUILD = "no build is advised"
 _LOOK_FIRST: Final = "look first whether the disk that holds the segment is mounted, and its name right; if it is lost: "
 MISSING_SEGMENT: Final = "log-segment-missing"
 """the kind of difference"""
-_CARRIED: Final = (*SIZES, "delay_levels", "broker_version", "segment_size", "crc", "max_fill")
 
 
 @dataclass
@@ -45,25 +45,33 @@ class Mend:
     """more options of a build of queues"""
     damaged: bool = False
     """a build refuses the log unless --on-damage says what to do"""
+    repairs: bool = False
+    """a repair of the log mends it, and is advised first"""
+    first: int = -1
+    """offset of the first damage, or -1"""
     cut: int = -1
     """offset where a broker that starts cuts its log, or -1"""
     unclean: bool = False
     """there is a file ``abort``: a checkpoint that is built alone then vouches for no more than the old one"""
 
-    def leave_out(self, parts: Iterable[str], reason: str) -> None:
-        """Advise no build of these parts, for this reason."""
+    def leave_out(self, parts: Iterable[str], reason: str, *, repairs: bool = True) -> None:
+        """Advise no build of these parts, for this reason; with ``repairs=False`` no repair, either."""
+        self.repairs &= repairs
         for part in parts:
             self.reasons.setdefault(part, []).append(reason)
 
     def of_kind(self, kind: str) -> str:
         """Return what mends one kind of difference: a command, other advice, or why there is none."""
         parts = self._parts(kind)
+        look_first = _LOOK_FIRST if kind == MISSING_SEGMENT else ""
+        # It makes all parts. A missing segment may only be out of reach.
+        if self.repairs and parts:
+            return f"{look_first}{self._repair()}"
         if why := self._why(parts):
             return f"{NO_BUILD}: {why[0]}"
         if not parts:
             return KINDS[kind].advice
-        # A build leaves out what a missing segment held, and the segment may only be out of reach.
-        return f"{_LOOK_FIRST if kind == MISSING_SEGMENT else ''}{self._command(parts)}"
+        return f"{look_first}{self._command(parts)}"
 
     def of_all(self, kinds: Iterable[str]) -> tuple[str | None, list[str]]:
         """Return the command that mends all kinds of which the build loses nothing, and why there is none for the others."""
@@ -71,7 +79,22 @@ class Mend:
         reasons = {reason for parts in wanted for reason in self._why(parts)}
         mended = {part for parts in wanted if not self._why(parts) for part in parts}
         parts = tuple(part for part in self.build.only if part in mended)
+        if self.repairs:
+            return self._repair(), sorted(reasons)
         return self._command(parts) if parts else None, sorted(reasons)
+
+    def other_ways(self) -> list[Way]:
+        """Return the builds that may take the place of a repair, with what they lose."""
+        if not self.repairs or any(self.reasons.values()):
+            return []
+        stop = Way(advice.stopped(self.first), self._command(self.build.only, "stop"))
+        salvage = Way(advice.salvaged(self.cut), self._command(self.build.only, "salvage"))
+        if self.cut < 0:
+            return [stop, salvage]
+        return [stop, Way(advice.stopped(self.cut), self._command(self.build.only, "salvage", self.cut)), salvage]
+
+    def _repair(self) -> str:
+        return advice.repair(self.build, self.topics_config)
 
     def _parts(self, kind: str) -> tuple[str, ...]:
         """The parts that a build has to make anew."""
@@ -81,24 +104,15 @@ class Mend:
     def _why(self, parts: Iterable[str]) -> list[str]:
         return [reason for part in parts for reason in self.reasons.get(part, ())]
 
-    def _command(self, parts: tuple[str, ...]) -> str:
-        build = self.build
-        arguments = ["rmq-reindex", "build", build.store, "--out", "DIR"]
-        arguments += [argument for root in build.commitlogs for argument in ("--commitlog", root)]
-        if set(parts) != set(build.only):
-            arguments += ["--only", ",".join(parts)]
-        usual = {name.name: name.default for name in dataclasses.fields(BuildSettings)}
-        for name in _CARRIED:
-            if getattr(build, name) != usual[name]:
-                arguments += [f"--{name.replace('_', '-')}", str(getattr(build, name))]
-        arguments += ["--lmq"] if build.lmq else []
-        arguments += (
-            ["--topics-config", self.topics_config or f"{build.store}/config/topics.json"] if build.batch_topics else []
-        )
-        arguments += self.options if QUEUES in parts else []
-        arguments += ["--on-damage", "salvage"] if self.damaged else []
-        arguments += ["--until-offset", str(self.cut)] if self.cut >= 0 else []
-        return shlex.join(map(redacted, arguments))
+    def _command(self, parts: tuple[str, ...], on_damage: str = "", until: int = -1) -> str:
+        words = advice.opening("build", self.build)
+        words += ["--only", ",".join(parts)] if set(parts) != set(self.build.only) else []
+        words += advice.options(self.build, self.topics_config)
+        words += self.options if QUEUES in parts else []
+        on_damage = on_damage or ("salvage" if self.damaged else "")
+        words += ["--on-damage", on_damage] if on_damage else []
+        words += ["--until-offset", str(until)] if until >= 0 else []
+        return advice.shell(map(redacted, words))
 
 
 @dataclass
@@ -107,7 +121,8 @@ class LogFindings:
 
     inner_batches: int = 0
     """records that are inner batches"""
-    damaged: bool = False
+    first: int = -1
+    """offset of the first damage that a repair mends, or -1"""
     cut: int = -1
     """offset where a broker that starts cuts the log, or -1"""
     max_fill: int = 0
@@ -123,18 +138,24 @@ def advise(
 
     ``settings`` are those after ``take_sizes``; ``store`` is what the advice calls the store.
     """
-    damaged = log.damaged or any(KINDS[kind].part == LOG and KINDS[kind].mend for kind in tally.counts)
+    if log.first >= 0 and INDEX not in settings.only:
+        # A repair makes all parts: the sizes of those that were not compared matter, too.
+        with contextlib.suppress(InputError):
+            settings = dataclasses.replace(take_sizes(dataclasses.replace(settings, only=PARTS))[0], only=settings.only)
+    damaged = log.first >= 0 or any(KINDS[kind].part == LOG and KINDS[kind].mend for kind in tally.counts)
     mend = Mend(
         dataclasses.replace(settings.mending_build(store), max_fill=max(settings.max_fill, log.max_fill)),
         settings.topics_config,
         damaged=damaged,
+        repairs=log.first >= 0,
+        first=log.first,
         cut=log.cut,
         unclean="abort-file" in tally.counts,
     )
     if not tally.counts:
         return mend
     if log.undecided:
-        mend.leave_out((QUEUES, INDEX, CHECKPOINT), log.undecided)
+        mend.leave_out((QUEUES, INDEX, CHECKPOINT), log.undecided, repairs=False)
     for part in (QUEUES, INDEX):
         if part not in settings.only:
             mend.leave_out((part,), f"{part} was not compared, so nothing tells what a build would lose: verify it, too")
@@ -143,12 +164,15 @@ def advise(
     with contextlib.closing(_Records(settings)) as records:
         light = records.light_queue(tally)
     if not settings.sizes_known:
-        mend.leave_out((INDEX,), "no file says how many slots and items an IndexFile has: give --hash-slots and --index-items")
+        text = "no file says how many slots and items an IndexFile has: give --hash-slots and --index-items"
+        mend.leave_out((INDEX,), text, repairs=False)
     if light:
-        mend.leave_out((QUEUES,), f"{light} is a light queue, which a build drops without --lmq: verify with --lmq")
+        text = f"{light} is a light queue, which a build drops without --lmq: verify with --lmq"
+        mend.leave_out((QUEUES,), text, repairs=False)
     batches = entries_of(files.join(settings.store, "batchconsumequeue"))
     if (log.inner_batches or batches) and not settings.batch_topics:
-        mend.leave_out((QUEUES,), "there are batch queues, which a build drops without --topics-config: verify with it")
+        text = "there are batch queues, which a build drops without --topics-config: verify with it"
+        mend.leave_out((QUEUES,), text, repairs=False)
     if idle_queues:
         text = f"queues that hold units of expired records alone: {idle_queues}: a build drops them"
         mend.leave_out((QUEUES,), f"{text}, and a broker then numbers their messages from 0: keep their folders")

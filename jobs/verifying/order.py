@@ -24,6 +24,8 @@ class LogOrder:
     """the same of batch queues"""
     max_fill: int = 0
     """--max-fill that a build needs; 0 where its own is enough"""
+    wrong: tuple[int, ...] = ()
+    """offsets of records whose queue offsets are sure to be wrong: a repair mends them, and no others out of line"""
 
 
 def check_order(
@@ -35,7 +37,8 @@ def check_order(
     """
     most = chain.fills(settings.max_fill)
     try:
-        found = odd_queues(scan, settings.mending_build(), segments, chain).outcome(segments, "log", most)
+        odd = odd_queues(scan, settings.mending_build(), segments, chain)
+        found = odd.outcome(segments, "log", most)
     except RefusedError as error:
         tally.add("log-out-of-line", 1, "commitlog", 0, str(error))
         return LogOrder()
@@ -45,13 +48,14 @@ def check_order(
         summary.add_damage(hole)
     if more := found.lost_records - len(found.lost.first):
         tally.add("log-out-of-line", more, "commitlog", found.lost.more_end, f"more, up to offset {found.lost.more_end}")
+    wrong = odd.wrong_places() if found.lost.first else ()
     # What a build warns of: nothing tells whether these records are in line.
     if pending := [text for text, (_, entry) in found.notes.about.items() if entry.get("kind") == "pending"]:
         others = f"; {counted(len(pending) - 1, 'more queue')} likewise" if len(pending) > 1 else ""
         summary.notes.append(f"{pending[0]}{others}")
     if found.filled <= most:
-        return LogOrder(found.placements, found.batches)
+        return LogOrder(found.placements, found.batches, wrong=wrong)
     needed = found.filled - (most - settings.max_fill)
     text = f"{found.filled} missing queue offsets: a build fills at most {most} with --max-fill {settings.max_fill}"
     tally.add("log-queue-gaps", found.filled, "commitlog", 0, text)
-    return LogOrder(found.placements, found.batches, needed)
+    return LogOrder(found.placements, found.batches, needed, wrong)

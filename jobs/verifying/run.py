@@ -157,14 +157,16 @@ class Verify:
         self.summary.incremental = self.memory.counts() if self.memory else None
         if LOG in settings.only:
             check_log(settings, log, chain, unread, self.tally, self.summary)
+        wrong = list[int]()
         if self._decides_order and not unread:
             with self._timed("order"):
                 queues.order = check_order(scan, settings, log.segments, chain, self.tally, self.summary)
             self.log_findings.max_fill = queues.order.max_fill
+            wrong += queues.order.wrong
         if chain.stale:
             queues.stale = chain.stale.offset, chain.stale.offset + chain.stale.length
         damaged = [hole for hole in chain.holes if not between(hole.offset, unread)]
-        self.log_findings.damaged = bool(damaged)
+        self.log_findings.first = min([*wrong, *(hole.offset for hole in damaged)], default=-1)
         if text := fillers(accepted):
             self.summary.notes.append(text)
         self.log_findings.undecided = unmounted(settings, log, accepted, self.summary) or stale_tails.undecided(chain)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.building.advice import REPAIR, REPAIRS, WITHOUT_REPLICA
 from rocketmq_reindex.jobs.command.times import now
 from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, files_in
 from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
@@ -81,7 +82,9 @@ class VerifySummary:
     index_list: list[dict[str, Any]] = field(default_factory=list)
     checkpoint: dict[str, int] | None = None
     mend: str | None = None
-    """the build that mends all of it, except what ``not_mended`` names"""
+    """the command that mends all of it, except what ``not_mended`` names: a repair where the log is damaged, else a build"""
+    other_ways: list[dict[str, str]] = field(default_factory=list)
+    """where that is a repair: builds that may take its place, each with ``loses`` and ``command``"""
     not_mended: list[str] = field(default_factory=list)
     """why no build is advised for some of it: it would lose something"""
     not_checked: list[str] = field(default_factory=list)
@@ -147,6 +150,7 @@ class VerifySummary:
             finding = {"kind": kind, "part": part, "text": text, "count": tally.counts[kind]}
             self.findings.append(finding | {"mend": mend.of_kind(kind), "examples": examples})
         self.mend, self.not_mended = mend.of_all(tally.counts)
+        self.other_ways = [dataclasses.asdict(way) for way in mend.other_ways()]
         self.exit = 4 if tally.counts else 0
 
     def to_text(self) -> str:
@@ -167,7 +171,10 @@ class VerifySummary:
         if self.mend and any(finding["kind"] == MISSING_SEGMENT for finding in self.findings):
             lines.append("mend     look first for the missing segment: its disk may not be mounted; if it is lost:")
         if self.mend:
+            lines += [f"mend     {REPAIR}: {WITHOUT_REPLICA}"] if self.mend.startswith(REPAIRS) else []
             lines.append(f"mend     {self.mend}")
+        for way in self.other_ways:
+            lines += [f"or       {way['command']}", f"         {way['loses']}"]
         lines += [f"mend     {NO_BUILD}: {reason}" for reason in self.not_mended]
         return "\n".join(lines)
 

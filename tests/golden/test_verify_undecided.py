@@ -65,7 +65,9 @@ def test_a_doubtful_stale_tail(seed: int, tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "store/commitlog", store / "commitlog", dirs_exist_ok=True)
     reason = _no_build(store, **FILES)
     assert reason.startswith(f"at offset {log.end} old records may begin that a truncation left behind the log's end, but: ")
-    assert reason.endswith("choose --on-damage stop if the broker cut its log there, salvage if the disk is damaged")
+    assert reason.endswith(
+        "choose --on-damage stop if the broker cut its log there; if the disk is damaged, repair the log first"
+    )
 
 
 def test_a_disk_that_is_not_mounted(store: Path, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from rocketmq_reindex.jobs.preflighting.commands import Commands, shell
+from rocketmq_reindex.jobs.building.advice import shell
+from rocketmq_reindex.jobs.preflighting.commands import Commands
 from rocketmq_reindex.jobs.preflighting.settings import BrokerSettings, PreflightSettings
 from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes
 from rocketmq_reindex.storage_format.start.loading import FileSizes
@@ -39,8 +40,8 @@ def test_all_options() -> None:
     build, fetch = Commands(settings, sizes(400, 5, 9), True, True).rebuilt("index,checkpoint", 77).split(" && ")
     assert shlex.split(build) == [
         "rmq-reindex", "build", "/a b", "--out", "/a b.rebuilt", "--commitlog", "/log", "--only", "index,checkpoint",
-        "--broker-version", "4.9", "--cq-file-size", "400", "--hash-slots", "5", "--index-items", "9",
-        "--delay-levels", "1s 2s",
+        "--cq-file-size", "400", "--hash-slots", "5", "--index-items", "9", "--delay-levels", "1s 2s",
+        "--broker-version", "4.9",
         "--lmq", "--topics-config", "/a b/config/topics.json", "--on-damage", "salvage", "--until-offset", "77",
     ]  # fmt: skip
     assert shlex.split(fetch) == ["rmq-reindex", "fetch", "/a b.rebuilt", "--to", "/a b", "--commitlog", "/log", "--partial"]

@@ -1,0 +1,109 @@
+"""What to do about a damaged log, in the same words everywhere: repair it first, or another way, with what that loses."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rocketmq_reindex.jobs.publishing.layout import SIZES
+from rocketmq_reindex.jobs.store.settings import StoreSettings, default_of
+from rocketmq_reindex.storage_format.names import redacted
+
+DIR: Final = "DIR"
+"""stands for the folder of the result"""
+REPLICA: Final = "REPLICA"
+"""stands for the store of a replica, or a backup"""
+REPAIR: Final = "repair the log first"
+REPAIRS: Final = "rmq-reindex repair "
+"""how such a command begins"""
+WITHOUT_REPLICA: Final = (
+    "with a replica or a backup nothing is lost that it holds; if there is none, leave --replica out: what the damage took is "
+    "then lost, and all other messages keep their places"
+)
+NEEDED: Final = (*SIZES, "delay_levels", "broker_version", "segment_size", "crc", "max_fill", "engine")
+"""the settings with a value that a command needs where they are not the defaults, or where the user gave them"""
+
+
+@dataclass(frozen=True)
+class Way:
+    """Another way than a repair."""
+
+    loses: str
+    """what it loses, as the end of a sentence"""
+    command: str
+
+
+def shell(words: Iterable[str]) -> str:
+    """Words as one line of a shell; what is not printable is written with escapes ($'...', as bash and zsh read it)."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    plain = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b"\\'" else f"\\x{byte:02x}" for byte in os.fsencode(word))
+    return f"$'{''.join(plain)}'"
+
+
+def opening(name: str, settings: StoreSettings, out: str = DIR) -> list[str]:
+    """Return the words a command begins with: its name, the store, and where the result goes."""
+    words = ["rmq-reindex", name, *([settings.store] if settings.store else []), "--out", out]
+    return words + [word for root in settings.commitlogs for word in ("--commitlog", root)]
+
+
+def options(settings: StoreSettings, topics_config: str = "") -> list[str]:
+    """Return the options by which a build and a repair read this store as ``settings`` do.
+
+    ``topics_config`` is the file that the batch topics are from, if it is not STORE/config/topics.json.
+    """
+    found = list[str]()
+    for name in NEEDED:
+        value = getattr(settings, name)
+        if value != default_of(StoreSettings, name) or name in settings.named:
+            found += [f"--{name.replace('_', '-')}", str(value)]
+    found += ["--lmq"] if settings.lmq else []
+    found += ["--snapshot"] if settings.snapshot else []
+    if settings.batch_topics:
+        found += ["--topics-config", topics_config or f"{settings.store or settings.store_folder}/config/topics.json"]
+    return found
+
+
+def repair(settings: StoreSettings, topics_config: str = "", out: str = DIR) -> str:
+    """Return the repair of this store's log, with places for a replica and for the result."""
+    # A repair refuses --crc none: the start behind it verifies body CRCs.
+    settings = replace(settings, crc="body") if settings.crc == "none" and settings.crc_on_recover else settings
+    opened = opening("repair", settings, out)
+    return shell(map(redacted, [*opened, "--replica", REPLICA, *options(settings, topics_config)]))
+
+
+def stopped(offset: int) -> str:
+    """Return what ``--on-damage stop`` loses."""
+    return f"loses all messages from offset {offset} on"
+
+
+def salvaged(cut: int) -> str:
+    """Return what ``--on-damage salvage`` loses; ``cut`` is where a broker that starts cuts the log, or -1."""
+    where = f" at offset {cut}" if cut >= 0 else ""
+    return (
+        "loses what the damage took, and leaves the log as it is: a broker whose start reads the damage cuts its log "
+        f"there{where}, and loses what follows"
+    )
+
+
+def no_place(offset: int) -> str:
+    """Return what to say where good records have no place in their queue: a repair leaves them as they are."""
+    return (
+        f"their bytes are sound, and no repair gives them a place: choose --on-damage stop, which {stopped(offset)}, or "
+        "salvage, which leaves out these records alone"
+    )
+
+
+def refusal(settings: StoreSettings, offset: int) -> str:
+    """Return what a build that refuses a damaged log says; ``offset`` is that of the first damage."""
+    return (
+        f"{REPAIR}: {repair(settings)} ({WITHOUT_REPLICA}); or build with --on-damage stop, which {stopped(offset)}, or with "
+        f"--on-damage salvage, which {salvaged(-1)}"
+    )

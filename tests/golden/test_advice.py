@@ -1,0 +1,111 @@
+"""What is advised on a damaged log is the same everywhere, and leads to a clean verify and a start that loses nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.building.advice import WITHOUT_REPLICA
+from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.reporting.make import make_page
+from tests.golden.test_verify_mend import built, written
+from tests.tools import spoil
+from tests.tools.compare import SMALL
+from tests.tools.make_log import Message
+
+SIZES = ("--cq-file-size", "400", "--hash-slots", "50", "--index-items", "60")
+ASKED = ("--engine", "local", "--broker-version", "5.3", *SIZES)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Sound, and "replica" beside it."""
+    messages = (Message(topic="T", queue_offset=k, properties={"KEYS": f"k{k}"}) for k in range(120))
+    store = built(written(tmp_path / "a store", *messages), broker_version="5.3")
+    shutil.copytree(store, tmp_path / "replica")
+    return store
+
+
+def damage(store: Path, where: str) -> int:
+    """Spoil a record near the log's start, or one in the last segment; return its offset."""
+    places = spoil.record_offsets(store)
+    last = int(spoil.segment_paths(store)[-1].name)
+    number = 5 if where == "early" else next(k for k, (offset, _) in enumerate(places) if offset >= last) + 3
+    spoil.bad_magic(store, number)
+    return places[number][0]
+
+
+def told(capsys: pytest.CaptureFixture[str], status: int, *words: Any) -> str:
+    assert main([str(word) for word in words]) == status
+    found = capsys.readouterr()
+    return found.out + found.err
+
+
+def is_sound(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the words of the user, no others."""
+    told(capsys, 0, "verify", store, *ASKED)
+    sizes = {name: SMALL[name] for name in ("cq_file_size", "hash_slots", "index_items")}
+    found = rr.preflight(store, broker_version="5.3.3", **sizes)
+    assert (found.exit_status, found.losses) == (0, [])
+
+
+def follow(command: str, tmp_path: Path, alone: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run a repair as it is printed, with a replica in its place, and, ``alone``, as is said without one."""
+    _, *words = shlex.split(command)
+    assert " ".join(ASKED[:2]) in command
+    assert all(word in words for word in ASKED)
+    ways: tuple[tuple[int, list[str]], ...] = ((0, ["--replica", str(tmp_path / "replica")]), (3, []))
+    for status, replica in ways[: 2 if alone else 1]:
+        out = tmp_path / f"mended-{status}-{len(list(tmp_path.iterdir()))}"
+        place = words.index("--replica")
+        asked = [*words[:place], *replica, *words[place + 2 :]]
+        asked[asked.index("DIR")] = str(out)
+        told(capsys, status, *asked)
+        is_sound(out, capsys)
+
+
+@pytest.mark.parametrize("where", ["early", "late"])
+def test_verify_and_its_page_and_a_refused_build_say_repair_first(
+    store: Path, where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offset = damage(store, where)
+    page = tmp_path / "verify.json"
+    text = told(capsys, 4, "verify", store, *ASKED, "--report", page)
+    found = json.loads(page.read_text())
+    command = found["mend"]
+    assert f"mend     repair the log first: {WITHOUT_REPLICA}\nmend     {command}\nor       " in text
+    assert command.startswith(f"rmq-reindex repair '{store}' --out DIR --replica REPLICA ")
+    assert {finding["mend"] for finding in found["findings"]} == {command}
+    stop, *_, salvage = found["other_ways"]
+    assert (stop["command"].endswith("--on-damage stop"), salvage["command"].endswith("salvage")) == (True, True)
+    assert stop["loses"] == f"loses all messages from offset {offset} on"
+    assert len(found["other_ways"]) == 2 + (where == "late")
+    html = make_page(str(page))
+    assert "repair the log first: " in html
+    assert "of it is mended by" not in html
+    refused = told(capsys, 5, "build", store, "--out", tmp_path / "out", *ASKED)
+    (printed,) = re.findall(r"repair the log first: (rmq-reindex repair .*?) \(with", refused)
+    assert printed == command
+    assert f"--on-damage stop, which loses all messages from offset {offset} on" in refused
+    only = told(capsys, 4, "verify", store, *ASKED, "--only", "log")
+    assert f"mend     {command}\n" in only
+    unasked = told(capsys, 4, "verify", store, *ASKED[:4], "--only", "log")
+    assert f"mend     {command}\n" in unasked
+    follow(command, tmp_path, where == "late", capsys)
+
+
+def test_other_ways_are_taken_as_printed(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damage(store, "late")
+    found = json.loads(told(capsys, 4, "verify", store, *ASKED, "--json").splitlines()[0])
+    for number, way in enumerate(found["other_ways"]):
+        _, *words = shlex.split(way["command"])
+        words[words.index("DIR")] = str(tmp_path / f"out{number}")
+        # What a build was told to leave out is no loss of its own.
+        told(capsys, 0 if "--until-offset" in words else 3, *words)
