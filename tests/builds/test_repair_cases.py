@@ -86,6 +86,7 @@ def test_a_record_out_of_line_is_damage(log: Log, tmp_path: Path) -> None:
     (found,) = ranges_of(log, tmp_path / "out")
     assert found["offset"] == put.offset
     assert found["reason"].startswith("queue offset out of line")
+    assert found["segment"] == f"{put.offset // SEGMENT * SEGMENT:020d}"
     assert record_at(tmp_path / "out", put.offset).flag == LOST_FLAG
 
 

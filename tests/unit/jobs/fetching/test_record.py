@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD, Copy, Laid, Record, files_of
 from rocketmq_reindex.storage_format.digest_kinds import EARLIER_KIND
+from tests.tools.compare import SMALL
+from tests.tools.encode import Message
+from tests.tools.local_engine import local_build
+from tests.tools.log_writer import LogWriter
 
 
 @pytest.fixture
@@ -146,3 +151,18 @@ def test_no_record(tmp_path: Path) -> None:
     assert Record.read(str(tmp_path)) == Record()
     Record().write(str(tmp_path), str(tmp_path))
     assert json.loads((tmp_path / RECORD).read_bytes()) == {"format": 1, "laid": {}, "copies": {}}
+
+
+def test_a_draft_of_topics_takes_the_place_of_the_stores_own_when_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    store, topics = tmp_path / "store", tmp_path / "store" / "config" / "topics.json"
+    with LogWriter(store / "commitlog", 1 << 12) as writer:
+        writer.append(Message())
+    assert local_build(store, tmp_path / "out", None, write_topics=True, **SMALL).exit == 0
+    topics.parent.mkdir()
+    topics.write_text("{}")
+    for words, stays in (((), True), (("--topics",), False), ((), False)):
+        assert fetch([str(tmp_path / "out"), "--to", str(store), *words]) == 0
+        assert ("config/topics.json: the store's own stays, the draft is left out" in capsys.readouterr().err) == stays
+        assert (topics.read_text() == "{}") == stays

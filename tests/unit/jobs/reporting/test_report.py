@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.reporting import times as report_times
 from rocketmq_reindex.jobs.reporting.make import make_page
-from rocketmq_reindex.jobs.reporting.model import of_build
+from rocketmq_reindex.jobs.reporting.model import Queue, of_build
 from tests.tools import spoil
 from tests.tools.encode import EPOCH
 from tests.tools.local_engine import local_build
@@ -237,3 +238,13 @@ def test_the_command(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["report", str(built), "--out", str(tmp_path / "no" / "page.html")]) == 1
     assert main(["report", str(built), "--store", str(built), "--out", str(page)]) == 1
     assert main(["report"]) == 2
+
+
+def test_slots_without_a_message_are_no_places(tmp_path: Path) -> None:
+    """A zeroed slot and pre-blank are passed over, and of equal units in a row the first one counts."""
+    folder = tmp_path / "consumequeue" / "T" / "0"
+    folder.mkdir(parents=True)
+    units = [(0, 2**31 - 1), (100, 9), (0, 0), (300, 9), (300, 9), (400, 9)]
+    (folder / f"{0:020d}").write_bytes(b"".join(struct.pack(">qiq", at, size, 0) for at, size in units))
+    queue = Queue("T", 0, 0, len(units), len(units))
+    assert report_times._phy_offsets(str(tmp_path), queue, 20 * len(units), 1) == [100, 300, 400]

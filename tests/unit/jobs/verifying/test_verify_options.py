@@ -126,6 +126,14 @@ def test_a_store_of_nothing(tmp_path: Path) -> None:
     assert "is not a segment" in str(summary.error)
 
 
+def test_an_example_is_told_with_its_text_where_it_has_one() -> None:
+    examples = [{"where": "T/0", "text": "what differs"}, {"where": "T/1", "text": ""}]
+    finding = {"kind": "queue-stale", "part": "queues", "text": "old", "count": 2, "mend": "look at it", "examples": examples}
+    lines = VerifySummary(findings=[finding]).to_text().splitlines()
+    at = lines.index("    T/0: what differs")
+    assert lines[at : at + 3] == ["    T/0: what differs", "    T/1", "    look at it"]
+
+
 def test_the_work_folder_goes_whatever_happens(tmp_path: Path) -> None:
 
     def fail() -> None:

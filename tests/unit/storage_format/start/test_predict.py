@@ -10,7 +10,9 @@ import pytest
 
 from rocketmq_reindex.storage_format.start.prediction import DispatchOutcome, IndexOutcome, LogOutcome, QueueOutcome
 from rocketmq_reindex.storage_format.start.store import RELEASES, IndexFileData, Store
+from tests.tools.batch_log import batch
 from tests.tools.encode import EPOCH
+from tests.tools.log_writer import LogWriter
 from tests.unit.storage_format.start.stores import SEGMENT, changed, checkpoint, file, log, queue, start, units
 
 FIVE = [release for release in RELEASES if release != "4.9.8"]
@@ -226,3 +228,16 @@ def test_batch_topics_get_batch_queues(tmp_path: Path) -> None:
     segments, _ = log(tmp_path, 12)
     found = start(Store(segments, batch_topics=frozenset({"TopicA"})), "5.5.1", batch_cq_file_size=460)
     assert found.queues == (QueueOutcome("TopicA", 0, 0, 12, 0, 12, 0, 12, 0),)
+
+
+@pytest.mark.parametrize("release", ["5.3.3", "5.5.1"])
+def test_a_batch_has_as_many_offsets_as_its_properties_say(tmp_path: Path, release: str) -> None:
+    with LogWriter(tmp_path / "commitlog", SEGMENT, 0) as writer:
+        for base, count in ((0, 3), (3, 5)):
+            writer.append(batch(base, count, "TopicA"))
+    (path,) = (tmp_path / "commitlog").iterdir()
+    store = Store([file(0, path.read_bytes(), SEGMENT)], batch_topics=frozenset({"TopicA"}))
+    found = start(store, release, batch_cq_file_size=460)
+    assert found.log is not None
+    assert found.log.cut_reason == ""
+    assert found.queues == (QueueOutcome("TopicA", 0, 0, 8, 0, 2, 0, 8, 0),)
