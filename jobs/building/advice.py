@@ -49,8 +49,8 @@ def _quoted(word: str) -> str:
 
 
 def opening(name: str, settings: StoreSettings, out: str = DIR) -> list[str]:
-    """Return the words a command begins with: its name, the store, and where the result goes."""
-    words = ["rmq-reindex", name, *([settings.store] if settings.store else []), "--out", out]
+    """Return the words a command begins with: its name, the store, and where the result goes (``out``; "" for none)."""
+    words = ["rmq-reindex", name, *([settings.store] if settings.store else []), *(["--out", out] if out else [])]
     return words + [word for root in settings.commitlogs for word in ("--commitlog", root)]
 
 

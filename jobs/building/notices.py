@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from rocketmq_reindex.jobs.building.advice import REPAIR, stopped
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
@@ -65,8 +66,8 @@ def broker_cuts(settings: BuildSettings, segments: list[Segment], holes: list[Ho
     if cut >= 0 and settings.on_damage == "salvage":
         summary.warnings.append(
             f"damage at offset {cut}: a broker that starts cuts its log there, and takes no new keys into this index "
-            "until the log has grown past its old end: keep a copy of the log, and for a broker build with "
-            f"--until-offset {cut}"
+            f"until the log has grown past its old end: keep a copy of the log, and for a broker {REPAIR} "
+            f"(rmq-reindex repair), or build with --until-offset {cut}, which {stopped(cut)}"
         )
 
 

@@ -48,6 +48,10 @@ class Commands:
         """A repair of the log, with the files derived from it; the replica is a placeholder."""
         return repair(self._read, out=f"{self._settings.store}.repaired")
 
+    def verified(self) -> str:
+        """A verify of the store, which tells what a rebuild would make anew."""
+        return shell([*self._command("verify", ""), *self._options()])
+
     def _command(self, name: str, out: str) -> list[str]:
         return opening(name, self._read, out)
 

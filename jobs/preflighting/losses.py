@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from rocketmq_reindex.jobs.building.advice import REPAIR, WITHOUT_REPLICA
+from rocketmq_reindex.jobs.building.advice import REPAIR, WITHOUT_REPLICA, stopped
 from rocketmq_reindex.jobs.preflighting.commands import Commands
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
@@ -33,6 +33,10 @@ WARNINGS: Final = {
 }
 """Kinds that cost no message."""
 RECOVER_MAX: Final = "commitLogRecoverMaxNum"
+_VERIFY: Final = (
+    "verify the store, and do what it says: a rebuild makes units that are missing",
+    "where verify finds none missing, these records have no place in their queue: a rebuild gives the same bytes",
+)
 _TIMERS_LOST: Final = (
     "restore config/timercheck, timerlog and timerwheel together from one backup",
     "or move them away and rebuild with --write-delay, which makes all three from the log",
@@ -54,6 +58,13 @@ class Loss:
     """commands that do it, to be pasted into a shell"""
 
 
+class Advised(NamedTuple):
+    """What avoids a loss: sentences, and commands to paste."""
+
+    advice: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
 def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: int) -> list[Loss]:
     """What is lost or hidden. ``keeps_index``: the broker keeps an index (``messageIndexEnable``)."""
     log, dispatch, index = found.log, found.dispatch, found.index
@@ -64,11 +75,17 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
         return [Loss("log-missing", len(found.queues), "no segment: the start deletes all ConsumeQueues", (advice,))]
     cut = log.cut_bytes > 0 and log.cut_records != 0
     until = log.max_offset if cut else -1
-    rebuild = commands.rebuilt(until=until)
-    lost = [_cut(log, commands.repaired())] if cut else []
+    lost, rebuild = list[Loss](), Advised(("rebuild before the start",), (commands.rebuilt(until=until),))
+    if cut:
+        repaired = commands.repaired()
+        lost.append(_cut(log, repaired))
+        words = f"{REPAIR}: that makes its units and items anew, too", f"or rebuild, which {stopped(until)}"
+        rebuild = Advised(words, (repaired, *rebuild.commands))
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
-        lost.append(_hidden(found, rebuild, segments))
+        verified = Advised(_VERIFY, (commands.verified(),))
+        helps = cut or _is_hidden_by_limit(found)
+        lost.append(_hidden(found, rebuild if helps else verified, segments))
     if passed := [queue for queue in found.queues if queue.passed_over]:
         lost.append(_passed_over(passed))
     if dispatch.stopped_at >= 0:
@@ -80,10 +97,8 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
             f"{counted(len(short), 'queue')}, such as {escape(worst.topic)}/{worst.queue}: its max offset becomes "
             f"{worst.max_offset:,}, the log holds offsets up to {worst.log_max - 1:,}"
         )
-        lost.append(
-            Loss("queue-short", len(short), text, () if cut else ("rebuild before the start",), () if cut else (rebuild,))
-        )
-    return lost + _index(index, keeps_index, commands, until)
+        lost.append(Loss("queue-short", len(short), text, *rebuild))
+    return lost + _index(index, keeps_index, rebuild)
 
 
 def _cut(log: LogOutcome, repaired: str) -> Loss:
@@ -98,18 +113,30 @@ def _cut(log: LogOutcome, repaired: str) -> Loss:
     return Loss("log-cut", log.cut_records, text, tuple(advice), (repaired,))
 
 
-def _hidden(found: Prediction, rebuild: str, segments: int) -> Loss:
+def _is_hidden_by_limit(found: Prediction) -> bool:
+    """Whether a rebuild is sure to make units of what is hidden.
+
+    The recovery passed over it, and the queues begin behind it. A record among the units of its queue may have no place there.
+    """
+    assert found.log is not None
+    assert found.dispatch is not None
+    if not found.log.limited or found.dispatch.hidden_records < 0:
+        return found.log.limited
+    return any(queue.hidden > 0 and queue.min_offset > queue.log_min for queue in found.queues)
+
+
+def _hidden(found: Prediction, advised: Advised, segments: int) -> Loss:
     log, dispatch = found.log, found.dispatch
     assert log is not None
     assert dispatch is not None
     many = counted(dispatch.hidden_records, "record") if dispatch.hidden_records >= 0 else "records that were not counted"
     where = f" at offsets {dispatch.hidden_from:,} to {dispatch.hidden_to:,}" if dispatch.hidden_from >= 0 else ""
-    advice = ["rebuild before the start"]
+    advice = list(advised.advice)
     text = f"{many} of the log{where} get no unit"
     if log.limited:
         text += f": the recovery looks at no more segments ({RECOVER_MAX})"
         advice.append(f"or start once with {RECOVER_MAX}={segments} in broker.conf, which reads all {segments} segments")
-    return Loss("records-hidden", dispatch.hidden_records, text, tuple(advice), (rebuild,))
+    return Loss("records-hidden", dispatch.hidden_records, text, tuple(advice), advised.commands)
 
 
 def _passed_over(queues: list[QueueOutcome]) -> Loss:
@@ -138,14 +165,13 @@ def _stopped(offset: int) -> Loss:
     return Loss("dispatch-stopped", 1, text, advice)
 
 
-def _index(index: IndexOutcome, keeps_index: bool, commands: Commands, until: int) -> list[Loss]:
+def _index(index: IndexOutcome, keeps_index: bool, rebuild: Advised) -> list[Loss]:
     if not keeps_index:
         return []
-    lost, advice = list[Loss](), ("rebuild before the start",)
-    rebuild = (commands.rebuilt(until=until),)
+    lost, advice = list[Loss](), rebuild.advice
     if index.items_lost > 0:
         text = f"{counted(index.items_lost, 'item')} of {counted(len(index.deleted), 'IndexFile')} that the start deletes"
-        lost.append(Loss("index-items-lost", index.items_lost, text, advice, rebuild))
+        lost.append(Loss("index-items-lost", index.items_lost, text, *rebuild))
     if index.items_missing > max(index.items_lost, 0):
         more = (
             advice
@@ -153,7 +179,7 @@ def _index(index: IndexOutcome, keeps_index: bool, commands: Commands, until: in
             else (*advice, "or, if this broker keeps no index, say so by messageIndexEnable=false in --broker-conf")
         )
         text = f"{counted(index.items_missing, 'key')} of records in the log have no item after the start"
-        lost.append(Loss("index-items-missing", index.items_missing, text, more, rebuild))
+        lost.append(Loss("index-items-missing", index.items_missing, text, more, rebuild.commands))
     return lost
 
 

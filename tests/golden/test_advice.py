@@ -18,6 +18,7 @@ from rocketmq_reindex.jobs.reporting.make import make_page
 from tests.golden.test_verify_mend import built, written
 from tests.tools import spoil
 from tests.tools.compare import SMALL
+from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
 SIZES = ("--cq-file-size", "400", "--hash-slots", "50", "--index-items", "60")
@@ -99,6 +100,40 @@ def test_verify_and_its_page_and_a_refused_build_say_repair_first(
     unasked = told(capsys, 4, "verify", store, *ASKED[:4], "--only", "log")
     assert f"mend     {command}\n" in unasked
     follow(command, tmp_path, where == "late", capsys)
+
+
+def test_preflight_says_repair_first(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damage(store, "late")
+    shutil.rmtree(store / "index")
+    found = rr.preflight(store, broker_version="5.3.3", cq_file_size=400, hash_slots=50, index_items=60)
+    assert found.losses[0]["kind"] == "log-cut"
+    for loss in found.losses:
+        assert loss["advice"][0].startswith("repair the log first: ")
+        assert loss["commands"][0] == found.losses[0]["commands"][0]
+    _, *words = shlex.split(found.losses[0]["commands"][0])
+    words[words.index("REPLICA")] = str(tmp_path / "replica")
+    told(capsys, 0, *words, "--engine", "local")
+    is_sound(store.with_name("a store.repaired"), capsys)
+
+
+def test_no_rebuild_of_what_has_no_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A record whose queue offset went back: a repair leaves it, and a rebuild gives the same bytes."""
+    offsets = [*range(20), 3, *range(21, 40)]
+    with LogWriter(tmp_path / "log" / "commitlog", 1 << 12) as writer:
+        for offset in offsets:
+            writer.append(Message(topic="T", queue_offset=offset))
+    out, again = tmp_path / "out", tmp_path / "again"
+    told(capsys, 3, "repair", tmp_path / "log", "--out", out, *ASKED)
+    found = rr.preflight(out, broker_version="5.3.3", cq_file_size=400, hash_slots=50, index_items=60)
+    (loss,) = found.losses
+    assert (loss["kind"], loss["count"]) == ("records-hidden", 1)
+    assert "the same bytes" in loss["advice"][1]
+    (command,) = loss["commands"]
+    assert command.startswith("rmq-reindex verify ")
+    said = told(capsys, 4, *shlex.split(command)[1:], "--engine", "local")
+    assert "queue-unit-missing" not in said
+    told(capsys, 3, "build", out, "--out", again, *ASKED, "--on-damage", "salvage")
+    assert (again / "consumequeue/T/0" / f"{0:020d}").read_bytes() == (out / "consumequeue/T/0" / f"{0:020d}").read_bytes()
 
 
 def test_other_ways_are_taken_as_printed(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
