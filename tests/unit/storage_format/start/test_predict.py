@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rocketmq_reindex.storage_format.record.layout import AT_PHYSICAL_OFFSET, BAD_POSITION, REASONS
 from rocketmq_reindex.storage_format.start.prediction import DispatchOutcome, IndexOutcome, LogOutcome, QueueOutcome
 from rocketmq_reindex.storage_format.start.store import RELEASES, IndexFileData, Store
 from tests.tools.batch_log import batch
@@ -241,3 +242,11 @@ def test_a_batch_has_as_many_offsets_as_its_properties_say(tmp_path: Path, relea
     assert found.log is not None
     assert found.log.cut_reason == ""
     assert found.queues == (QueueOutcome("TopicA", 0, 0, 8, 0, 2, 0, 8, 0),)
+
+
+def test_a_start_that_checks_offsets_says_so(tmp_path: Path) -> None:
+    segments, puts = log(tmp_path)
+    spoilt = changed(segments, puts[14].offset + AT_PHYSICAL_OFFSET, struct.pack(">q", 50 * SEGMENT))
+    found = start(Store(spoilt), "5.5.1", abnormal=True, check_offset=True)
+    assert found.log is not None
+    assert (found.log.max_offset, found.log.cut_reason) == (puts[14].offset, REASONS[BAD_POSITION])
