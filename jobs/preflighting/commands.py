@@ -23,15 +23,17 @@ class Commands:
         """From now on a rebuild of all parts has timer files; ``own`` are those of the store, which it takes the place of."""
         self._timers = tuple(own)
 
-    def rebuilt(self, only: str = "", until: int = -1) -> str:
+    def rebuilt(self, only: str = "", until: int = -1, queue_order: str = "") -> str:
         """A build of all parts, or of those that are named, and the fetch that puts it into the store.
 
-        With ``until`` it goes up to this offset of the log, where the broker cuts it, and passes over damage.
+        With ``until`` it goes up to this offset of the log, where the broker cuts it, and passes over damage. ``queue_order``
+        is its ``--queue-order`` where that is not the default.
         """
         store, out = self._settings.store, f"{self._settings.store}.rebuilt"
         words = self._command("build", out)
         words += ["--only", only] if only else []
         words += self._options()
+        words += ["--queue-order", queue_order] if queue_order else []
         words += ["--on-damage", "salvage", "--until-offset", str(until)] if until >= 0 else []
         # fetch takes such a build only if it is told that something is left out.
         partial = ["--partial"] if only or until >= 0 else []

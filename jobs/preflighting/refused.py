@@ -29,6 +29,10 @@ _ADVICE = {
     "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
     "light-queue-offset": "rebuild, or start once with enableMultiDispatch=false: light queues then get no units",
 }
+_BEGUN = (
+    "rebuild with --queue-order broker: the recovery itself begins this file, for a record below the end of a queue whose "
+    "files are full, and in the broker's order such a record has a unit"
+)
 _REBUILT = frozenset({
     "queue-file-size", "checkpoint-not-a-file", "queue-last-file-empty", "checkpoint-logics-offset", "dispatch-stuck",
     "light-queue-offset",
@@ -47,6 +51,9 @@ def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands,
         if kind == "log-file-size" and len(of_kind) == 1 and _is_short_last(first, loading, segment, store):
             ready = (shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)
         advice = _ADVICE.get(kind, "")
+        if kind == "queue-last-file-empty" and not os.path.lexists(os.path.join(store, first.path)):
+            # The recovery begins it for a record that then gets no unit (ConsumeQueue.putMessagePositionInfo).
+            advice, ready = _BEGUN, (commands.rebuilt(queue_order="broker"),)
         found.append(Loss(kind, len(of_kind), text, (advice,) if advice else (), ready))
     return found
 

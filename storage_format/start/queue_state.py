@@ -174,8 +174,8 @@ class QueueState:
             return
         wrote = int(self._state[k.WROTE])
         if wrote == 0 and rules.empty_file_fails:
-            detail = f"the recovery leaves no unit in the last file, {self._starts[-1]:020d}"
-            raise LoadFailure("queue-last-file-empty", detail, path)
+            last = f"{path}/{self._starts[-1]:020d}"
+            raise LoadFailure("queue-last-file-empty", "the recovery leaves no unit in the queue's last file", last)
         if wrote and self._unit(len(self._starts) - 1, wrote - UNIT_SIZE) < lowest:
             self._state[k.MIN_LOGIC] = maximum
             return

@@ -31,6 +31,7 @@ RELEASES = {"4.9": "4.9.8", "5.3": "5.3.3", "5.4": "5.4.0", "5.5": "5.5.1"}
 SAME_VERSION = 25
 """Seeds in a row whose logs are for one version."""
 PRE_BLANK = (0, 2**31 - 1)
+BEGUN = "queue-last-file-empty"
 NO_LOG = "does not begin with a RocketMQ record"
 
 
@@ -49,6 +50,10 @@ class OddVerdict:
     """where the messages of each queue lie, by position: what a consumer is to be given"""
     blank_heads: set[Queue] = field(default_factory=set)
     """queues of a log that begins at 0 with units before their first record that stand for nothing"""
+    crashed: bool = False
+    """whether the repaired store is to be started as after a crash"""
+    refused: bool = False
+    """whether preflight says that the broker does not start, since its recovery begins an empty ConsumeQueue file"""
     without_unit: int = 0
     """records of the repaired log that have none: those without a place, and those of earlier lives of a topic"""
 
@@ -59,7 +64,7 @@ class OddVerdict:
 
 def judge(log: OddLog, scratch: Path, seed: int) -> OddVerdict:
     """Build, verify and repair the log under settings that the seed draws. The repaired store is left in ``scratch``."""
-    verdict = OddVerdict(seed, log.deeds)
+    verdict = OddVerdict(seed, log.deeds, crashed=seed % 2 == 1)
     verdict.counts.update(logs=1, records=len(log.puts), sound=len(log.sound), damaged=bool(log.touched))
     try:
         _Judge(log, scratch, seed, verdict).judge()
@@ -198,14 +203,20 @@ class _Judge:
     def _preflight(self, out: Path) -> None:
         store = self._scratch / "started"
         lay_out(out, out / "commitlog", store)
-        if self._rng.random() < 0.5:
+        if self._verdict.crashed:
             (store / "abort").touch()
         said = predict(store, RELEASES[self._version], self._conf, self._scratch)
+        shutil.rmtree(store)
         if isinstance(said, str):
             self._wrong(f"preflight: {said}")
         else:
             # A queue that begins above 0 in a log without lost bytes before it: preflight says what a consumer is sent past.
             told = {"records-hidden", *(["messages-passed-over"] if self._verdict.blank_heads else [])}
+            self._verdict.refused = [one["kind"] for one in said["refusals"]] == [BEGUN]
+            if self._verdict.refused:
+                if not all("--queue-order broker" in words for words in said["refusals"][0]["commands"]):
+                    self._wrong(f"preflight of the repaired advises {said['refusals'][0]['commands']}")
+                return
             losses = [loss for loss in said["losses"] if loss["kind"] not in told]
             if losses or said["refusals"]:
                 texts = [f"{loss['kind']}: {loss['text']}" for loss in losses[:SHOWN]]
@@ -213,7 +224,6 @@ class _Judge:
             hidden = sum(loss["count"] for loss in said["losses"] if loss["kind"] == "records-hidden")
             if hidden != self._verdict.without_unit:
                 self._wrong(f"preflight of the repaired: {hidden} records hidden, {self._verdict.without_unit} have no unit")
-        shutil.rmtree(store)
 
     # -- what is served ------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.preflight.real import RealStores
 from tests.repair.odd_judge import RELEASES, SHOWN, OddVerdict, judge, lay_out, version_of
 from tests.repair.odd_logs import odd_log
+from tests.tools.local_engine import local_build
 
 
 def judged(scratch: Path, seed: int, real: RealStores | None = None) -> OddVerdict:
@@ -17,7 +18,7 @@ def judged(scratch: Path, seed: int, real: RealStores | None = None) -> OddVerdi
     verdict = judge(odd_log(place / "store", seed), place, seed)
     if real is not None and verdict.out is not None:
         verdict.counts["started"] += 1
-        verdict.wrong += _started(real, verdict, verdict.out, place / "real", crashed=seed % 2 == 1)
+        verdict.wrong += _started(real, verdict, verdict.out, place / "real")
     shutil.rmtree(place, ignore_errors=True)
     return verdict
 
@@ -32,12 +33,15 @@ def real_stores(scratch: Path, seed: int, before: RealStores | None) -> RealStor
     return RealStores(version, scratch)
 
 
-def _started(real: RealStores, verdict: OddVerdict, out: Path, store: Path, *, crashed: bool) -> Iterator[str]:
+def _started(real: RealStores, verdict: OddVerdict, out: Path, store: Path) -> Iterator[str]:
     assert verdict.conf is not None
     lay_out(out, out / "commitlog", store)
-    if crashed:
+    if verdict.crashed:
         (store / "abort").touch()
     told = real.start(store, verdict.conf)
+    if verdict.refused:
+        yield from _advised(real, verdict, out, store, told.loads)
+        return
     if not told.loads:
         yield f"the real store does not load: {told.reason}"
         return
@@ -55,3 +59,29 @@ def _started(real: RealStores, verdict: OddVerdict, out: Path, store: Path, *, c
             verdict.counts["unexplained heads"] += 1
         else:
             yield f"a consumer of {queue} is given {found[:SHOWN]}... ({len(found)}), not {places[:SHOWN]}... ({len(places)})"
+
+
+def _advised(real: RealStores, verdict: OddVerdict, out: Path, store: Path, loads: bool) -> Iterator[str]:
+    """Where preflight says that no broker starts: none does, and one starts on the build that preflight advises."""
+    assert verdict.conf is not None
+    verdict.counts["refused"] += 1
+    if loads:
+        yield "the real store loads, and preflight says that it does not"
+        real.leave(store)
+    sizes, built, again = verdict.conf.sizes, out.with_name("by-order"), store.with_name("advised")
+    line = ".".join(verdict.version.split(".")[:2])
+    told = local_build(
+        out, built, queue_order="broker", on_damage="salvage", broker_version=line, segment_size=sizes.segment,
+        cq_file_size=sizes.cq_file, hash_slots=sizes.hash_slots, index_items=sizes.index_items,
+    )  # fmt: skip
+    if told.error:
+        yield f"the advised build ends with {told.exit}: {told.error}"
+        return
+    lay_out(built, out / "commitlog", again)
+    if verdict.crashed:
+        (again / "abort").touch()
+    started = real.start(again, verdict.conf)
+    if not started.loads:
+        yield f"the real store does not load on the advised build: {started.reason}"
+    else:
+        real.leave(again)

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.preflight.real import RealStores
-from tests.repair.odd_judge import RELEASES, SAME_VERSION
+from tests.repair.odd_judge import RELEASES, SAME_VERSION, version_of
 from tests.repair.odd_starts import judged
 
 COUNT = 5
 FOUND = (200272, 300645)
+NOT_STARTED = (200731, 300765, 300931, 301043)
+"""Logs whose recovery begins an empty ConsumeQueue file, on which 5.3 and 5.4 do not start."""
 """What sweeps found: a new life whose only record has a flipped bit that no checksum covers; a log without a sound record."""
 
 
@@ -27,3 +29,11 @@ def test_odd_logs(number: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", FOUND)
 def test_logs_that_sweeps_found(seed: int, tmp_path: Path) -> None:
     assert judged(tmp_path, seed).lines() == []
+
+
+@pytest.mark.parametrize("seed", NOT_STARTED)
+def test_a_broker_starts_on_the_advised_build(seed: int, tmp_path: Path) -> None:
+    with RealStores(RELEASES[version_of(seed)], tmp_path) as real:
+        found = judged(tmp_path, seed, real)
+    assert found.lines() == []
+    assert found.counts["refused"] == 1
