@@ -23,7 +23,7 @@ _ADVICE = {
     "lock-held": "stop the broker, or ask for a snapshot of the store",
     "abort-not-a-file": "move it away",
     "delay-levels": "set messageDelayLevel right",
-    "queue-last-file-empty": "remove that file, or rebuild",
+    "queue-last-file-empty": "rebuild, and run preflight again: a start that failed may have left that file",
     "checkpoint-logics-offset": "rebuild, or start once with enableAcceleratedRecovery=false",
     "record-too-large": "take the damaged segment from a replica or a backup; build --on-damage salvage reads what lies behind",
     "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",

@@ -214,8 +214,9 @@ class _Judge:
             told = {"records-hidden", *(["messages-passed-over"] if self._verdict.blank_heads else [])}
             self._verdict.refused = [one["kind"] for one in said["refusals"]] == [BEGUN]
             if self._verdict.refused:
-                if not all("--queue-order broker" in words for words in said["refusals"][0]["commands"]):
-                    self._wrong(f"preflight of the repaired advises {said['refusals'][0]['commands']}")
+                commands = said["losses"][0]["commands"]
+                if not all("--queue-order broker" in words for words in commands):
+                    self._wrong(f"preflight of the repaired advises {commands}")
                 return
             losses = [loss for loss in said["losses"] if loss["kind"] not in told]
             if losses or said["refusals"]:
