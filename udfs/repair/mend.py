@@ -221,7 +221,8 @@ def _border(
 
 def _lost(damage: Damage, before: _Side | None, after: _Side | None) -> tuple[int, int, list[Piece]]:
     """What stands for lost bytes: (low, high, pieces). A stretch too small for any record takes a neighbour with it: the one
-    with which fewer messages are lost, then fewer bytes.
+    with which fewer messages are lost, then fewer bytes. At the end of a file that is too short it takes bytes that the file
+    does not have.
 
     Raises InputError where that does not help.
     """
@@ -235,6 +236,8 @@ def _lost(damage: Damage, before: _Side | None, after: _Side | None) -> tuple[in
         any("DUP_INFO" in side.message.properties for side in sides),
     )
     bounds, low, high = (damage.segment.start, damage.segment.segment_end), damage.offset, damage.end
+    if high == damage.segment.data_end:
+        high = max(high, min(low + demands.filler_min, damage.segment.segment_end))
     neighbours = sorted((side for side in sides if _touches(side, damage)), key=lambda side: side.cost)
     while (pieces := lost_pieces(low, high, bounds, time, demands)) is None:
         if not neighbours:
