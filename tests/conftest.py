@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give hypothesis the seed, too; give the real stores' JVMs a folder for the libraries that they unpack."""
     if _GIVEN is not None and not config.option.hypothesis_seed:
         config.option.hypothesis_seed = _GIVEN
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell ignores it for what runs in the background, and so would each command that a test interrupts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Of several processes the first one makes it, and removes it when the others have ended.
     if _JAVA_TMP not in os.environ:
         os.environ[_JAVA_TMP] = tempfile.mkdtemp(prefix="rmq-reindex-java-")

@@ -24,6 +24,11 @@ _PAUSES: Final = (0.5, 1.0, 2.0, 4.0)
 """seconds at most, before it is looked at again"""
 _ABSENT: Final = ("PATH_NOT_FOUND", "TABLE_NOT_FOUND", "NOT_EXIST", "MISSING_DELTA_TABLE", "FileNotFoundException")
 """what Spark and Delta call a table that is not there"""
+_RACES: Final = (
+    "ALREADY_EXISTS", "NON_EMPTY_LOCATION", "TABLE_NOT_FOUND",
+    "DELTA_DUPLICATE_COLUMNS_FOUND", "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS",
+)  # fmt: skip
+"""what they call it where another process makes the table or adds the columns, before this one's statement or while it runs"""
 _LOCAL: Final = "file:"
 _STAGED: Final = "_staged_commits"
 """an empty folder that Delta makes in the log of a table"""
@@ -120,7 +125,7 @@ def _lacking(table: Table, path: str, found: StructType) -> list[Column]:
 def _is_race(error: Exception) -> bool:
     """Whether another process may be making the table, or adding the columns, at this moment."""
     text = str(error)
-    return is_conflict(error) or any(mark in text for mark in ("ALREADY_EXISTS", "NON_EMPTY_LOCATION", "TABLE_NOT_FOUND"))
+    return is_conflict(error) or any(mark in text for mark in _RACES)
 
 
 def is_conflict(error: Exception) -> bool:
