@@ -23,7 +23,6 @@ NOT_KEYWORDS: Final = frozenset({"spark"})
 """keywords without an option"""
 COMMA_LISTS: Final = frozenset({"only"})
 """options whose text is a list, separated by commas"""
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def keyword_of(action: argparse.Action) -> str:
@@ -94,7 +93,7 @@ def _text(parser: argparse.ArgumentParser, action: argparse.Action, value: objec
     if isinstance(value, dt.datetime):
         if value.tzinfo is None:
             raise UsageError(f"{parser.prog}: {keyword_of(action)}: {value.isoformat()} has no time zone: give one")
-        return str((value - _EPOCH) // dt.timedelta(milliseconds=1))
+        return value.isoformat()
     if isinstance(value, list | tuple) and keyword_of(action) in COMMA_LISTS:
         return ",".join(map(str, value))
     if isinstance(value, bool) or not isinstance(value, str | int | float):

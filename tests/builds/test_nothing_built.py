@@ -5,15 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rocketmq_reindex.jobs.command.times import parse_time
 from rocketmq_reindex.jobs.inspect_files import inspect
 from rocketmq_reindex.jobs.preflight import preflight
 from rocketmq_reindex.jobs.query import query
+from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.record.layout import MAGIC_V1
 from rocketmq_reindex.storage_format.scan.topic_globs import near
 from tests.tools.encode import EPOCH, Message
@@ -184,3 +187,18 @@ def test_seconds_are_wrong_usage(store: Path, capsys: pytest.CaptureFixture[str]
     assert "1700000000: ten digits are seconds: take milliseconds since 1970, such as 1700000000000" in capsys.readouterr().err
     assert query([str(store), "--topic", "Orders", "--queue", "0", "--time", "1700000000000", "--scan", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"), [("2024", "2024: a year?"), ("0", "0: seconds?"), ("-5", "-5: seconds?"), ("99999999999", "seconds?")]
+)
+def test_numbers_too_small_for_milliseconds_are_wrong_usage(
+    text: str, hint: str, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option in ("--begin", "--end"):
+        assert query([str(store), "--topic", "Orders", "--key", "k", f"{option}={text}"]) == 2
+        assert hint in capsys.readouterr().err
+    with pytest.raises(UsageError, match=re.escape(hint)):
+        parse_time(text)
+    assert parse_time("100000000000") == 10**11
+    assert parse_time("1970-01-01T00:00:01Z") == 1000

@@ -14,6 +14,8 @@ CRC_MODES: Final = {"none": CRC_NONE, "body": CRC_BODY, "all": CRC_ALL}
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SECONDS: Final = re.compile(r"[1-9][0-9]{9}")
+_YEAR: Final = re.compile(r"(?:19|20)[0-9]{2}")
+_LEAST_MILLISECONDS: Final = 10**11
 
 
 def delay_levels(text: str) -> tuple[int, ...]:
@@ -33,11 +35,12 @@ def delay_levels(text: str) -> tuple[int, ...]:
 def moment(text: str) -> int:
     """Parse a time, given as milliseconds since 1970 or as an ISO time with its zone, into milliseconds.
 
-    Raises ValueError, also for ten digits: these are seconds, since as milliseconds they would lie in 1970.
+    Raises ValueError, also for a number below 10^11: as milliseconds it lies before March 1973, long before RocketMQ. It may
+    be seconds or a year. An ISO time may be as old.
     """
-    if _SECONDS.fullmatch(text):
-        raise ValueError(f"{text}: ten digits are seconds: take milliseconds since 1970, such as {text}000")
     if re.fullmatch(r"-?\d{1,18}", text):
+        if int(text) < _LEAST_MILLISECONDS:
+            raise ValueError(_too_small(text))
         return int(text)
     try:
         found = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
@@ -46,3 +49,12 @@ def moment(text: str) -> int:
     if found is None or found.tzinfo is None:
         raise ValueError(f"{text!a}: take milliseconds since 1970, or a time with its zone as in 2026-01-31T12:00:00+01:00")
     return (found - EPOCH) // dt.timedelta(milliseconds=1)
+
+
+def _too_small(text: str) -> str:
+    """Say what a number that is too small for milliseconds may be."""
+    if _SECONDS.fullmatch(text):
+        return f"{text}: ten digits are seconds: take milliseconds since 1970, such as {text}000"
+    if _YEAR.fullmatch(text):
+        return f"{text}: a year? Take a time with its zone, such as {text}-01-01T00:00:00Z, or milliseconds since 1970"
+    return f"{text}: seconds? Take milliseconds since 1970, from {_LEAST_MILLISECONDS} on, or a time with its zone"

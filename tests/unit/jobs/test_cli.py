@@ -32,14 +32,14 @@ def test_every_option() -> None:
     words = """/s --out /o --commitlog /a --commitlog /b --only index,checkpoint --cq-file-size 400 --hash-slots 5
         --index-items 6 --segment-size 4096 --index-policy window:1h --on-damage salvage --queue-order broker --crc all
         --checkpoint broker --lmq --broker-version 4.9 --include-topic A* --include-topic B --exclude-topic C
-        --until-offset 7 --until-time 8 --max-fill 9 --overwrite --range-size 10 --master local[1] --dry-run --json
+        --until-offset 7 --until-time 100000000008 --max-fill 9 --overwrite --range-size 10 --master local[1] --dry-run --json
         --write-topics --batch-cq-file-size 92"""
     assert parse_settings([*words.split(), "--delay-levels", "1s 2s"]) == BuildSettings(
         "/s", "/o", commitlogs=("/a", "/b"), only=("index", "checkpoint"), cq_file_size=400, hash_slots=5, index_items=6,
         segment_size=4096, index_policy="window:1h", on_damage="salvage", queue_order="broker", crc="all", checkpoint="broker",
         lmq=True, delay_levels="1s 2s", broker_version="4.9", include_topics=("A*", "B"), exclude_topics=("C",), until_offset=7,
-        until_time=8, max_fill=9, overwrite=True, range_size=10, master="local[1]", dry_run=True, json=True, write_topics=True,
-        batch_cq_file_size=92,
+        until_time=10**11 + 8, max_fill=9, overwrite=True, range_size=10, master="local[1]", dry_run=True, json=True,
+        write_topics=True, batch_cq_file_size=92,
     )  # fmt: skip
 
 

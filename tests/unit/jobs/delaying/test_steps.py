@@ -190,7 +190,7 @@ def test_what_is_no_backup_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [["--only", "index"], ["--include-topic", "A"], ["--until-offset", "9"], ["--until-time", "9"]]
+    "more", [["--only", "index"], ["--include-topic", "A"], ["--until-offset", "9"], ["--until-time", "100000000009"]]
 )
 def test_less_than_the_whole_log_is_refused(more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", str(tmp_path), "--out", str(tmp_path / "out"), "--write-delay", *more]) == 2

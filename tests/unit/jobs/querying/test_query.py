@@ -400,12 +400,12 @@ WRONG = """
 --topic T
 --topic T --key k --physical 1
 --topic T --queue 0
---topic T --queue 0 --offset 1 --time 2
+--topic T --queue 0 --offset 1 --time 100000000002
 --topic T --offset 1
 --physical -1
 --topic T --queue -1 --offset 0
 --topic T --key k --max 0
---physical 1 --begin 2
+--physical 1 --begin 100000000002
 --topic ../x --queue 0 --offset 0
 --topic T --key k --begin yesterday
 --topic T --key k --begin 2 --end 1

@@ -170,7 +170,7 @@ def test_times_at_the_ends_of_what_a_long_holds(tmp_path: Path) -> None:
     assert [row["storeTimestamp"] for row in rows] == [-(2**63), 2**63 - 1, 0]
     assert [row["storeTime"] for row in rows] == [None, None, EPOCH]
     assert rows[0]["bornHost"] == "0.0.0.0:-2147483648"
-    late = read_rows(CommitlogSource, tmp_path, startTime=1, columns="storeTimestamp")
+    late = read_rows(CommitlogSource, tmp_path, startTime="1970-01-01T00:00:00.001Z", columns="storeTimestamp")
     assert late == [{"storeTimestamp": 2**63 - 1}]
 
 

@@ -195,7 +195,7 @@ def test_items_of_a_time_and_of_offsets(tmp_path: Path, monkeypatch: pytest.Monk
     assert read_rows(IndexSource, out, startTime=low, endTime=high) == [r for r in whole if low <= r["storeTimestamp"] < high]
     rows = read_rows(IndexSource, out, startOffset=places[10], endOffset=places[-10])
     assert rows == [row for row in whole if places[10] <= row["commitLogOffset"] < places[-10]]
-    assert read_rows(IndexSource, out, endTime=1) == []
+    assert read_rows(IndexSource, out, endTime="1970-01-01T00:00:00.001Z") == []
 
 
 def test_sizes_that_nobody_knows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
