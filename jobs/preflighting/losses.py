@@ -37,6 +37,10 @@ _VERIFY: Final = (
     "verify the store, and do what it says: a rebuild makes units that are missing",
     "where verify finds none missing, these records have no place in their queue: a rebuild gives the same bytes",
 )
+IN_BROKERS_ORDER: Final = (
+    "rebuild with --queue-order broker: the recovery begins an empty file for a record below the end of a queue whose files "
+    "are full, and in the broker's order such a record has a unit"
+)
 _TIMERS_LOST: Final = (
     "restore config/timercheck, timerlog and timerwheel together from one backup",
     "or move them away and rebuild with --write-delay, which makes all three from the log",
@@ -85,6 +89,9 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
         verified = Advised(_VERIFY, (commands.verified(),))
         helps = cut or _is_hidden_by_limit(found)
+        if any(queue.ends_blank for queue in found.queues) and not helps:
+            # ConsumeQueue.truncateDirtyLogicFiles keeps the file's first unit, which correctMinOffset then takes for the last.
+            verified = Advised((IN_BROKERS_ORDER,), (commands.rebuilt(queue_order="broker"),))
         lost.append(_hidden(found, rebuild if helps else verified, segments))
     if passed := [queue for queue in found.queues if queue.passed_over]:
         lost.append(_passed_over(passed))

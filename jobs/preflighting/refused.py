@@ -6,7 +6,7 @@ import os
 
 from rocketmq_reindex.jobs.building.advice import shell
 from rocketmq_reindex.jobs.preflighting.commands import Commands
-from rocketmq_reindex.jobs.preflighting.losses import Loss
+from rocketmq_reindex.jobs.preflighting.losses import IN_BROKERS_ORDER, Loss
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.start.loading import Loading
 from rocketmq_reindex.storage_format.start.prediction import Refusal
@@ -29,10 +29,6 @@ _ADVICE = {
     "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
     "light-queue-offset": "rebuild, or start once with enableMultiDispatch=false: light queues then get no units",
 }
-_BEGUN = (
-    "rebuild with --queue-order broker: the recovery itself begins this file, for a record below the end of a queue whose "
-    "files are full, and in the broker's order such a record has a unit"
-)
 _REBUILT = frozenset({
     "queue-file-size", "checkpoint-not-a-file", "queue-last-file-empty", "checkpoint-logics-offset", "dispatch-stuck",
     "light-queue-offset",
@@ -53,7 +49,7 @@ def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands,
         advice = _ADVICE.get(kind, "")
         if kind == "queue-last-file-empty" and not os.path.lexists(os.path.join(store, first.path)):
             # The recovery begins it for a record that then gets no unit (ConsumeQueue.putMessagePositionInfo).
-            advice, ready = _BEGUN, (commands.rebuilt(queue_order="broker"),)
+            advice, ready = IN_BROKERS_ORDER, (commands.rebuilt(queue_order="broker"),)
         found.append(Loss(kind, len(of_kind), text, (advice,) if advice else (), ready))
     return found
 

@@ -201,7 +201,7 @@ def _queues(started: Started, count: _Count, segment_size: int) -> tuple[QueueOu
         passed, given_from = (0, -1) if isinstance(queue, BatchQueueState) else queue.passed_over(segment_size)
         found.append(QueueOutcome(
             topic, number, queue.min_offset, queue.max_offset, queue.units_cut, queue.units_added, low, high, hidden, passed,
-            given_from if passed else -1,
+            given_from if passed else -1, isinstance(queue, QueueState) and queue.ends_blank,
         ))  # fmt: skip
     return tuple(found)
 

@@ -77,6 +77,8 @@ class QueueOutcome:
     """messages with a unit that a consumer who begins at ``min_offset`` is not given, since the units there stand for none"""
     given_from: int = -1
     """the queue offset of the first message that it is given; -1: ``min_offset``"""
+    ends_blank: bool = False
+    """whether the recovery began a file for a record below the queue's end, and so hides all units before it"""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,9 @@ class QueueState:
         self._revived = 0
         self._revived_blanks = 0
         self._spans: dict[int, tuple[bool, int, int]] = {}
+        self.ends_blank = False
+        """whether the queue ends in a file that this start began, whose one unit is of zeros, so that all units before it are
+        below the min offset"""
 
     @property
     def max_physic(self) -> int:
@@ -127,11 +130,16 @@ class QueueState:
 
     def _unit(self, index: int, at: int) -> int:
         """The offset in the unit at byte ``at`` of a file."""
-        number = (self._starts[index] + at - int(self._state[k.TAIL_FROM])) // UNIT_SIZE
-        if 0 <= number < self._own.count:
+        number = self._own_number(self._starts[index] + at)
+        if number is not None:
             return int(self._own.read(number, number + 1)[0][0])
         data = self._bytes(index)
         return int64_at(data, at) if at + UNIT_SIZE <= len(data) else 0
+
+    def _own_number(self, logical: int) -> int | None:
+        """The number, among the units of this start, of the one at byte ``logical`` of the queue; None if it is not of them."""
+        number = (logical - int(self._state[k.TAIL_FROM])) // UNIT_SIZE
+        return number if 0 <= number < self._own.count else None
 
     def cut(self, phy_offset: int) -> None:
         """``truncateDirtyLogicFiles``."""
@@ -178,6 +186,8 @@ class QueueState:
             raise LoadFailure("queue-last-file-empty", "the recovery leaves no unit in the queue's last file", last)
         if wrote and self._unit(len(self._starts) - 1, wrote - UNIT_SIZE) < lowest:
             self._state[k.MIN_LOGIC] = maximum
+            # A cut keeps the first unit of a file that a record below the queue's end began, though none was written.
+            self.ends_blank = wrote == UNIT_SIZE and self._files[-1] is None and self._own_number(self._starts[-1]) is None
             return
         start = max(0, minimum - self._starts[0])
         end = self._end_of(0)

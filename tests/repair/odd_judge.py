@@ -54,6 +54,8 @@ class OddVerdict:
     """whether the repaired store is to be started as after a crash"""
     refused: bool = False
     """whether preflight says that the broker does not start, since its recovery begins an empty ConsumeQueue file"""
+    emptied: bool = False
+    """whether preflight says that this file hides the units before it, though the broker starts"""
     without_unit: int = 0
     """records of the repaired log that have none: those without a place, and those of earlier lives of a topic"""
 
@@ -62,9 +64,9 @@ class OddVerdict:
         return [f"--one {self.seed} ({'; '.join(self.deeds)}):", *(f"  {words}" for words in self.wrong)] if self.wrong else []
 
 
-def judge(log: OddLog, scratch: Path, seed: int) -> OddVerdict:
+def judge(log: OddLog, scratch: Path, seed: int, crashed: bool | None = None) -> OddVerdict:
     """Build, verify and repair the log under settings that the seed draws. The repaired store is left in ``scratch``."""
-    verdict = OddVerdict(seed, log.deeds, crashed=seed % 2 == 1)
+    verdict = OddVerdict(seed, log.deeds, crashed=seed % 2 == 1 if crashed is None else crashed)
     verdict.counts.update(logs=1, records=len(log.puts), sound=len(log.sound), damaged=bool(log.touched))
     try:
         _Judge(log, scratch, seed, verdict).judge()
@@ -223,7 +225,12 @@ class _Judge:
                 texts = [f"{loss['kind']}: {loss['text']}" for loss in losses[:SHOWN]]
                 self._wrong(f"preflight of the repaired ({self._version}): {texts} {said['refusals'][:SHOWN]}")
             hidden = sum(loss["count"] for loss in said["losses"] if loss["kind"] == "records-hidden")
-            if hidden != self._verdict.without_unit:
+            self._verdict.emptied = any(queue["ends_blank"] for queue in said["queues"])
+            if self._verdict.emptied:
+                commands = next(loss["commands"] for loss in said["losses"] if loss["kind"] == "records-hidden")
+                if hidden <= self._verdict.without_unit or not all("--queue-order broker" in words for words in commands):
+                    self._wrong(f"preflight of the repaired: {hidden} records hidden, and it advises {commands}")
+            elif hidden != self._verdict.without_unit:
                 self._wrong(f"preflight of the repaired: {hidden} records hidden, {self._verdict.without_unit} have no unit")
 
     # -- what is served ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,10 @@ COUNT = 5
 FOUND = (200272, 201595, 300645)
 """A new life whose only record has a flipped bit that no checksum covers; a file whose torn last record has less room than a
 filler; a log without a sound record."""
+STARTED = (501431, 502363, 503507)
+"""Logs whose recovery leaves a unit of zeros behind full ConsumeQueue files."""
+EMPTIED = 554
+"""A log whose recovery begins an empty ConsumeQueue file, which hides the queue."""
 NOT_STARTED = (200731, 300765, 300931, 301043)
 """Logs whose recovery begins an empty ConsumeQueue file, on which 5.3 and 5.4 do not start."""
 
@@ -38,3 +42,17 @@ def test_a_broker_starts_on_the_advised_build(seed: int, tmp_path: Path) -> None
         found = judged(tmp_path, seed, real)
     assert found.lines() == []
     assert found.counts["refused"] == 1
+
+
+@pytest.mark.parametrize("seed", STARTED)
+def test_logs_that_sweeps_found_started(seed: int, tmp_path: Path) -> None:
+    with RealStores(RELEASES[version_of(seed)], tmp_path) as real:
+        assert judged(tmp_path, seed, real).lines() == []
+
+
+def test_a_queue_that_a_crash_hides_is_served_on_the_advised_build(tmp_path: Path) -> None:
+    """A crash hides it, a clean stop does not (ConsumeQueue.truncateDirtyLogicFiles, correctMinOffset)."""
+    with RealStores(RELEASES[version_of(EMPTIED)], tmp_path) as real:
+        found = judged(tmp_path, EMPTIED, real, crashed=True)
+    assert found.lines() == []
+    assert found.counts["emptied"] == 1

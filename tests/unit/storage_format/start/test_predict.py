@@ -12,7 +12,7 @@ from rocketmq_reindex.storage_format.record.layout import AT_PHYSICAL_OFFSET, BA
 from rocketmq_reindex.storage_format.start.prediction import DispatchOutcome, IndexOutcome, LogOutcome, QueueOutcome
 from rocketmq_reindex.storage_format.start.store import RELEASES, IndexFileData, Store
 from tests.tools.batch_log import batch
-from tests.tools.encode import EPOCH
+from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter
 from tests.unit.storage_format.start.stores import SEGMENT, changed, checkpoint, file, log, queue, start, units
 
@@ -189,6 +189,22 @@ def test_an_empty_last_queue_file(tmp_path: Path) -> None:
     kinds = {release: [r.kind for r in start(Store(segments, [folder]), release).refusals] for release in RELEASES}
     wrong = ["queue-last-file-empty"]
     assert kinds == {"4.9.8": [], "5.3.3": wrong, "5.3.4": wrong, "5.4.0": wrong, "5.5.0": [], "5.5.1": []}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_unit_of_zeros_behind_full_files_hides_them(tmp_path: Path, release: str) -> None:
+    """After a crash, in a log that begins above 0: the file that a record below the queue's end began has one such unit."""
+    with LogWriter(tmp_path, SEGMENT, 8 * SEGMENT) as writer:
+        for number in (*range(20), 17):
+            writer.append(Message(body=b"b" * 60, queue_offset=number, store_timestamp=EPOCH + number))
+    segments = [file(int(path.name), path.read_bytes(), SEGMENT) for path in sorted(tmp_path.iterdir())]
+    store = Store(segments, [queue(units(writer.puts[:20]))])
+    clean, killed = start(store, release).queues[0], start(store, release, abnormal=True).queues[0]
+    hides = release != "4.9.8"
+    assert (clean.min_offset, clean.max_offset, clean.hidden, clean.ends_blank) == (0, 20, 1, False)
+    assert (killed.min_offset, killed.max_offset, killed.hidden, killed.ends_blank) == (
+        (21, 21, 21, True) if hides else (0, 21, 1, False)
+    )
 
 
 def test_a_missing_segment(tmp_path: Path) -> None:
