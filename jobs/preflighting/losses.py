@@ -27,6 +27,7 @@ KINDS: Final = {
 }
 """Kinds of loss: with one of them the exit status is 4."""
 WARNINGS: Final = {
+    "earlier-lives": "records whose queue began again behind them: no broker serves them any more, however it starts",
     "log-tail-cut": "bytes behind the last good record, which the start cuts off: no record is lost",
     "delayed-again": "delayed messages that are, or may be, delivered a second time",
     "timer-again": "timer messages that are delivered a second time",
@@ -216,6 +217,19 @@ def delivered(
 
 def _many(count: int) -> str:
     return counted(count, "timer message") if count >= 0 else "timer messages that were not counted (--count-limit)"
+
+
+def earlier_lives(queues: tuple[QueueOutcome, ...]) -> list[Loss]:
+    """The warning of records whose offsets later records of their queue have."""
+    found = [queue for queue in queues if queue.earlier_lives]
+    if not found:
+        return []
+    worst, total = max(found, key=lambda queue: queue.earlier_lives), sum(queue.earlier_lives for queue in found)
+    text = (
+        f"{counted(total, 'record')} of {counted(len(found), 'queue')}, such as {escape(worst.topic)}/{worst.queue}: the queue "
+        "began again behind them, and consumers get the later records: a topic that was made again, or a queue that was lost"
+    )
+    return [Loss("earlier-lives", total, text)]
 
 
 def tail_cut(log: LogOutcome | None) -> list[Loss]:

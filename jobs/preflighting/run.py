@@ -8,7 +8,7 @@ from typing import Final
 from rocketmq_reindex.jobs.preflighting.commands import Commands
 from rocketmq_reindex.jobs.preflighting.delivery import Delivery
 from rocketmq_reindex.jobs.preflighting.folders import StoreFolders
-from rocketmq_reindex.jobs.preflighting.losses import delivered, losses, tail_cut
+from rocketmq_reindex.jobs.preflighting.losses import delivered, earlier_lives, losses, tail_cut
 from rocketmq_reindex.jobs.preflighting.mapping import CHANGED, Maps
 from rocketmq_reindex.jobs.preflighting.model import StoreFiles, start_settings
 from rocketmq_reindex.jobs.preflighting.refused import refused
@@ -163,7 +163,7 @@ class Preflight:
         summary.delayed = [plain(level) for level in levels]
         summary.timers = None if timers is None else plain(timers)
         summary.losses += [plain(loss) for loss in (*lost, *more)]
-        summary.warnings = [plain(loss) for loss in (*tail_cut(found.log), *warned)]
+        summary.warnings = [plain(loss) for loss in (*tail_cut(found.log), *earlier_lives(found.queues), *warned)]
 
     def _check_unchanged(self) -> None:
         """Raises InputError where a file is another than it was at the beginning."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from rocketmq_reindex.storage_format.start.batch_queue_state import BatchQueueSt
 from rocketmq_reindex.storage_format.start.counting import by_queue, last_byte, read_sound
 from rocketmq_reindex.storage_format.start.index_state import IndexState
 from rocketmq_reindex.storage_format.start.kept import Int64s, KeptRows, bytes_of
+from rocketmq_reindex.storage_format.start.lives import Bools, QueueLives
 from rocketmq_reindex.storage_format.start.log_reader import LogReader, chosen
 from rocketmq_reindex.storage_format.start.prediction import (
     DispatchOutcome,
@@ -86,12 +87,12 @@ class _Count:
 
     def __init__(self, settings: StartSettings, started: Started, whole: bool) -> None:
         self._started, self._keeps_index, self.whole = started, settings.message_index, whole
-        self.hidden = 0
-        """records of which a unit should point to each, and none does"""
-        self.hidden_from, self.hidden_to = -1, -1
         self.items_missing = 0
-        self.by_queue: dict[int, tuple[int, int, int]] = {}
-        """lowest offset, highest plus 1, and hidden messages of each queue, by its number"""
+        self._spans: dict[int, tuple[int, int]] = {}
+        """lowest offset, and highest plus 1, of each queue's records with a unit, by its number"""
+        self._lives: dict[int, QueueLives] = {}
+        """of queues with records of which a unit should point to each, and none does"""
+        self._light = set[int]()
 
     def take_any(self, rows: Rows) -> None:
         """Count those of the rows that are sound."""
@@ -99,22 +100,21 @@ class _Count:
 
     def take(self, rows: Rows) -> None:
         """Count the next rows."""
-        hidden = np.zeros(len(rows.at), np.bool_)
         for number, which in by_queue(rows, (rows.flags & HAS_UNIT) > 0):
-            if self.whole:
-                hidden[which] = self._are_hidden(number, rows.at[which])
+            hidden = self._are_hidden(number, rows.at[which]) if self.whole else np.zeros(len(which), np.bool_)
+            if number in self._lives or hidden.any():
+                self._take_hidden(number, rows, which, hidden)
+                which = which[~hidden]
             offsets = rows.offset[which]
-            low, high, count = self.by_queue.get(number, (INT64_MAX, INT64_MIN, 0))
-            self.by_queue[number] = (
+            low, high = self._spans.get(number, (INT64_MAX, INT64_MIN))
+            self._spans[number] = (
                 min(low, int(offsets[offsets >= 0].min(initial=INT64_MAX))),
-                max(high, int((offsets + rows.messages[which]).max())),
-                count + int(np.count_nonzero(hidden[which])),
+                max(high, int((offsets + rows.messages[which]).max(initial=INT64_MIN))),
             )
-        self._add_hidden(rows, np.flatnonzero(hidden & ((rows.flags & LIGHT) == 0)))
         if self.whole and self._keeps_index:
             self.items_missing += self._started.index.missing(rows)
 
-    def _are_hidden(self, number: int, at: Int64s) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _are_hidden(self, number: int, at: Int64s) -> Bools:
         """Which of a queue's records have no unit that points to them, though they get one."""
         queue = self._started.queues.get(self._started.reader.queue_name(number))
         if queue is None:
@@ -126,11 +126,32 @@ class _Count:
             return found
         return ~queue.are_pointed_to(at)
 
-    def _add_hidden(self, rows: Rows, which: Int64s) -> None:
-        if len(which):
-            self.hidden_from = int(rows.at[which[0]]) if self.hidden_from < 0 else self.hidden_from
-            self.hidden_to = int(rows.at[which[-1]] + rows.size[which[-1]])
-            self.hidden += len(which)
+    def _take_hidden(self, number: int, rows: Rows, which: Int64s, hidden: Bools) -> None:
+        order = np.argsort(rows.at[which], kind="stable")
+        which, hidden = which[order], hidden[order]
+        if rows.flags[which[0]] & LIGHT:
+            self._light.add(number)
+        lives = self._lives.setdefault(number, QueueLives())
+        lives.take(
+            hidden, rows.offset[which], rows.messages[which].astype(np.int64), rows.at[which], rows.size[which].astype(np.int64)
+        )
+
+    def queues(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """(number, lowest offset, highest plus 1, hidden records, records of earlier lives) of each queue."""
+        for number, (low, high) in self._spans.items():
+            lives = self._lives.get(number)
+            if lives is None:
+                yield number, low, high, 0, 0
+            else:
+                hidden = lives.hidden()
+                yield number, min(low, hidden.low), max(high, hidden.high, -1), hidden.count, lives.earlier
+
+    def hidden(self) -> tuple[int, int, int]:
+        """(first byte, end, number) of the records that no consumer gets; (-1, -1, 0) if there are none."""
+        found = [lives.hidden() for number, lives in self._lives.items() if number not in self._light and not lives.is_empty]
+        if not found:
+            return -1, -1, 0
+        return min(one.first for one in found), max(one.end for one in found), sum(one.count for one in found)
 
 
 def _log(store: Store, settings: StartSettings, started: Started, count_limit: int, told: Told) -> LogOutcome:
@@ -170,7 +191,7 @@ def _log(store: Store, settings: StartSettings, started: Started, count_limit: i
 
 
 def _dispatch(started: Started, count: _Count) -> DispatchOutcome:
-    first, last = count.hidden_from, count.hidden_to
+    first, last, hidden = count.hidden()
     if not count.whole and started.start.limited:
         first = max(started.log.min_offset, started.covered)
         last = started.log.segments[started.start.index].start
@@ -182,26 +203,26 @@ def _dispatch(started: Started, count: _Count) -> DispatchOutcome:
         items=started.index.items_added,
         hidden_from=first,
         hidden_to=last,
-        hidden_records=count.hidden if count.whole else -1,
+        hidden_records=hidden if count.whole else -1,
         stopped_at=started.stopped_at,
     )
 
 
 def _queues(started: Started, count: _Count, segment_size: int) -> tuple[QueueOutcome, ...]:
-    in_log = {started.reader.queue_name(number): found for number, found in count.by_queue.items()}
+    in_log = {started.reader.queue_name(number): found for number, *found in count.queues()}
     found = []
     for topic, number in sorted({*started.queues, *in_log}):
         queue = started.queues.get((topic, number))
-        low, high, hidden = in_log.get((topic, number), (INT64_MAX, -1, 0))
+        low, high, hidden, earlier = in_log.get((topic, number), (INT64_MAX, -1, 0, 0))
         low = low if count.whole and low < INT64_MAX else -1
         hidden = hidden if count.whole else -1
         if queue is None:
-            found.append(QueueOutcome(topic, number, 0, 0, 0, 0, low, high, hidden))
+            found.append(QueueOutcome(topic, number, 0, 0, 0, 0, low, high, hidden, earlier_lives=earlier))
             continue
         passed, given_from = (0, -1) if isinstance(queue, BatchQueueState) else queue.passed_over(segment_size)
         found.append(QueueOutcome(
             topic, number, queue.min_offset, queue.max_offset, queue.units_cut, queue.units_added, low, high, hidden, passed,
-            given_from if passed else -1, isinstance(queue, QueueState) and queue.ends_blank,
+            given_from if passed else -1, isinstance(queue, QueueState) and queue.ends_blank, earlier,
         ))  # fmt: skip
     return tuple(found)
 

@@ -79,6 +79,8 @@ class QueueOutcome:
     """the queue offset of the first message that it is given; -1: ``min_offset``"""
     ends_blank: bool = False
     """whether the recovery began a file for a record below the queue's end, and so hides all units before it"""
+    earlier_lives: int = 0
+    """records without a unit behind which the queue began again, so that a later one has their offset; in none of the others"""
 
 
 @dataclass(frozen=True)

@@ -120,9 +120,15 @@ def _dispatch(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None
         return
     hidden = sorted(record.offset for queue in _all_queues(real) for record in _hidden(real, queue))
     found.hold("dispatch.hidden_records", len(hidden), said["hidden_records"])
-    found.hold("dispatch.hidden_from", hidden[0] if hidden else -1, said["hidden_from"])
     ends = {record.offset: record.offset + record.size for record in real.log}
-    found.hold("dispatch.hidden_to", ends[hidden[-1]] if hidden else -1, said["hidden_to"])
+    first, end = (hidden[0], ends[hidden[-1]]) if hidden else (-1, -1)
+    if hidden and any(_earlier(real, queue) for queue in _all_queues(real)):
+        # A later life may take some of a stretch of records: the rest lies within.
+        found.hold("dispatch.hidden_from", True, said["hidden_from"] <= first)
+        found.hold("dispatch.hidden_to", True, said["hidden_to"] >= end)
+    else:
+        found.hold("dispatch.hidden_from", first, said["hidden_from"])
+        found.hold("dispatch.hidden_to", end, said["hidden_to"])
 
 
 def _added(real: Outcome) -> Counter[Item]:
@@ -148,6 +154,23 @@ def _valid(units: dict[int, Unit]) -> dict[int, Unit]:
 
 
 def _hidden(real: Outcome, queue: tuple[str, int]) -> list[LogRecord]:
+    """The records of a queue without a unit, but for those of its earlier lives."""
+    earlier = {record.offset for record in _earlier(real, queue)}
+    return [record for record in _without_unit(real, queue) if record.offset not in earlier]
+
+
+def _earlier(real: Outcome, queue: tuple[str, int]) -> list[LogRecord]:
+    """The records without a unit behind which the queue began again: a later one has a unit, and no higher offset."""
+    without, lowest, found = {record.offset for record in _without_unit(real, queue)}, 2**63, list[LogRecord]()
+    for record in sorted(real.of_queues.get(queue, []), key=lambda record: -record.offset):
+        if record.offset not in without:
+            lowest = min(lowest, record.queue_offset)
+        elif lowest <= record.queue_offset:
+            found.append(record)
+    return found
+
+
+def _without_unit(real: Outcome, queue: tuple[str, int]) -> list[LogRecord]:
     """The records of a queue that are kept in the log and that no unit from its min offset on points to."""
     assert real.told.queues is not None
     low = real.told.queues.get(queue, NO_QUEUE).min_offset
@@ -188,7 +211,9 @@ def _queue(found: Comparison, said: Mapping[str, Any], told: RealQueue, real: Ou
         return
     hidden = _hidden(real, queue)
     found.hold("queue.hidden", len(hidden), said["hidden"], name)
-    records = real.of_queues.get(queue, [])
+    earlier = {record.offset for record in _earlier(real, queue)}
+    found.hold("queue.earlier_lives", len(earlier), said["earlier_lives"], name)
+    records = [record for record in real.of_queues.get(queue, []) if record.offset not in earlier]
     numbers = [record.queue_offset for record in records]
     found.hold("queue.log_min", min(numbers, default=-1), said["log_min"], name)
     found.hold("queue.log_max", max(numbers, default=-2) + 1, said["log_max"], name)
