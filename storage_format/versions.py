@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -61,3 +62,23 @@ RULES: Final = {
 VERSIONS: Final = tuple(RULES)
 """newest first"""
 NEWEST: Final = VERSIONS[0]
+_RELEASE: Final = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,3}))?")
+
+
+def numbers_of(release: str) -> tuple[int, ...]:
+    """Return the numbers of a release or a line, to compare it by. Raises ValueError for a word of another form."""
+    found = _RELEASE.fullmatch(release)
+    if not found:
+        raise ValueError(f"{release!a} is no release such as 5.3.3, and no line such as 5.3")
+    return tuple(int(number) for number in found.groups() if number)
+
+
+def line_of(release: str) -> str:
+    """Return the line, one of VERSIONS, whose bytes a release writes: 5.3 for 5.1.4, 4.9 for all of 4.x.
+
+    Raises ValueError for what is no release, and for one that is older or newer than all lines.
+    """
+    given, lines = numbers_of(release)[:2], [numbers_of(line) for line in reversed(VERSIONS)]
+    if given[0] < lines[0][0] or given > lines[-1]:
+        raise ValueError(f"{release} is not known: take one of {', '.join(VERSIONS)}, or a release of 4.x to {NEWEST}.x")
+    return next(version for version, line in zip(reversed(VERSIONS), lines, strict=True) if given <= line)

@@ -35,7 +35,7 @@ def build(
     checkpoint: Literal["safe", "broker"] | None = None,
     lmq: bool = False,
     delay_levels: str | None = None,
-    broker_version: Literal["5.5", "5.4", "5.3", "4.9"] | None = None,
+    broker_version: str | None = None,
     include_topic: str | Sequence[str] | None = None,
     exclude_topic: str | Sequence[str] | None = None,
     until_offset: Size | None = None,
@@ -92,7 +92,7 @@ def build(
             Default: ``safe``.
         lmq: Also build light message queues.
         delay_levels: ``messageDelayLevel`` of the broker. Default: ``1s 5s 10s 30s 1m ... 2h``.
-        broker_version: The version for which to build, where the bytes differ. Default: ``5.5``.
+        broker_version: The version for which to build, where the bytes differ: a line or a release. Default: ``5.5``.
         include_topic: One or more globs: only these topics.
         exclude_topic: One or more globs: not these topics.
         until_offset: Only records that start below this offset of the commitlog, in bytes.

@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.preflighting.options import build_parser, preflight_s
 def preflight(
     store: PathLike | None = None,
     *,
-    broker_version: Literal["5.5", "5.4", "5.3", "4.9", "4.9.8", "5.3.3", "5.3.4", "5.4.0", "5.5.0", "5.5.1"] | None = None,
+    broker_version: str | None = None,
     abort: Literal["yes", "no"] | None = None,
     broker_conf: PathLike | None = None,
     commitlog: Paths | None = None,

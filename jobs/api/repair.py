@@ -35,7 +35,7 @@ def repair(
     crc: Literal["none", "body", "all"] | None = None,
     lmq: bool = False,
     delay_levels: str | None = None,
-    broker_version: Literal["5.5", "5.4", "5.3", "4.9"] | None = None,
+    broker_version: str | None = None,
     broker_conf: PathLike | None = None,
     topics_config: PathLike | None = None,
     write_topics: bool = False,
@@ -78,7 +78,7 @@ def repair(
         crc: The checksums that are verified. Default: ``body``.
         lmq: Also build light message queues.
         delay_levels: ``messageDelayLevel`` of the broker. Default: ``1s 5s 10s 30s 1m ... 2h``.
-        broker_version: The version for which to build, where the bytes differ. Default: ``5.5``.
+        broker_version: The version for which to build, where the bytes differ: a line or a release. Default: ``5.5``.
         broker_conf: A ``broker.conf``, for sizes, folders, delay levels and LMQ. Keywords win.
         topics_config: A broker's ``config/topics.json``, for batch topics.
         write_topics: Also draft ``out/config/topics.json`` from the log.

@@ -34,7 +34,7 @@ def verify(
     crc: Literal["none", "body", "all"] | None = None,
     lmq: bool = False,
     delay_levels: str | None = None,
-    broker_version: Literal["5.5", "5.4", "5.3", "4.9"] | None = None,
+    broker_version: str | None = None,
     broker_conf: PathLike | None = None,
     topics_config: PathLike | None = None,
     max_fill: Size | None = None,

@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.building.settings import (
 from rocketmq_reindex.jobs.command.broker_conf import settings_of
 from rocketmq_reindex.jobs.command.options import checked, command_parser
 from rocketmq_reindex.jobs.publishing.layout import SIZES
-from rocketmq_reindex.jobs.store.settings import ENGINES, StoreSettings, default_of
+from rocketmq_reindex.jobs.store.settings import ENGINES, StoreSettings, default_of, parse_version
 from rocketmq_reindex.jobs.watching.options import add_watch_options, watch_environment
 from rocketmq_reindex.storage_format.delay.policies import UNDECIDED
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
@@ -74,7 +74,13 @@ def add_store_options(parser: argparse.ArgumentParser, sizes: Callable[[str], st
         help=f"messageDelayLevel of the broker ({default('delay_levels')})",
     )
     version = sizes("broker_version")
-    add("--broker-version", choices=VERSIONS, help=f"RocketMQ version of the store, where the bytes differ ({version})")
+    add(
+        "--broker-version",
+        type=parse_version,
+        metavar="VERSION",
+        help=f"RocketMQ version of the store, where the bytes differ: {', '.join(VERSIONS)}, or a release, such as 5.1.4 "
+        f"({version})",
+    )
     add(
         "--topics-config",
         metavar="FILE",

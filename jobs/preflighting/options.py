@@ -7,15 +7,16 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.command.options import command_parser
+from rocketmq_reindex.jobs.command.options import checked, command_parser
 from rocketmq_reindex.jobs.preflighting.broker_settings import broker_settings
-from rocketmq_reindex.jobs.preflighting.settings import LINES, BrokerSettings, PreflightSettings
+from rocketmq_reindex.jobs.preflighting.settings import BrokerSettings, PreflightSettings
+from rocketmq_reindex.jobs.store.settings import parse_version
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.integers import INT32_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
-from rocketmq_reindex.storage_format.start.store import DEFAULT_COUNT_LIMIT, RELEASES
+from rocketmq_reindex.storage_format.start.store import DEFAULT_COUNT_LIMIT
 from rocketmq_reindex.storage_format.versions import NEWEST
 from rocketmq_reindex.udfs import files
 
@@ -33,8 +34,9 @@ def build_parser() -> argparse.ArgumentParser:
     add("store", nargs="?", metavar="STORE", help="the broker's store (storePathRootDir), a local folder")
     add(
         "--broker-version",
-        choices=(*LINES, *RELEASES),
-        help=f"release of the broker; a line, such as 5.3, stands for its newest release ({NEWEST})",
+        type=checked(parse_version),
+        metavar="VERSION",
+        help=f"release of the broker, such as 5.3.3; a line, such as 5.3, stands for its newest release ({NEWEST})",
     )
     add("--abort", choices=("yes", "no"), help="as if the last stop was unclean, or clean (by the store's file abort)")
     add("--broker-conf", metavar="FILE", help="take sizes, folders and settings from a broker.conf; options given here win")

@@ -17,6 +17,7 @@ from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes, sizes_of
 from rocketmq_reindex.jobs.preflighting.spool import TemporarySpool
 from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary, plain
 from rocketmq_reindex.jobs.store.first_bytes import no_record
+from rocketmq_reindex.jobs.store.segments import meant_by
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, parse_delay_levels
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
@@ -50,10 +51,13 @@ class Preflight:
         listing = self._folders.listing()
         sizes = sizes_of(listing, settings.broker, settings.store, self._maps)
         summary.abort = self._folders.has_abort() if settings.abort is None else settings.abort
+        if settings.stands_for_another:
+            summary.notes.append(f"RocketMQ {settings.broker_version}: the start of {settings.release} is worked out")
         summary.notes += [*settings.broker.notes, *sizes.notes]
         self._check_rocksdb()
         if not (listing.segments or listing.queues or listing.indexes):
-            raise InputError(f"{summary.store}: has no commitlog, no queue and no IndexFile: name the broker's store")
+            meant = meant_by(settings.store) or ": name the broker's store"
+            raise InputError(f"{summary.store}: has no commitlog, no queue and no IndexFile{meant}")
         loading = load(listing, sizes.files, settings.release)
         start = start_settings(settings, summary.abort, sizes)
         summary.sizes = {

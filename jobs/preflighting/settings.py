@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rocketmq_reindex.storage_format.start.store import DEFAULT_COUNT_LIMIT, RELEASES
-from rocketmq_reindex.storage_format.versions import NEWEST, VERSIONS
+from rocketmq_reindex.storage_format.versions import NEWEST, VERSIONS, line_of, numbers_of
 from rocketmq_reindex.udfs import files
 
 LINES: Final = {line: max((r for r in RELEASES if r.startswith(f"{line}.")), key=RELEASES.index) for line in VERSIONS}
@@ -63,8 +63,19 @@ class PreflightSettings:
 
     @property
     def release(self) -> str:
-        """The release whose start is worked out."""
-        return LINES.get(self.broker_version, self.broker_version)
+        """The release whose start is worked out: of those that are known, the newest of the line that is not newer."""
+        named = self.broker_version
+        if named in LINES or named in RELEASES:
+            return LINES.get(named, named)
+        of_line = [release for release in RELEASES if release.startswith(f"{line_of(named)}.")]
+        return max(
+            (release for release in of_line if numbers_of(release) <= numbers_of(named)), key=numbers_of, default=of_line[0]
+        )
+
+    @property
+    def stands_for_another(self) -> bool:
+        """Whether the start of a named release is not known, and that of another is worked out."""
+        return self.broker_version not in LINES and self.broker_version != self.release
 
     @property
     def roots(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from rocketmq_reindex.jobs.querying.tags import UnindexedTag
 from rocketmq_reindex.jobs.store.log import EXPIRED, StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.store.rocksdb import rocksdb_queues
+from rocketmq_reindex.jobs.store.segments import meant_by
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
@@ -47,6 +48,8 @@ class Search:
         self._index: IndexFiles | None = None
         if files.entry_of(store).kind != files.FOLDER:
             raise InputError(f"{escape(store)}: is no folder: STORE is the folder around commitlog/ and index/")
+        if files.entry_of(files.join(store, "commitlog")).kind == files.ABSENT and (meant := meant_by(store)):
+            raise InputError(f"{escape(store)}: is no store{meant}")
         check_laid_out(store)
         self.log = StoreLog(roots, notes)
         self._opened = contextlib.ExitStack()

@@ -11,7 +11,7 @@ from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS, DEFAULT_S
 from rocketmq_reindex.storage_format.integers import INT32_MAX
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, FILL_MAX, UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
-from rocketmq_reindex.storage_format.versions import NEWEST, RULES, VERSIONS, VersionRules
+from rocketmq_reindex.storage_format.versions import NEWEST, RULES, VERSIONS, VersionRules, line_of
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.sql.option_words import CRC_MODES as CRC_MODES
 from rocketmq_reindex.udfs.sql.option_words import DELAY_LEVELS as DELAY_LEVELS
@@ -190,6 +190,14 @@ def checked_paths(*places: str) -> list[str]:
         return [files.checked(place) for place in places]
     except InputError as error:
         raise UsageError(str(error)) from None
+
+
+def parse_version(text: str) -> str:
+    """Return the line of a release, or of a line, as ``--broker-version`` takes both. Raises UsageError."""
+    try:
+        return line_of(text)
+    except ValueError as error:
+        raise UsageError(f"--broker-version {error}") from None
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:

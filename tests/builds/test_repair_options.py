@@ -267,3 +267,20 @@ def test_any_range_size_gives_the_same(tmp_path: Path) -> None:
         found = tree(out)
         expected = expected or found
         assert found == expected, size
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("place", ["nowhere", "empty"])
+def test_a_replica_without_segments_is_an_error_on_a_sound_log_too(place: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    told = local_repair(tmp_path / "store", tmp_path / "out", None, replicas=(str(tmp_path / place),), **SIZES)
+    assert (told.exit, (tmp_path / "out").exists()) == (1, False)
+    assert "--replica is a store, or a folder of segments" in str(told.error)
+
+
+def test_any_release_goes_by_its_line() -> None:
+    words = ["store", "--out", "out", "--broker-version"]
+    lines = {"4.8.0": "4.9", "5.1.4": "5.3", "5.5.1": "5.5"}
+    assert {release: parse_settings([*words, release]).broker_version for release in lines} == lines
+    with pytest.raises(UsageError, match=r"5\.9\.0 is not known"):
+        parse_settings([*words, "5.9.0"])

@@ -75,7 +75,7 @@ def test_what_is_delivered(name: str, kept: int | None, tmp_path: Path) -> None:
         min((store / "commitlog").iterdir()).unlink()
     if name == "dispatched":
         shutil.rmtree(store / "consumequeue")
-    told = rr.preflight(store, broker_version=VERSION, segment_size=SEGMENT, **SIZES)  # type: ignore[arg-type]
+    told = rr.preflight(store, broker_version=VERSION, segment_size=SEGMENT, **SIZES)
     (level,) = told.delayed
     with Program(VERSION, "Serve", tmp_path) as program:
         found = delivered(program, store, tmp_path, level["waiting"])
@@ -108,7 +108,7 @@ def test_timer_messages(name: str, check: tuple[int, int] | None, tmp_path: Path
         (store / "config" / "timercheck").write_bytes(struct.pack(">qqqq", EPOCH, 0, *check).ljust(4096, b"\0"))
     if name == "bare":
         shutil.rmtree(store / "consumequeue")
-    told = rr.preflight(store, broker_version=VERSION, segment_size=SEGMENT, **SIZES)  # type: ignore[arg-type]
+    told = rr.preflight(store, broker_version=VERSION, segment_size=SEGMENT, **SIZES)
     assert told.timers is not None
     wanted = told.timers["end"] - told.timers["goes_on"]
     with Program(VERSION, "Serve", tmp_path) as program:

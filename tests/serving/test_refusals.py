@@ -135,7 +135,7 @@ def try_all(version: str, states: Sequence[State], tmp_path: Path) -> list[str]:
             shutil.copytree(tmp_path / "base", store)
             for change in state.changes:
                 change(store)
-            told = rr.preflight(store, broker_version=version, segment_size=SEGMENT, **SIZES)  # type: ignore[arg-type]
+            told = rr.preflight(store, broker_version=version, segment_size=SEGMENT, **SIZES)
             kinds = {refusal["kind"] for refusal in told.refusals}
             if kinds != (state.old if version[0] == "4" else state.new):
                 wrong.append(f"{state.name}: preflight says {sorted(kinds)}")

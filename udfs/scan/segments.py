@@ -26,14 +26,37 @@ class Commitlog:
         return sum(segment.data_end - segment.start for segment in self.segments)
 
 
+_FOLDER = "commitlog"
+
+
+def meant_by(store: str) -> str:
+    """Return what to ask who names a folder of segments in the place of a store, as the end of an error; "" for others."""
+    if files.entry_of(store).kind != files.FOLDER or not _has_segments(files.listing(store)):
+        return ""
+    if files.base(store) == _FOLDER:
+        return f": it holds segments: did you mean the store around it, {escape(files.parent(store))}?"
+    return f": it holds segments: did you mean --commitlog {escape(store)}?"
+
+
+def _has_segments(entries: list[files.Entry]) -> bool:
+    return any(entry.kind == files.FILE and first_byte(entry.name) is not None for entry in entries)
+
+
 def _list(roots: tuple[str, ...]) -> list[files.Entry]:
     found = []
     for root in roots:
         kind = files.entry_of(root).kind
         if kind != files.FOLDER:
             what = "is not there" if kind == files.ABSENT else "is not a folder"
+            meant = meant_by(files.parent(root)) if files.base(root) == _FOLDER else ""
+            if meant:
+                raise InputError(f"{escape(files.parent(root))}: is no store{meant}")
             raise InputError(f"{escape(root)}: {what}: STORE is the folder around commitlog/, --commitlog one of segments")
-        found += files.listing(root)
+        entries = files.listing(root)
+        inner = next((entry for entry in entries if entry.name == _FOLDER and entry.kind == files.FOLDER), None)
+        if inner is not None and not _has_segments(entries):
+            raise InputError(f"{escape(root)}: is a store, no folder of segments: did you mean {escape(inner.path)}?")
+        found += entries
     return found
 
 

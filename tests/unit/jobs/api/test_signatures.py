@@ -142,7 +142,7 @@ def test_a_keyword_is_read_as_its_option(name: str) -> None:
 
 SAMPLES = {
     "only": "index", "index_policy": "window:1h", "delay_levels": "1s 2s", "until_time": "100000000008",
-    "time": "100000000009", "begin": "100000000010", "end": "100000000011",
+    "broker_version": "5.3", "time": "100000000009", "begin": "100000000010", "end": "100000000011",
 }  # fmt: skip
 
 

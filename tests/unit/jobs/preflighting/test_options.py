@@ -32,7 +32,8 @@ def test_the_other_case() -> None:
     (["s3://bucket/store"], "s3://bucket/store: is a URI"),
     (["s", "--commitlog", "hdfs://h/x"], "is a URI"),
     (["s", "--commitlog", ""], "--commitlog: is empty"),
-    (["s", "--broker-version", "5.2"], "invalid choice"),
+    (["s", "--broker-version", "5.6"], "5.6 is not known: take one of 5.5, 5.4, 5.3, 4.9, or a release of 4.x to 5.5.x"),
+        (["s", "--broker-version", "newest"], "is no release such as 5.3.3"),
     (["s", "--abort", "maybe"], "invalid choice"),
     (["s", "--cq-file-size", "30"], "--cq-file-size 30: take a multiple of 20"),
     (["s", "--batch-cq-file-size", "40"], "--batch-cq-file-size 40: take a multiple of 46"),
@@ -119,3 +120,17 @@ def test_a_log_elsewhere_is_told_of(tmp_path: Path) -> None:
     assert parse_preflight(["/data/store", "--commitlog", "/b", *words]).broker.notes == ()
     usual = conf(tmp_path, "storePathCommitLog=/data/store/commitlog\n")
     assert parse_preflight(["/data/store", *usual]).broker.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("named", "release"), [("5.1.4", "5.3.3"), ("5.3.0", "5.3.3"), ("5.3.9", "5.3.4"), ("4.7", "4.9.8"), ("5.5.3", "5.5.1")]
+)
+def test_a_release_whose_start_is_not_known_has_another_of_its_line(named: str, release: str) -> None:
+    settings = parse_preflight(["s", "--broker-version", named])
+    assert (settings.release, settings.stands_for_another) == (release, True)
+
+
+@pytest.mark.parametrize(("named", "release"), [("5.3", "5.3.4"), ("5.3.3", "5.3.3"), ("5.5", "5.5.1")])
+def test_one_that_is_known_stands_for_itself(named: str, release: str) -> None:
+    settings = parse_preflight(["s", "--broker-version", named])
+    assert (settings.release, settings.stands_for_another) == (release, False)

@@ -14,7 +14,7 @@ SIZES: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 7, "index_items": 40
 
 
 def told(store: Path, release: str = "5.3.3", **keywords: Any) -> rr.PreflightResult:
-    return rr.preflight(store, broker_version=release, **keywords)  # type: ignore[arg-type]
+    return rr.preflight(store, broker_version=release, **keywords)
 
 
 def kinds(found: rr.PreflightResult) -> list[str]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.jobs.preflight import preflight
+from rocketmq_reindex.jobs.query import query
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged, list_segments
 from rocketmq_reindex.storage_format.errors import InputError
 
@@ -182,3 +184,23 @@ def test_a_change_during_the_run(tmp_path: Path) -> None:
     paths[1].unlink()
     with pytest.raises(InputError, match=re.escape(f"{paths[1]}: changed during the run")):
         check_unchanged(before, roots(tmp_path))
+
+
+def test_a_store_and_a_folder_of_segments_taken_for_each_other(tmp_path: Path) -> None:
+    store, loose = tmp_path / "a\nstore", tmp_path / "loose"
+    store.mkdir()
+    (store / "config").mkdir()
+    put(store / "commitlog", 0)
+    put(loose, 0)
+    with pytest.raises(
+        InputError, match=r"a\\nstore: is a store, no folder of segments: did you mean .*/a\\nstore/commitlog\?$"
+    ):
+        list_segments(roots(store), 0)
+    for wrong, meant in ((store / "commitlog", r"the store around it, .*/a\\nstore"), (loose, "--commitlog .*/loose")):
+        with pytest.raises(InputError, match=rf": is no store: it holds segments: did you mean {meant}\?$"):
+            list_segments((f"{wrong}/commitlog",), 0)
+        for command in (preflight, query):
+            words = [str(wrong)] if command is preflight else [str(wrong), "--topic", "T", "--key", "k"]
+            assert command(words) == 1
+    with pytest.raises(InputError, match="is not there: STORE is the folder around commitlog/"):
+        list_segments((f"{tmp_path}/none/commitlog",), 0)
