@@ -8,11 +8,17 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pyspark
 
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+
 JAVA_VERSIONS = ("17", "21")
+JAVA_RUNS = range(17, 24)
+"""versions that are not refused: Spark 4 asks for 17, and for what Java 24 has no more (``Subject.getSubject``)"""
 _ABOVE = Path(__file__).resolve().parents[2]
 """the package ``rocketmq_reindex`` where it is installed; in a checkout, where its packages are links, the checkout"""
 _PROJECT = re.compile(r'^name = "rocketmq-reindex"$', re.MULTILINE)
@@ -68,6 +74,20 @@ def choose_java() -> None:
         chosen = (CHECKOUT / ".java-home").read_text().strip()
         if chosen:
             os.environ["JAVA_HOME"] = chosen
+
+
+def check_java() -> None:
+    """Raises InputError where there is no Java, or one that Spark does not run on, before its JVM says so in its own words."""
+    java = shutil.which("java")
+    home = os.environ.get("JAVA_HOME", "") or (os.path.dirname(os.path.dirname(os.path.realpath(java))) if java else "")
+    to_do = f"set JAVA_HOME to a JDK {' or '.join(JAVA_VERSIONS)}, or take --engine local, which needs no Java"
+    if not os.access(os.path.join(home, "bin", "java"), os.X_OK) or not home:
+        where = f"JAVA_HOME={escape(home)} is none" if home else "JAVA_HOME is not set, and no java is on PATH"
+        raise InputError(f"Spark needs Java, and {where}: {to_do}")
+    version = _java_version(home)
+    major = version.partition(".")[0]
+    if major.isdigit() and int(major) not in JAVA_RUNS:
+        raise InputError(f"Spark does not run on Java {escape(version)} ({escape(home)}): {to_do}")
 
 
 def class_archive() -> Path | None:

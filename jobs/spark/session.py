@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from rocketmq_reindex.jobs.spark import gateway, worker_python
 from rocketmq_reindex.jobs.spark.daemon import name_daemon
 from rocketmq_reindex.jobs.spark.delta_jars import check_delta
-from rocketmq_reindex.jobs.spark.java import choose_java, class_archive, delta_jars, java_option, settings_folder
+from rocketmq_reindex.jobs.spark.java import check_java, choose_java, class_archive, delta_jars, java_option, settings_folder
 
 # The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
 # the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
@@ -110,6 +110,7 @@ def _own(master: str, delta: bool = False, hadoop_user: str = "") -> dict[str, s
     gateway.absolute_paths()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     choose_java()
+    check_java()
     master = master or "local[*]"
     if master.startswith("local"):
         worker_python.check(os.environ["PYSPARK_PYTHON"], (worker_python.PACKAGE, *worker_python.THIRD_PARTY))
