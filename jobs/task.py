@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.names import escape
 
 DONE = (0, 3)
 """exit statuses of a run that did what it was asked to: 3 is a build without the damaged parts of its log"""
@@ -15,12 +17,17 @@ DONE = (0, 3)
 def words(given: Sequence[str]) -> list[str]:
     """Return the words of the command line that the parameters of a task stand for.
 
-    ``--name=`` is left out: a job's parameter that is empty. ``options=TEXT`` is more words, split as a shell does.
+    ``--name=`` is left out: a job's parameter that is empty. ``options=TEXT`` is more words, split as a shell does. Raises
+    UsageError where that cannot be split.
     """
     found: list[str] = []
     for word in given:
         if word.startswith("options="):
-            found += shlex.split(word.removeprefix("options="))
+            text = word.removeprefix("options=")
+            try:
+                found += shlex.split(text)
+            except ValueError as error:
+                raise UsageError(f"options: {escape(text, 200)}: {str(error).lower()}: quote words as a shell does") from None
         elif not (word.startswith("--") and word.endswith("=")):
             found.append(word)
     return found
@@ -28,6 +35,11 @@ def words(given: Sequence[str]) -> list[str]:
 
 def task() -> None:
     """Return when the command has done its work, which is success there. Raises SystemExit with its status otherwise."""
-    status = main(words(sys.argv[1:]))
+    try:
+        given = words(sys.argv[1:])
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(UsageError.exit_status) from None
+    status = main(given)
     if status not in DONE:
         raise SystemExit(status)

@@ -28,9 +28,14 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+try:
+    from airflow.sdk import DAG, BaseOperator, Param
+except ModuleNotFoundError as error:
+    if error.name != "airflow.sdk":
+        raise
+    raise ImportError("this DAG needs Airflow 3: Airflow 2 has no airflow.sdk") from None
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import DAG, BaseOperator, Param
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 SITE: dict[str, Any] = {

@@ -9,8 +9,13 @@ from __future__ import annotations
 import shlex
 from datetime import datetime, timezone
 
+try:
+    from airflow.sdk import DAG, Param
+except ModuleNotFoundError as error:
+    if error.name != "airflow.sdk":
+        raise
+    raise ImportError("this DAG needs Airflow 3: Airflow 2 has no airflow.sdk") from None
 from airflow.providers.databricks.operators.databricks import DatabricksRunNowOperator
-from airflow.sdk import DAG, Param
 
 CONNECTION = "databricks_default"
 JOB = "rocketmq-reindex"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -43,3 +45,27 @@ def test_what_is_not_done_does_not_return(
             with pytest.raises(SystemExit) as ended:
                 task.task()
             assert ended.value.code == status
+
+
+def test_options_that_cannot_be_split_are_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["task", "build", "/store", "options=--include-topic 'a\nb"])
+    with pytest.raises(SystemExit) as ended:
+        task.task()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        "error: options: --include-topic 'a\\nb: no closing quotation: quote words as a shell does\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["rmq_reindex_dag", "rmq_reindex_databricks_dag"])
+def test_the_dags_say_that_they_need_airflow_3(name: str, tmp_path: Path) -> None:
+    """Airflow 2 has no ``airflow.sdk``; where there is no Airflow at all, Python says so."""
+    script = Path(task.__file__).parent / "dags" / f"{name}.py"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for last in ("No module named 'airflow'", "this DAG needs Airflow 3: Airflow 2 has no airflow.sdk"):
+        done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+        assert done.stderr.splitlines()[-1].endswith(last)
+        (tmp_path / "airflow").mkdir(exist_ok=True)
+        (tmp_path / "airflow" / "__init__.py").touch()
