@@ -26,5 +26,9 @@ def answer(asked: Query, search: Search) -> Iterator[Found]:
         assert asked.topic is not None
         assert asked.key is not None
         found = search.by_key(asked.topic, asked.key, asked.in_time, asked.max)
+    is_found = False
     for message in found:
+        is_found = True
         yield Found(message, None)
+    if not is_found:
+        search.say_what_is_unknown(asked.topic, asked.id)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.querying.found import Found
@@ -24,6 +26,8 @@ from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 from rocketmq_reindex.udfs import files
+
+_OFFSET_ID: Final = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 
 
 def _any_time(_time: int) -> bool:
@@ -68,6 +72,12 @@ class Search:
         """The message at an offset of the commitlog."""
         found = self.log.message(phy_offset)
         if isinstance(found, str):
+            around = self.log.around(phy_offset)
+            if around is not None:
+                found = (
+                    f"is inside the record of {escape(around.topic)}/{around.queue_id} at {around.phy_offset}, queue offset "
+                    f"{around.queue_offset}: ask for --physical {around.phy_offset}"
+                )
             self._notes.add("no message", f"offset {phy_offset}: {found}", lost=found != EXPIRED)
         else:
             yield found
@@ -210,11 +220,30 @@ class Search:
                     f"{found}: query reads ConsumeQueue files alone: add --scan to read the whole log ({size:,} bytes)"
                 )
             raise InputError(
-                f"{escape(folder)}: {what}: the topic has no such queue, or its files are lost: add --scan to read the whole "
-                f"log ({size:,} bytes) instead, or make them by "
+                f"{escape(folder)}: {what}: the topic has no such queue, or its files are lost{self._near(topic)}: add --scan "
+                f"to read the whole log ({size:,} bytes) instead, or make them by "
                 "`rmq-reindex build STORE --out DIR --only consumequeue,checkpoint`"
             )
         return queue
+
+    def say_what_is_unknown(self, topic: str | None, message_id: str | None) -> None:
+        """Say it where nothing was found, and no queue has the topic, or the id is none that a broker gives."""
+        if topic is not None and (known := topics(self._store, self._notes)) and topic not in known:
+            text = f"topic {escape(topic)}: the store has no queue of it{self._near(topic)}"
+            self._notes.add("unknown topic", text, lost=False)
+        if message_id is not None and not _OFFSET_ID.fullmatch(message_id):
+            text = (
+                f"id {escape(message_id, 100)}: no message has it as its unique id, and a broker's id has 32 or 56 hex digits"
+            )
+            self._notes.add("unknown id", text, lost=False)
+
+    def _near(self, topic: str) -> str:
+        """The topics of the store that look most like one that it does not have, as the end of a clause."""
+        from rocketmq_reindex.storage_format.scan.topic_globs import near
+
+        known = topics(self._store, self._notes)
+        found = near(topic, known) if topic not in known else []
+        return f" (near it: {', '.join(map(escape, found))})" if found else ""
 
     def _with_files(self, topic: str, number: int) -> StoreQueue | None:
         where = queue_folder(self._store, topic, number)

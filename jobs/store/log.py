@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +27,9 @@ FILLER: Final = "is the filler at a segment's end"
 LOST: Final = "stands for lost bytes: a repair put it there"
 NOTHING: Final = r.REASONS[r.ZERO]
 _OPEN_MAX: Final = 64
+_LOOK_BACK: Final = (1 << 16, 1 << 20, 1 << 23)
+"""bytes before an offset in which the record around it is looked for: a body has 4 MiB at most by default"""
+_MAGIC: Final = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (r.MAGIC_V1, r.MAGIC_V2)))
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,11 @@ def message_at(pages: Pages, start: int, phy_offset: int) -> Message | int:
     """
     low = phy_offset - start
     return read_message(lambda at, count: pages.read(low + at, count), phy_offset, pages.size - low)
+
+
+def _magics(data: bytes) -> list[int]:
+    """Where the magic code of a record may stand, the last one first."""
+    return [found.start() for found in _MAGIC.finditer(data)][::-1]
 
 
 class StoreLog:
@@ -115,6 +125,31 @@ class StoreLog:
         if phy_offset == segment.start and (begins := foreign(pages.read(0, HEAD))):
             return f"{r.REASONS.get(found, 'is no record')}: the segment {begins}"
         return r.REASONS.get(found, "is no record")
+
+    def around(self, phy_offset: int) -> Message | None:
+        """Return the message whose record holds an absolute offset behind its first byte, if that is found.
+
+        A record names its own place: the nearest one before the offset that does so, and reaches over it, is the one.
+        """
+        segment = self.segment_of(phy_offset)
+        if isinstance(segment, str):
+            return None
+        for length in _LOOK_BACK:
+            low = max(segment.start, phy_offset - length)
+            try:
+                pages = self.pages(segment)
+                # The offset may be one of the record's first bytes.
+                end = min(phy_offset + r.AT_BODY_CRC, segment.start + segment.size)
+                for at in _magics(pages.read(low - segment.start, end - low)):
+                    begin = low + at - r.AT_MAGIC
+                    found = message_at(pages, segment.start, begin) if segment.start <= begin < phy_offset else None
+                    if isinstance(found, Message) and found.phy_offset + found.size > phy_offset:
+                        return found
+            except (OSError, InputError):
+                return None
+            if low == segment.start:
+                break
+        return None
 
     def body(self, message: Message, most: int) -> bytes:
         """Return at most ``most`` bytes of the body as it is stored. Raises OSError and InputError."""

@@ -94,6 +94,33 @@ def test_every_way_to_ask(tmp_path: Path, ask: Any) -> None:
     assert "0 to 59" in ask(tmp_path, f"--topic T --queue 0 --time {EPOCH + 10**9}")[1]
 
 
+def test_what_is_not_there_is_said_with_what_is_near(tmp_path: Path, ask: Any) -> None:
+    make(tmp_path, [Message(topic="OrderPaid", body=b"b", properties={"UNIQ_KEY": "u"}, store_timestamp=EPOCH)])
+    near = "topic orderpaid: the store has no queue of it (near it: OrderPaid)"
+    assert near in ask(tmp_path, "--topic orderpaid --key u")[1]
+    assert near in ask(tmp_path, "--topic orderpaid --tag u")[1]
+    assert "are lost (near it: OrderPaid): add --scan" in ask(tmp_path, "--topic orderpaid --queue 0 --offset 0", 1)[1]
+    far = ask(tmp_path, "--topic zzz\\x1b --key u")[1]
+    assert "topic zzz" in far
+    assert "near it" not in far
+    assert "no queue" not in ask(tmp_path, "--topic OrderPaid --key nobody")[1]
+    assert "id zzz: no message has it as its unique id, and a broker's id has 32 or 56" in ask(tmp_path, "--id zzz")[1]
+    for words in ("--id u", f"--id {'0' * 32}"):
+        assert "unique id" not in ask(tmp_path, words)[1]
+
+
+@pytest.mark.parametrize("size", [1 << 12, 1 << 18])
+def test_an_offset_inside_a_record_names_it(size: int, tmp_path: Path, ask: Any) -> None:
+    puts = make(tmp_path, [*keyed(3), Message(topic="T", body=b"b" * (size - 1000))], size)
+    for put in (puts[0], puts[2], puts[3]):
+        begin, end = put.offset, put.offset + put.size
+        for at in (begin + 1, begin + 5, begin + 50, end - 1):
+            told = ask(tmp_path, f"--physical {at}", 1)[1]
+            assert f"offset {at}: is inside the record of T/0 at {begin}, queue offset {put.queue_offset}: " in told
+            assert f"ask for --physical {begin}\n" in told
+    assert "is inside" not in ask(tmp_path, f"--physical {puts[3].offset + puts[3].size + 9}", 1)[1]
+
+
 def test_all_fields(tmp_path: Path, ask: Any) -> None:
     make(tmp_path, keyed(2, born_host=("2001:db8::1", 80), flag=5, reconsume_times=2))
     (row,) = ask(tmp_path, "--topic T --queue 0 --offset 1")[0]
