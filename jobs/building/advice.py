@@ -23,7 +23,7 @@ WITHOUT_REPLICA: Final = (
     "with a replica or a backup nothing is lost that it holds; if there is none, leave --replica out: what the damage took is "
     "then lost, and all other messages keep their places"
 )
-NEEDED: Final = (*SIZES, "delay_levels", "broker_version", "segment_size", "crc", "max_fill", "engine")
+NEEDED: Final = (*SIZES, "delay_levels", "broker_version", "segment_size", "crc", "max_fill", "engine", "master")
 """the settings with a value that a command needs where they are not the defaults, or where the user gave them"""
 
 

@@ -38,6 +38,7 @@ def look_at(settings: BuildSettings) -> Inputs:
     log = list_segments(settings.roots, settings.segment_size, may_be_short=settings.may_be_short)
     passing = tuple(check_broker(settings))
     warnings = (
+        *settings.conf_notes,
         *log.warnings,
         *check_segments(settings, log, target),
         *rocksdb.of_build(settings, settings.only),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rocketmq_reindex.storage_format.errors import UsageError
@@ -24,6 +25,42 @@ _NUMBERS: Final = {
     "mappedFileSizeTimerLog": "timer_log_size",
     "fileReservedTime": "file_reserved_hours",
 }
+
+
+_OTHERS: Final = (
+    "storePathRootDir", "storePathCommitLog", "messageDelayLevel", "enableAcceleratedRecovery", "timerRocksDBEnable",
+    "forceVerifyPropCRC", "checkCRCOnRecover", "storeType", "rocksdbCQDoubleWriteEnable", "enableLmq", "enableMultiDispatch",
+)  # fmt: skip
+_USUAL: Final = frozenset({
+    "brokerClusterName", "brokerName", "brokerId", "brokerRole", "brokerIP1", "brokerIP2", "namesrvAddr", "listenPort",
+    "deleteWhen", "flushDiskType", "autoCreateTopicEnable",
+})  # fmt: skip
+"""names by which a file is known for a broker's, though nothing is taken from them"""
+_NO_MISTAKES: Final = frozenset({"mappedFileSizeConsumeQueueExt"})
+"""the only names of ``MessageStoreConfig`` and ``BrokerConfig`` that look like another one that is taken"""
+_SIMILAR: Final = 0.85
+_NAMED: Final = 5
+
+
+def check_names(text: str, path: str, more: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return a note on each setting of a broker.conf whose name looks misspelt, by ``path`` as it is shown.
+
+    ``more`` are names that the command takes besides those of ``settings_of``. Raises UsageError for a file without any setting
+    of a broker.
+    """
+    conf, taken = read_properties(text), {*_NUMBERS, *_OTHERS, *more}
+    folded = {name.lower(): name for name in taken}
+    near = {
+        name: folded[found[0]]
+        for name in conf.keys() - taken - _NO_MISTAKES - _USUAL
+        if (found := difflib.get_close_matches(name.lower(), folded, 1, _SIMILAR))
+    }
+    notes = tuple(f"{path}: has {escape(name, 60)}: is {near[name]} meant? A broker passes over it" for name in sorted(near))
+    if not conf.keys() & (taken | _USUAL | _NO_MISTAKES):
+        has = ", ".join(escape(name, 60) for name in list(conf)[:_NAMED]) or "no setting"
+        meant = "; " + notes[0].partition(": has ")[2].partition("? ")[0] + "?" if notes else ""
+        raise UsageError(f"--broker-conf {path}: holds no setting of a broker ({has}{meant}): name its properties file")
+    return notes
 
 
 def read_properties(text: str) -> dict[str, str]:

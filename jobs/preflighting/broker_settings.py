@@ -65,6 +65,10 @@ _NOTED: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
 }
 
 
+SETTINGS: Final = frozenset({*_NUMBERS, *_SWITCHES, *_NOT_KNOWN, *_NOTED, "timerWheelEnable"})
+"""names that a preflight takes, besides those that a build takes"""
+
+
 def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any]]:
     """The settings in the text of a broker.conf, and what it says of folders (``store``, ``commitlogs``).
 

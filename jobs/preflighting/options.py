@@ -7,8 +7,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from rocketmq_reindex.jobs.command.broker_conf import check_names
 from rocketmq_reindex.jobs.command.options import checked, command_parser
-from rocketmq_reindex.jobs.preflighting.broker_settings import broker_settings
+from rocketmq_reindex.jobs.preflighting.broker_settings import SETTINGS, broker_settings
 from rocketmq_reindex.jobs.preflighting.settings import BrokerSettings, PreflightSettings
 from rocketmq_reindex.jobs.store.settings import parse_version
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
@@ -108,7 +109,9 @@ def _read_conf(path: str) -> tuple[BrokerSettings, dict[str, Any]]:
         text = files.read_bytes(path, CONF_MAX).decode("utf-8", "replace")
     except (OSError, InputError):
         raise UsageError(f"--broker-conf {escape(path)}: cannot be read: name the broker's properties file") from None
-    return broker_settings(text, escape(path))
+    notes = check_names(text, escape(path), SETTINGS)
+    broker, places = broker_settings(text, escape(path))
+    return dataclasses.replace(broker, notes=(*notes, *broker.notes)), places
 
 
 def _checked(broker: BrokerSettings) -> BrokerSettings:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.jobs.command.broker_conf import settings_of
+from rocketmq_reindex.jobs.command.broker_conf import check_names, settings_of
 from rocketmq_reindex.jobs.command.options import command_parser
 from rocketmq_reindex.jobs.command.times import parse_time, show_time
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
@@ -163,9 +163,11 @@ def question(given: dict[str, Any]) -> Query:
 
 def _broker_conf(path: str) -> dict[str, Any]:
     try:
-        return settings_of(files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace"), escape(path))
+        text = files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace")
     except (OSError, InputError):
         raise UsageError(f"--broker-conf {escape(path)}: cannot be read: name the broker's properties file") from None
+    check_names(text, escape(path))
+    return settings_of(text, escape(path))
 
 
 def _checked(query: Query) -> Query:

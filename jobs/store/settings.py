@@ -76,6 +76,8 @@ class StoreSettings:
     """``timerRocksDBEnable``: timer messages lie in RocksDB"""
     snapshot: bool = False
     """the log no longer changes, whoever holds the store's lock"""
+    conf_notes: tuple[str, ...] = ()
+    """what --broker-conf has that looks misspelt"""
     protected: tuple[str, ...] = ()
     """more folders that nothing may be written to"""
     master: str = ""

@@ -67,7 +67,7 @@ class Verify:
         ``logs`` are what ``VerifySettings.logs`` listed just before, if it was called. Raises ReindexError.
         """
         (log,) = logs or self.settings.logs()
-        self.summary.notes += broker_notes(self.settings)
+        self.summary.notes += [*self.settings.conf_notes, *broker_notes(self.settings)]
         advice = ": leave the queues out, by --only index,checkpoint,log"
         self.summary.notes += check_verified(self.settings.store, self.settings.only, advice)
         scans = scans_of(self.settings)

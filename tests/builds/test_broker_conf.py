@@ -30,3 +30,13 @@ def test_accelerated_recovery(version: str, only: str, warns: bool, tmp_path: Pa
     assert summary.exit == 0
     told = [warning for warning in summary.warnings if "has enableAcceleratedRecovery=true" in warning]
     assert len(told) == warns
+
+
+def test_a_misspelt_setting_is_a_warning(tmp_path: Path) -> None:
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 14) as writer:
+        writer.append(Message(topic="T"))
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=a\nmaxIndexNums=7\n")
+    settings = parse_settings([str(tmp_path / "store"), "--out", str(tmp_path / "out"), "--broker-conf", str(conf)])
+    summary = local_build(tmp_path / "store", tmp_path / "out", None, conf_notes=settings.conf_notes, **SMALL)
+    assert f"{conf}: has maxIndexNums: is maxIndexNum meant? A broker passes over it" in summary.warnings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.jobs.command.broker_conf import read_properties, settings_of
+from rocketmq_reindex.jobs.command.broker_conf import check_names, read_properties, settings_of
 from rocketmq_reindex.storage_format.errors import UsageError
 
 
@@ -78,3 +78,36 @@ def test_a_number_that_is_none(value: str) -> None:
     with pytest.raises(UsageError, match=r"/etc/broker\.conf: maxIndexNum is .*, not a number") as caught:
         settings_of(f"maxIndexNum={value}", "/etc/broker.conf")
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("text", ["", "# brokerName=a\n", "spark.master local\nx\x1b=1\n", "mappedFileSizeConsumeQueu=1\n"])
+def test_a_file_of_no_broker_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--broker-conf a.conf: holds no setting of a broker ") as refused:
+        check_names(text, "a.conf")
+    assert "\x1b" not in str(refused.value)
+    assert ("is mappedFileSizeConsumeQueue meant?" in str(refused.value)) == text.startswith("mapped")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("mappedfilesizecommitlog", "mappedFileSizeCommitLog"), ("mapedFileSizeConsumeQueue", "mappedFileSizeConsumeQueue"),
+        ("maxIndexNums", "maxIndexNum"), ("storePathCommitlog", "storePathCommitLog"),
+    ],
+)  # fmt: skip
+def test_a_name_that_looks_misspelt_is_noted(name: str, meant: str) -> None:
+    """A broker passes over such a setting, and so do the commands: but they say it."""
+    (note,) = check_names(f"brokerName=a\n{name}=7\n", "a.conf")
+    assert note == f"a.conf: has {name}: is {meant} meant? A broker passes over it"
+
+
+def test_names_that_are_right_are_not() -> None:
+    names = (
+        "mappedFileSizeConsumeQueueExt",
+        "maxHashSlotNum",
+        "maxMessageSize",
+        "enableDLegerCommitLog",
+        "diskMaxUsedSpaceRatio",
+    )
+    assert check_names("".join(f"{name}=1\n" for name in names), "a.conf") == ()
+    assert check_names("messageIndexEnable=1\n", "a.conf", ["messageIndexEnable"]) == ()
