@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocketmq_reindex.jobs.building.empty_log import check_segments
+from rocketmq_reindex.jobs.building.planning import check_range_size
 from rocketmq_reindex.jobs.building.running_broker import check_broker
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_sizes import check_sizes
@@ -29,13 +30,15 @@ class Inputs:
 def look_at(settings: BuildSettings) -> Inputs:
     """Check the folders that a build is given, and list its log.
 
-    Raises InputError for folders that cannot be used, a running broker, a log without segments, and sizes that do not fit.
+    Raises InputError for folders that cannot be used, a running broker, a log without segments, and sizes that do not fit, of
+    files or of ranges.
     """
     # An incremental run may know what it left in DIR.
     inputs, known = list(settings.inputs), settings.incremental
     target = output.check_places(inputs, settings.out, settings.overwrite, may_lack_manifest=known)
     check_place(settings.tables, (settings.out, *settings.inputs))
     log = list_segments(settings.roots, settings.segment_size, may_be_short=settings.may_be_short)
+    check_range_size(settings.range_size, log.size)
     passing = tuple(check_broker(settings))
     warnings = (
         *settings.conf_notes,

@@ -37,11 +37,7 @@ class RangeSettings(Protocol):
 
 
 def range_size(settings: RangeSettings, size: int, segment_bytes: int, cores: int) -> int:
-    """Return the bytes of a range: as ``even_range_size``, but of an incremental run the same in every run.
-
-    Raises InputError for a --range-size that cuts the log into too many ranges.
-    """
-    _check_count(settings.range_size, size)
+    """Return the bytes of a range: as ``even_range_size``, but of an incremental run the same in every run."""
     if settings.incremental:
         return settings.range_size or max(1, min(segment_bytes, RANGE_BYTES))
     return even_range_size(settings.range_size, size, segment_bytes, cores)
@@ -58,7 +54,8 @@ def even_range_size(limit: int, size: int, segment_bytes: int, cores: int) -> in
     return max(1, min(wanted, limit or wanted))
 
 
-def _check_count(limit: int, size: int) -> None:
+def check_range_size(limit: int, size: int) -> None:
+    """Raises InputError for a --range-size that cuts ``size`` bytes of log into too many ranges; 0 for none."""
     count = -(-size // limit) if limit else 0
     if count > RANGES_MAX and limit < CHUNK:
         raise InputError(

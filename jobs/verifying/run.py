@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from rocketmq_reindex.jobs.building import running_broker, stale_tails
 from rocketmq_reindex.jobs.building.notices import fillers, first_cut
-from rocketmq_reindex.jobs.building.planning import range_size, store_scan
+from rocketmq_reindex.jobs.building.planning import check_range_size, range_size, store_scan
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.beside import beside
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
@@ -67,6 +67,8 @@ class Verify:
         ``logs`` are what ``VerifySettings.logs`` listed just before, if it was called. Raises ReindexError.
         """
         (log,) = logs or self.settings.logs()
+        chosen = sampled(log.segments, self.settings.sample)
+        check_range_size(self.settings.range_size, sum(segment.data_end - segment.start for segment in chosen))
         self.summary.notes += [*self.settings.conf_notes, *broker_notes(self.settings)]
         advice = ": leave the queues out, by --only index,checkpoint,log"
         self.summary.notes += check_verified(self.settings.store, self.settings.only, advice)

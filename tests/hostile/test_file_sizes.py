@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.api.run_preflight import run_preflight
+from rocketmq_reindex.jobs.building.inputs import look_at
+from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.inspect_files import inspect
 from rocketmq_reindex.jobs.preflighting.options import parse_preflight
 from rocketmq_reindex.jobs.verifying.index import Index
@@ -120,6 +122,12 @@ def test_ranges_that_are_too_small(command: str, tmp_path: Path) -> None:
     assert told.returncode == 1
     error = json.loads(told.stdout)["error"]
     assert error.startswith("--range-size 1: cuts 65,536 bytes of log into 65,536 ranges, each a task: take at least 7")
+
+
+def test_they_are_refused_before_spark_starts(tmp_path: Path) -> None:
+    store = store_of(tmp_path / "store")
+    with pytest.raises(InputError, match=r"^--range-size 1: cuts 65,536 bytes of log"):
+        look_at(BuildSettings(str(store), str(tmp_path / "out"), range_size=1, **SMALL).check())
 
 
 def test_configuration_that_is_no_file_of_a_broker(tmp_path: Path) -> None:
