@@ -18,7 +18,7 @@ STARTED = (501431, 502363, 503507)
 """Logs whose recovery leaves a unit of zeros behind full ConsumeQueue files."""
 EMPTIED = 554
 """A log whose recovery begins an empty ConsumeQueue file, which hides the queue."""
-NOT_STARTED = (200731, 300765, 300931, 301043)
+NOT_STARTED = (200731, 300765, 300931, 301043, 751149)
 """Logs whose recovery begins an empty ConsumeQueue file, on which 5.3 and 5.4 do not start."""
 
 
