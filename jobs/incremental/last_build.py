@@ -23,7 +23,7 @@ from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.index.plan import EarlierFiles
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
-from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, sealed, unsealed
+from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, read_sealed, sealed
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 
 FORMAT: Final = 5
@@ -136,7 +136,7 @@ def is_new(store: ScanStore, digest: str, log: Commitlog) -> bool:
 
 def _fields(store: ScanStore, digest: str) -> Any:
     """Return the fields of a stored build, whatever they are. Raises OSError, and ValueError for a file that was changed."""
-    return json.loads(unsealed(files.read_bytes(files.join(store.builds, digest))))
+    return json.loads(read_sealed(files.join(store.builds, digest)))
 
 
 def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | None:

@@ -6,11 +6,21 @@ import json
 import os
 from typing import Any
 
-from rocketmq_reindex.jobs.publishing.layout import CONFIG, CONFIGS, MANIFEST, OF_BROKERS, PUBLISHED, REPAIRED, TOPICS
-from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KINDS, new_digest
+from rocketmq_reindex.jobs.publishing.layout import (
+    CONFIG,
+    CONFIGS,
+    MANIFEST,
+    MANIFEST_MAX,
+    OF_BROKERS,
+    PUBLISHED,
+    REPAIRED,
+    TOPICS,
+)
+from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KINDS
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.digests import file_digest
 
 
 def check_target(target: str, out: str, overwrite: bool, *, may_lack_manifest: bool = False) -> None:
@@ -87,7 +97,10 @@ def _changed(target: str) -> str:
         return TOPICS
     kind, entries = _entries(os.path.join(target, MANIFEST))
     for name in there:
-        digest = new_digest([files.read_bytes(os.path.join(target, name))], kind).digest().hex() if kind in KINDS else None
+        path = os.path.join(target, name)
+        if os.path.getsize(path) > MANIFEST_MAX:
+            return name
+        digest = file_digest(path, kind=kind) if kind in KINDS else None
         if entries.get(name, {}).get("digest") != digest or digest is None:
             return name
     return ""

@@ -7,6 +7,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
@@ -109,7 +110,7 @@ def _json(path: str) -> dict[str, Any]:
     from rocketmq_reindex.udfs import files
 
     try:
-        found = json.loads(files.read_bytes(path))
+        found = json.loads(files.read_bytes(path, MANIFEST_MAX))
     except FileNotFoundError:
         raise InputError(f"{escape(path)}: is not there: name what a build wrote, or the file of verify --report") from None
     except (ValueError, RecursionError):

@@ -26,7 +26,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.remembered_verify import RememberedVerify
-from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, sealed, unsealed
+from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, read_sealed, sealed
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.verify.scan import ANY_FILE
 
@@ -119,7 +119,7 @@ def _use(path: str) -> tuple[set[str], int]:
     Raises OSError where the note cannot be read now.
     """
     try:
-        used, size = json.loads(unsealed(files.read_bytes(path)))
+        used, size = json.loads(read_sealed(path))
         return {str(name) for name in used}, int(size)
     except (FileNotFoundError, InputError, ValueError, TypeError):
         return set(), 0

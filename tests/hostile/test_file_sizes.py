@@ -19,6 +19,8 @@ from rocketmq_reindex.jobs.inspect_files import inspect
 from rocketmq_reindex.jobs.preflighting.options import parse_preflight
 from rocketmq_reindex.jobs.verifying.index import Index
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
+from rocketmq_reindex.udfs.incremental.stored_rows import stored_rows
 from tests.tools.compare import SMALL
 from tests.tools.local_engine import local_build
 from tests.tools.local_verify import local_verify
@@ -138,3 +140,32 @@ def test_configuration_that_is_no_file_of_a_broker(tmp_path: Path) -> None:
         assert (told.returncode, "Traceback" in told.stderr) == (2, False)
         assert "--broker-conf" in told.stderr
     assert os.path.getsize(conf) == TIB
+
+
+def test_report_of_a_manifest_that_no_build_wrote(tmp_path: Path) -> None:
+    store = store_of(tmp_path / "store")
+    assert local_build(store, tmp_path / "out", **SMALL).exit == 0
+    sparse(tmp_path / "out" / "reindex.json", TIB)
+    told = limited("report", str(tmp_path / "out"))
+    assert (told.returncode, "Traceback" in told.stderr) == (1, False)
+    assert "reindex.json: has 1,099,511,627,776 bytes where at most 268,435,456 are read" in told.stderr
+
+
+def test_a_build_over_a_topics_file_that_no_build_wrote(tmp_path: Path) -> None:
+    store = store_of(tmp_path / "store")
+    assert local_build(store, tmp_path / "out", write_topics=True, **SMALL).exit == 0
+    sparse(tmp_path / "out" / "config" / "topics.json", TIB)
+    sizes = [word for name, size in SMALL.items() for word in (f"--{name.replace('_', '-')}", str(size))]
+    told = limited("build", str(store), "--out", str(tmp_path / "out"), "--overwrite", "--engine", "local", *sizes)
+    assert (told.returncode, "Traceback" in told.stderr) == (1, False)
+    assert "config/topics.json" in told.stderr
+
+
+def test_a_scan_store_knows_no_entry_that_no_run_wrote(tmp_path: Path) -> None:
+    scans = ScanStore(str(tmp_path / "scans"))
+    scans.make()
+    sparse(Path(scans.entries) / "k", TIB)
+    assert scans.find("k") is None
+    sparse(tmp_path / "rows", TIB)
+    with pytest.raises(InputError, match="has 1,099,511,627,776 bytes where at most"):
+        next(stored_rows(str(tmp_path / "rows"), "d"))

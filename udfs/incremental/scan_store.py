@@ -31,6 +31,8 @@ FORMAT: Final = 4
 """Goes up when entries have other fields, or when the same version of the project finds something else in the same bytes."""
 _SEAL_MAX: Final = 100
 """Bytes that are enough for the first line of a sealed file."""
+_SEALED_MAX: Final = 256 << 20
+"""Bytes of a sealed file that are read at most."""
 
 
 class KeptFile(NamedTuple):
@@ -163,7 +165,7 @@ class ScanStore:
         try:
             if files.entry_of(path).kind != files.FILE:
                 return None
-            entry = ScanEntry.from_json(unsealed(files.read_bytes(path)))
+            entry = ScanEntry.from_json(read_sealed(path))
         except (FileNotFoundError, ValueError, TypeError):
             # Another run removed it, or a crash of the machine spoilt it.
             return None
@@ -209,6 +211,14 @@ def unsealed(kept: bytes) -> bytes:
     if _seal(data) != seal:
         raise ValueError("not as it was written")
     return data
+
+
+def read_sealed(path: str) -> bytes:
+    """What is sealed in a file. Raises OSError, and ValueError as ``unsealed`` does, also where no run makes it so large."""
+    try:
+        return unsealed(files.read_bytes(path, _SEALED_MAX))
+    except InputError as error:
+        raise ValueError(str(error)) from None
 
 
 def _seal(data: bytes) -> bytes:

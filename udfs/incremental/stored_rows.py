@@ -75,7 +75,7 @@ class RowWriter:
 
 def stored_rows(path: str, digest: str) -> Iterator[schemas.Row]:
     """The rows that a ``RowWriter`` left. Raises InputError when the file no longer has that digest."""
-    data = files.read_bytes(path)
+    data = files.read_bytes(path, files.MAPPED_MAX)
     if new_digest([data]).digest().hex() != digest:
         raise InputError(f"{escape(path)}: is not as an earlier run wrote it: remove the folder that data/ lies in")
     source = pa.BufferReader(data)
