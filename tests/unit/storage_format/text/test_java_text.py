@@ -26,12 +26,20 @@ RANGES = {16: 2**15, 32: 2**31, 64: 2**63}
 @example(b"\xed\xa0\xc0")
 @example(b"\xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf \xf4\x90\x80\x80")
 @example(b"\xe0\x80\x80\xe0\xa0\x80\xf0\x80\x80\x80\xf0\x90\x80\x80")
+@example(b"a\xe2")
+@example(b"a\xe2\x82")
+@example(b"a\xf0")
+@example(b"a\xf0\x9f")
+@example(b"a\xf0\x9f\x98")
 def test_decodes_as_java(raw: bytes) -> None:
     assert java_text(raw) == java.python_text(java.decode_utf8(raw))
 
 
 @given(JAVA_BYTES)
 @example("Привет 😀\0".encode())
+@example(b"a\xe2\x82")
+@example(b"a\xf0\x9f")
+@example(b"a\xf0\x9f\x98")
 @example(b"abcdefgh\xff")
 @example(b"\x7f" * (2 * HASHED + 1))
 @example(b"\x7f" * HASHED + b"\x80" + b"z" * HASHED)

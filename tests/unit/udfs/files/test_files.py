@@ -179,3 +179,16 @@ def test_names(tmp_path: Path) -> None:
     for name in ("b", "a"):
         (tmp_path / name).touch()
     assert sorted(files.names(str(tmp_path))) == sorted(files.names(tmp_path.as_uri())) == ["a", "b"]
+
+
+def test_a_hard_link_is_the_same_file(tmp_path: Path) -> None:
+    """It tells whether there is one now: where there is none, the caller copies."""
+    old, new, other = tmp_path / "old", tmp_path / "new", tmp_path / "other"
+    old.write_bytes(b"old")
+    assert files.link(str(old), str(new))
+    assert os.path.samefile(old, new)
+    other.write_bytes(b"other")
+    assert files.link(str(old), str(other))
+    assert other.read_bytes() == b"other"
+    assert not files.link(str(tmp_path / "none"), str(tmp_path / "x"))
+    assert not (tmp_path / "x").exists()
