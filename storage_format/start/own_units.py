@@ -19,7 +19,7 @@ _BLOCK: Final = 5
 """numbers of a block: its place in the spool, the units before it, its units, the lowest and the highest offset"""
 _UNIT: Final = 12
 """bytes of a unit in the spool: its offset, its size"""
-_LEAST: Final = 64
+_LEAST: Final = 4
 _NO_OFFSETS: Final = np.empty(0, np.int64)
 _NO_SIZES: Final = np.empty(0, np.int32)
 

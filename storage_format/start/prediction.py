@@ -58,7 +58,7 @@ class DispatchOutcome:
     """physical offset of a record whose queue's file cannot be made: from it on no record gets a unit; -1 for none"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class QueueOutcome:
     """One queue after the start. ``min_offset`` and ``max_offset`` are what a consumer is told."""
 
