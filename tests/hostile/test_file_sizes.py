@@ -146,7 +146,7 @@ def test_report_of_a_manifest_that_no_build_wrote(tmp_path: Path) -> None:
     store = store_of(tmp_path / "store")
     assert local_build(store, tmp_path / "out", **SMALL).exit == 0
     sparse(tmp_path / "out" / "reindex.json", TIB)
-    told = limited("report", str(tmp_path / "out"))
+    told = limited("report", str(tmp_path / "out"), "--out", str(tmp_path / "report.html"))
     assert (told.returncode, "Traceback" in told.stderr) == (1, False)
     assert "reindex.json: has 1,099,511,627,776 bytes where at most 268,435,456 are read" in told.stderr
 
