@@ -27,7 +27,7 @@ KINDS: Final = {
 }
 """Kinds of loss: with one of them the exit status is 4."""
 WARNINGS: Final = {
-    "earlier-lives": "records whose queue began again behind them: no broker serves them any more, however it starts",
+    "earlier-lives": "records whose queue began again behind them: consumers get the later records at their offsets",
     "log-tail-cut": "bytes behind the last good record, which the start cuts off: no record is lost",
     "delayed-again": "delayed messages that are, or may be, delivered a second time",
     "timer-again": "timer messages that are delivered a second time",

@@ -32,8 +32,8 @@ class QueueLives:
     """The records of one queue that have no unit, taken in the log's order.
 
     Where a topic is made again, or a broker counts a queue from a lower offset again, later records take the offsets of
-    earlier ones. No broker serves those any more, however it starts. So a record without a unit is of an earlier life if a
-    later one of the queue has a unit, and the same queue offset or a lower one.
+    earlier ones. A queue has units of one life alone. So a record without a unit is of an earlier life if a later one of the
+    queue has a unit, and the same queue offset or a lower one.
 
     Stretches of consecutive offsets are kept, not records. Where a later life begins inside a stretch, the bytes of what
     remains of it are not known more closely.

@@ -1,4 +1,4 @@
-"""Units before a queue's first record: what the real RocketMQ gives a consumer that begins there, and what preflight says."""
+"""How a queue begins, and begins again: what the real RocketMQ gives a consumer, and what preflight says."""
 
 from __future__ import annotations
 
@@ -76,3 +76,31 @@ def test_a_damaged_first_record_hides_none(version: str, tmp_path: Path) -> None
     assert local_build(store, built, on_damage="salvage", **settings).exit == 3
     first = next((built / "consumequeue/TopicA/0").iterdir()).read_bytes()
     assert first[:20] == first[20:40]
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.4.0", "5.5.1"])
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_topic_that_was_made_again(crashed: bool, version: str, tmp_path: Path) -> None:
+    """Its queue holds the later records, and they are served. A broker that makes the queue anew serves the earlier ones."""
+    with LogWriter(tmp_path / "log" / "commitlog", 1 << 14) as writer:
+        puts = [writer.append(Message(queue_offset=number)) for number in (*range(10), *range(5))]
+    places, conf = [put.offset for put in puts], Conf(Sizes(1 << 14, 400, 50, 400))
+    settings: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 400, "broker_version": version[:3]}
+    assert local_build(tmp_path / "log", tmp_path / "out", **settings).exit == 0
+    lay_out(tmp_path / "out", tmp_path / "log" / "commitlog", tmp_path / "whole")
+    shutil.copytree(tmp_path / "log", tmp_path / "bare")
+    given = {}
+    with RealStores(version, tmp_path / "real") as real:
+        for name in ("whole", "bare"):
+            store = tmp_path / name
+            if crashed:
+                (store / "abort").touch()
+            said = predict(store, version, conf, tmp_path)
+            assert isinstance(said, dict), said
+            assert real.start(store, conf).loads
+            told = [(one["kind"], one["count"]) for one in (*said["losses"], *said["warnings"])]
+            given[name] = (said["exit"], told, real.read(store)["TopicA", 0])
+            real.leave(store)
+    assert given["whole"] == (0, [("earlier-lives", 10)], places[10:])
+    # A record with the queue offset 0 gets the next unit, whatever stands there (ConsumeQueue.putMessagePositionInfo).
+    assert given["bare"] == (4, [("records-hidden", 4)], places[:11])
