@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Final
 
 PLAIN: Final = 1
@@ -41,6 +42,9 @@ DISCARD_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC})
 """Here messages wait until the broker delivers them, once for each unit that points to them."""
 NAME_BYTES_MAX: Final = 255
+NEAR_MAX: Final = 3
+COMPARED_MAX: Final = 5000
+"""Names are compared letter by letter, which takes some 20 microseconds each."""
 _KNOWN: Final = r"\b(?:s3[an]?|gs|abfss?|wasbs?|hdfs|s?webhdfs)"
 _USER: Final = re.compile(
     rf"(?i)([a-z][a-z0-9+.-]{{0,30}}:[/\\]{{1,9}}|{_KNOWN}[;.,]?//{{1,9}}|(?<!/)/{{1,9}}(?=:?[^/%?#\s:@][^/?#\s:@]{{0,300}}:(?!/))"
@@ -108,3 +112,14 @@ def _without_user(found: re.Match[str]) -> str:
 def printable(text: str) -> str:
     """``text`` for a terminal: letters of any script stay; control characters, marks of direction and the like are escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def near_names(word: str, names: Iterable[str], most: int = NEAR_MAX, similar: float = 0.5) -> list[str]:
+    """Return at most ``most`` names that look most like a word, whatever their case; the most similar one first.
+
+    ``similar`` is how alike they are at least, from 0 to 1. COMPARED_MAX names are looked at.
+    """
+    import difflib  # only an error asks for it
+
+    folded = {name.casefold(): name for name in sorted(set(names))[:COMPARED_MAX]}
+    return [folded[name] for name in difflib.get_close_matches(word.casefold(), folded, most, similar)]

@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.building.settings import (
     parse_time,
     parse_window,
 )
-from rocketmq_reindex.jobs.command.broker_conf import check_names, settings_of
+from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
 from rocketmq_reindex.jobs.command.options import checked, command_parser
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import ENGINES, StoreSettings, default_of, parse_version
@@ -213,11 +213,8 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     conf, topics = given.pop("broker_conf", None), given.pop("topics_config", None)
     values: dict[str, Any] = {}
     if conf is not None:
-        try:
-            text = files.read_bytes(conf, files.CONFIG_MAX).decode("utf-8", "replace")
-        except (OSError, InputError):
-            raise UsageError(f"--broker-conf {escape(conf)}: cannot be read: name the broker's properties file") from None
-        values = settings_of(text, escape(conf)) | {"conf_notes": check_names(text, escape(conf))}
+        text, notes = read_conf(conf)
+        values = settings_of(text, escape(conf)) | {"conf_notes": notes}
         values["protected"] = tuple(values[name] for name in ("store",) if name in values)
         if "store" in given or "commitlogs" in given:
             values.pop("store", None)

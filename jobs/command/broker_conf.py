@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.names import escape, near_names
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import precision_ms
+from rocketmq_reindex.udfs import files
 
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -49,18 +49,26 @@ def check_names(text: str, path: str, more: Iterable[str] = ()) -> tuple[str, ..
     of a broker.
     """
     conf, taken = read_properties(text), {*_NUMBERS, *_OTHERS, *more}
-    folded = {name.lower(): name for name in taken}
-    near = {
-        name: folded[found[0]]
-        for name in conf.keys() - taken - _NO_MISTAKES - _USUAL
-        if (found := difflib.get_close_matches(name.lower(), folded, 1, _SIMILAR))
-    }
-    notes = tuple(f"{path}: has {escape(name, 60)}: is {near[name]} meant? A broker passes over it" for name in sorted(near))
-    if not conf.keys() & (taken | _USUAL | _NO_MISTAKES):
+    right = taken | _USUAL | _NO_MISTAKES
+    asked = [
+        f"{escape(name, 60)}: is {near[0]} meant?"
+        for name in sorted(conf.keys() - right)
+        if (near := near_names(name, taken, 1, _SIMILAR))
+    ]
+    if not conf.keys() & right:
         has = ", ".join(escape(name, 60) for name in list(conf)[:_NAMED]) or "no setting"
-        meant = "; " + notes[0].partition(": has ")[2].partition("? ")[0] + "?" if notes else ""
+        meant = f"; {asked[0]}" if asked else ""
         raise UsageError(f"--broker-conf {path}: holds no setting of a broker ({has}{meant}): name its properties file")
-    return notes
+    return tuple(f"{path}: has {one} A broker passes over it" for one in asked)
+
+
+def read_conf(path: str, more: Iterable[str] = (), most: int = files.CONFIG_MAX) -> tuple[str, tuple[str, ...]]:
+    """Return the text of a broker.conf of at most ``most`` bytes, and the notes of ``check_names``. Raises UsageError."""
+    try:
+        text = files.read_bytes(path, most).decode("utf-8", "replace")
+    except (OSError, InputError):
+        raise UsageError(f"--broker-conf {escape(path)}: cannot be read: name the broker's properties file") from None
+    return text, check_names(text, escape(path), more)
 
 
 def read_properties(text: str) -> dict[str, str]:

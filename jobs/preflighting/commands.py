@@ -9,7 +9,7 @@ from rocketmq_reindex.jobs.building.advice import opening, options, repair, shel
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, StoreSettings
-from rocketmq_reindex.storage_format.versions import NEWEST, VERSIONS
+from rocketmq_reindex.storage_format.versions import line_of
 
 
 class Commands:
@@ -67,7 +67,7 @@ class Commands:
         return StoreSettings(
             settings.store,
             commitlogs=settings.commitlogs,
-            broker_version=next((line for line in VERSIONS if settings.release.startswith(f"{line}.")), NEWEST),
+            broker_version=line_of(settings.release),
             cq_file_size=sizes.files.queue,
             batch_cq_file_size=sizes.files.batch,
             hash_slots=sizes.hash_slots,

@@ -7,12 +7,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.command.broker_conf import check_names
+from rocketmq_reindex.jobs.command.broker_conf import read_conf
 from rocketmq_reindex.jobs.command.options import checked, command_parser
 from rocketmq_reindex.jobs.preflighting.broker_settings import SETTINGS, broker_settings
 from rocketmq_reindex.jobs.preflighting.settings import BrokerSettings, PreflightSettings
 from rocketmq_reindex.jobs.store.settings import parse_version
-from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.integers import INT32_MAX
 from rocketmq_reindex.storage_format.names import escape
@@ -105,11 +105,7 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
 
 
 def _read_conf(path: str) -> tuple[BrokerSettings, dict[str, Any]]:
-    try:
-        text = files.read_bytes(path, CONF_MAX).decode("utf-8", "replace")
-    except (OSError, InputError):
-        raise UsageError(f"--broker-conf {escape(path)}: cannot be read: name the broker's properties file") from None
-    notes = check_names(text, escape(path), SETTINGS)
+    text, notes = read_conf(path, SETTINGS, CONF_MAX)
     broker, places = broker_settings(text, escape(path))
     return dataclasses.replace(broker, notes=(*notes, *broker.notes)), places
 

@@ -10,7 +10,7 @@ from rocketmq_reindex.storage_format.start.store import DEFAULT_COUNT_LIMIT, REL
 from rocketmq_reindex.storage_format.versions import NEWEST, VERSIONS, line_of, numbers_of
 from rocketmq_reindex.udfs import files
 
-LINES: Final = {line: max((r for r in RELEASES if r.startswith(f"{line}.")), key=RELEASES.index) for line in VERSIONS}
+LINES: Final = {line: max((r for r in RELEASES if line_of(r) == line), key=RELEASES.index) for line in VERSIONS}
 """The newest release of each line: what ``--broker-version 5.5`` stands for."""
 
 
@@ -67,7 +67,7 @@ class PreflightSettings:
         named = self.broker_version
         if named in LINES or named in RELEASES:
             return LINES.get(named, named)
-        of_line = [release for release in RELEASES if release.startswith(f"{line_of(named)}.")]
+        of_line = [release for release in RELEASES if line_of(release) == line_of(named)]
         return max(
             (release for release in of_line if numbers_of(release) <= numbers_of(named)), key=numbers_of, default=of_line[0]
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.jobs.command.broker_conf import check_names, settings_of
+from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
 from rocketmq_reindex.jobs.command.options import command_parser
 from rocketmq_reindex.jobs.command.times import parse_time, show_time
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
@@ -139,7 +139,10 @@ def parse_query(arguments: Sequence[str]) -> Query:
 
 def question(given: dict[str, Any]) -> Query:
     """The question that options ask, by the names of the parser. Raises UsageError."""
-    conf = _broker_conf(given.pop("broker_conf")) if "broker_conf" in given else {}
+    conf: dict[str, Any] = {}
+    if "broker_conf" in given:
+        path = given.pop("broker_conf")
+        conf = settings_of(read_conf(path)[0], escape(path))
     if "store" in given or "commitlogs" in given:
         conf.pop("store", None)
         conf.pop("commitlogs", None)
@@ -159,15 +162,6 @@ def question(given: dict[str, Any]) -> Query:
         raise UsageError("rmq-reindex query: --hash-slots and --index-items go together")
     sizes = None if slots is None else IndexSizes(slots, items)
     return _checked(Query(store, roots, sizes=sizes, **given))
-
-
-def _broker_conf(path: str) -> dict[str, Any]:
-    try:
-        text = files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace")
-    except (OSError, InputError):
-        raise UsageError(f"--broker-conf {escape(path)}: cannot be read: name the broker's properties file") from None
-    check_names(text, escape(path))
-    return settings_of(text, escape(path))
 
 
 def _checked(query: Query) -> Query:

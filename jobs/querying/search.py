@@ -21,7 +21,7 @@ from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.store.rocksdb import rocksdb_queues
 from rocketmq_reindex.jobs.store.segments import meant_by
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.names import escape, near_names
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
@@ -219,8 +219,9 @@ class Search:
                 raise InputError(
                     f"{found}: query reads ConsumeQueue files alone: add --scan to read the whole log ({size:,} bytes)"
                 )
+            near = _near(topic, topics(self._store, self._notes))
             raise InputError(
-                f"{escape(folder)}: {what}: the topic has no such queue, or its files are lost{self._near(topic)}: add --scan "
+                f"{escape(folder)}: {what}: the topic has no such queue, or its files are lost{near}: add --scan "
                 f"to read the whole log ({size:,} bytes) instead, or make them by "
                 "`rmq-reindex build STORE --out DIR --only consumequeue,checkpoint`"
             )
@@ -229,21 +230,13 @@ class Search:
     def say_what_is_unknown(self, topic: str | None, message_id: str | None) -> None:
         """Say it where nothing was found, and no queue has the topic, or the id is none that a broker gives."""
         if topic is not None and (known := topics(self._store, self._notes)) and topic not in known:
-            text = f"topic {escape(topic)}: the store has no queue of it{self._near(topic)}"
+            text = f"topic {escape(topic)}: the store has no queue of it{_near(topic, known)}"
             self._notes.add("unknown topic", text, lost=False)
         if message_id is not None and not _OFFSET_ID.fullmatch(message_id):
             text = (
                 f"id {escape(message_id, 100)}: no message has it as its unique id, and a broker's id has 32 or 56 hex digits"
             )
             self._notes.add("unknown id", text, lost=False)
-
-    def _near(self, topic: str) -> str:
-        """The topics of the store that look most like one that it does not have, as the end of a clause."""
-        from rocketmq_reindex.storage_format.scan.topic_globs import near
-
-        known = topics(self._store, self._notes)
-        found = near(topic, known) if topic not in known else []
-        return f" (near it: {', '.join(map(escape, found))})" if found else ""
 
     def _with_files(self, topic: str, number: int) -> StoreQueue | None:
         where = queue_folder(self._store, topic, number)
@@ -269,6 +262,12 @@ class Search:
         outside = span is not None and offset is not None and not span.first <= offset < span.end
         if span is None or outside or (time is not None and not count):
             self._notes.add("nothing there", f"{escape(queue.folder)}: has {_span_text(span)}", lost=False)
+
+
+def _near(topic: str, known: list[str]) -> str:
+    """The known topics that look most like one that is not among them, as the end of a clause."""
+    found = [] if topic in known else near_names(topic, known)
+    return f" (near it: {', '.join(map(escape, found))})" if found else ""
 
 
 def _span_text(span: Span | None) -> str:

@@ -81,7 +81,7 @@ def check_java() -> None:
     java = shutil.which("java")
     home = os.environ.get("JAVA_HOME", "") or (os.path.dirname(os.path.dirname(os.path.realpath(java))) if java else "")
     to_do = f"set JAVA_HOME to a JDK {' or '.join(JAVA_VERSIONS)}, or take --engine local, which needs no Java"
-    if not os.access(os.path.join(home, "bin", "java"), os.X_OK) or not home:
+    if not home or not os.access(os.path.join(home, "bin", "java"), os.X_OK):
         where = f"JAVA_HOME={escape(home)} is none" if home else "JAVA_HOME is not set, and no java is on PATH"
         raise InputError(f"Spark needs Java, and {where}: {to_do}")
     version = _java_version(home)

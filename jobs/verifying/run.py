@@ -92,7 +92,7 @@ class Verify:
         ):
             up = self.summary.seconds["session"] = self.reporter.elapsed()
             try:
-                self._verify(engine, staging, log)
+                self._verify(engine, staging, log, chosen)
                 check_unchanged(log, self.settings.roots)
                 if self.memory:
                     self.memory.save()
@@ -121,11 +121,10 @@ class Verify:
         finally:
             (self.summary.beside if beside else self.summary.seconds)[stage] = time.monotonic() - begin
 
-    def _verify(self, engine: Engine, staging: StagingFolder, log: Commitlog) -> None:
+    def _verify(self, engine: Engine, staging: StagingFolder, log: Commitlog, chosen: list[Segment]) -> None:
         settings = self.settings
         if self.memory and self.memory.store.has_earlier_kind():
             self.reporter.line(f"verify: what --tables knows has digests of {EARLIER_KIND}: the log is read again")
-        chosen = sampled(log.segments, settings.sample)
         unread = tuple((s.start, s.segment_end) for s in log.segments if s not in chosen)
         self._note_plan(log, chosen)
         keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES), staging)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Iterable, Sequence
-from typing import Final
 
-NEAR_MAX: Final = 3
-_LOOKED_AT: Final = 5000
-"""Names are compared letter by letter, which takes some 20 microseconds each."""
-_SIMILAR: Final = 0.5
+from rocketmq_reindex.storage_format.names import COMPARED_MAX, near_names
 
 
 class TopicGlobs:
@@ -27,7 +22,7 @@ class TopicGlobs:
             return
         for name in names:
             self._globs = [glob for glob in self._globs if not fnmatch.fnmatchcase(name, glob)]
-            if len(self._names) < _LOOKED_AT:
+            if len(self._names) < COMPARED_MAX:
                 self._names.append(name)
 
     def unmatched(self) -> dict[str, list[str]]:
@@ -37,6 +32,4 @@ class TopicGlobs:
 
 def near(glob: str, names: Iterable[str]) -> list[str]:
     """Return the names that look most like a glob, whatever their case; the most similar one first."""
-    folded = {name.casefold(): name for name in sorted(set(names))}
-    word = glob.replace("*", "").replace("?", "").casefold()
-    return [folded[name] for name in difflib.get_close_matches(word, folded, NEAR_MAX, _SIMILAR)]
+    return near_names(glob.replace("*", "").replace("?", ""), names)
