@@ -39,8 +39,14 @@ _VERIFY: Final = (
     "where verify finds none missing, these records have no place in their queue: a rebuild gives the same bytes",
 )
 IN_BROKERS_ORDER: Final = (
-    "rebuild with --queue-order broker: the recovery begins an empty file for a record below the end of a queue whose files "
-    "are full, and in the broker's order such a record has a unit"
+    (
+        "rebuild with --queue-order broker: the recovery begins an empty file for a record below the end of a queue whose "
+        "files are full, and in the broker's order most such records have a unit"
+    ),
+    (
+        "if preflight says the same of the rebuilt store, its log ends with records that the broker's order leaves out, too: "
+        "ask with --abort no what a start without the file abort does, and move that file away"
+    ),
 )
 _TIMERS_LOST: Final = (
     "restore config/timercheck, timerlog and timerwheel together from one backup",
@@ -88,12 +94,13 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
         rebuild = Advised(words, (repaired, *rebuild.commands))
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
-        verified = Advised(_VERIFY, (commands.verified(),))
-        helps = cut or _is_hidden_by_limit(found)
-        if any(queue.ends_blank for queue in found.queues) and not helps:
+        advised = Advised(_VERIFY, (commands.verified(),))
+        if cut or _is_hidden_by_limit(found):
+            advised = rebuild
+        elif any(queue.ends_blank for queue in found.queues):
             # ConsumeQueue.truncateDirtyLogicFiles keeps the file's first unit, which correctMinOffset then takes for the last.
-            verified = Advised((IN_BROKERS_ORDER,), (commands.rebuilt(queue_order="broker"),))
-        lost.append(_hidden(found, rebuild if helps else verified, segments))
+            advised = Advised(IN_BROKERS_ORDER, (commands.rebuilt(queue_order="broker"),))
+        lost.append(_hidden(found, advised, segments))
     if passed := [queue for queue in found.queues if queue.passed_over]:
         lost.append(_passed_over(passed))
     if dispatch.stopped_at >= 0:

@@ -29,10 +29,6 @@ _ADVICE = {
     "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
     "light-queue-offset": "rebuild, or start once with enableMultiDispatch=false: light queues then get no units",
 }
-_WITHOUT_ABORT = (
-    "if the rebuilt store is refused in the same way, its log ends with records that the broker's order leaves out, too: ask "
-    "with --abort no what a start without the file abort does, and move that file away"
-)
 _REBUILT = frozenset({
     "queue-file-size", "checkpoint-not-a-file", "queue-last-file-empty", "checkpoint-logics-offset", "dispatch-stuck",
     "light-queue-offset",
@@ -53,7 +49,7 @@ def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands,
         advice: tuple[str, ...] = (_ADVICE[kind],) if kind in _ADVICE else ()
         if kind == "queue-last-file-empty" and not os.path.lexists(os.path.join(store, first.path)):
             # The recovery begins it for a record that then gets no unit (ConsumeQueue.putMessagePositionInfo).
-            advice, ready = (IN_BROKERS_ORDER, _WITHOUT_ABORT), (commands.rebuilt(queue_order="broker"),)
+            advice, ready = IN_BROKERS_ORDER, (commands.rebuilt(queue_order="broker"),)
         found.append(Loss(kind, len(of_kind), text, advice, ready))
     return found
 
