@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.jobs.building.advice import WITHOUT_REPLICA
+from rocketmq_reindex.jobs.building.advice import WITHOUT_REPLICA, repair
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.reporting.make import make_page
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from tests.golden.test_verify_mend import built, written
 from tests.tools import spoil
 from tests.tools.compare import SMALL
@@ -144,3 +145,8 @@ def test_other_ways_are_taken_as_printed(store: Path, tmp_path: Path, capsys: py
         words[words.index("DIR")] = str(tmp_path / f"out{number}")
         # What a build was told to leave out is no loss of its own.
         told(capsys, 0 if "--until-offset" in words else 3, *words)
+
+
+def test_a_command_keeps_the_master_that_was_given() -> None:
+    assert shlex.split(repair(StoreSettings("store", master="spark://host:7077")))[-2:] == ["--master", "spark://host:7077"]
+    assert "--master" not in repair(StoreSettings("store"))
