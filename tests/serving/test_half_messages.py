@@ -64,9 +64,9 @@ def test_what_is_pending_is_asked_and_delivered_once(version: str, tmp_path: Pat
         life.wait(lambda log: done(log) == 2 * EACH, "an op message for all that was decided")
         assert checked(life) == {}
     restore(store, version, LATE)
-    with Life(version, store, tmp_path, SOON) as life:
+    with Life(version, store, tmp_path, SELDOM) as life:
         life.step("answer", TOPIC, "commit")
-        log = life.wait(lambda log: done(log) == 3 * EACH, "the end of all that was pending")
+        life.wait(lambda log: done(log) >= 3 * EACH, "the end of all that was pending")
         asked = checked(life)
         life.settle()
         assert checked(life) == asked
@@ -80,11 +80,13 @@ def test_what_was_asked_before_is_asked_again_without_the_offset(version: str, t
     """Each check writes the half message anew, and only consumerOffset.json says that the old one is passed."""
     store = tmp_path / "store"
     queues({TOPIC: 1}, store)
-    with Life(version, store, tmp_path, SOON) as life:
+    with Life(version, store, tmp_path, SELDOM) as life:
         life.send(decisions(["unknow"]), "transact")
         life.step("sent")
         life.step("answer", TOPIC, "commit")
-        log = life.wait(lambda log: done(log) == EACH, "the end of all that was pending")
+        life.wait(lambda log: done(log) >= EACH, "the end of all that was pending")
+        life.settle()
+        log = life.log()
     assert delivered(log) == Counter(keys("unknow"))
     restore(store, version, SOON, "--write-delay")
     shutil.copytree(store, tmp_path / "bare")
