@@ -80,7 +80,9 @@ class Build:
         ``inputs`` are what ``look_at`` found just before, if it was called. Raises ReindexError; nothing is published then.
         """
         inputs = inputs or look_at(self.settings)
+        self.settings = inputs.settings
         self.summary.warnings += inputs.warnings
+        self.summary.notes += inputs.notes
         notices.of_settings(self.settings, self.summary)
         consumers.given(self.settings.consumer_offsets)
         try:
@@ -94,6 +96,7 @@ class Build:
 
     def _make_plan(self, log: Commitlog) -> None:
         self.plan += dry_run_lines(self.settings, scan_settings(self.settings), log)
+        self.plan += self.summary.note_lines()
         self.summary.bytes = log.size
 
     def _run(self, target: str, log: Commitlog) -> None:

@@ -77,10 +77,11 @@ def build(
         out: New folder or URI for the result, apart from ``store``.
         commitlog: One or more folders of segments, instead of ``store/commitlog``.
         only: The parts to build: any of ``consumequeue``, ``index``, ``checkpoint``. Default: all.
-        cq_file_size: Size of a ConsumeQueue file in bytes, a multiple of 20. Default: 6000000.
-        batch_cq_file_size: Size of a batch ConsumeQueue file in bytes, a multiple of 46. Default: 13800000.
-        hash_slots: Number of slots of an IndexFile. Default: 5000000.
-        index_items: Number of items of an IndexFile, as ``maxIndexNum``. Default: 20000000.
+        cq_file_size: Size of a ConsumeQueue file in bytes, a multiple of 20. Default: taken from the files, or 6000000.
+        batch_cq_file_size: Size of a batch ConsumeQueue file in bytes, a multiple of 46. Default:
+            taken from the files, or 13800000.
+        hash_slots: Number of slots of an IndexFile. Default: taken from the files, or 5000000.
+        index_items: Number of items of an IndexFile, as ``maxIndexNum``. Default: taken from the files, or 20000000.
         segment_size: Size of a whole segment in bytes. Default: taken from the files.
         index_policy: ``capacity`` starts a new IndexFile when one is full; ``window:1h`` also at each full hour.
             Default: ``capacity``.
@@ -92,7 +93,8 @@ def build(
             Default: ``safe``.
         lmq: Also build light message queues.
         delay_levels: ``messageDelayLevel`` of the broker. Default: ``1s 5s 10s 30s 1m ... 2h``.
-        broker_version: The version for which to build, where the bytes differ: a line or a release. Default: ``5.5``.
+        broker_version: The version for which to build, where the bytes differ: a line or a release. Default:
+            taken from the files, or ``5.5``.
         include_topic: One or more globs: only these topics.
         exclude_topic: One or more globs: not these topics.
         until_offset: Only records that start below this offset of the commitlog, in bytes.

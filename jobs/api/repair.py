@@ -70,15 +70,17 @@ def repair(
         tombstones: Put a record with the tag ``__LOST__`` at each queue offset that is known to be lost.
         include_broken: Keep records whose body CRC alone is wrong, for a broker with ``checkCRCOnRecover=false``.
         commitlog: One or more folders of segments, instead of ``store/commitlog``.
-        cq_file_size: Size of a ConsumeQueue file in bytes, a multiple of 20. Default: 6000000.
-        batch_cq_file_size: Size of a batch ConsumeQueue file in bytes, a multiple of 46. Default: 13800000.
-        hash_slots: Number of slots of an IndexFile. Default: 5000000.
-        index_items: Number of items of an IndexFile, as ``maxIndexNum``. Default: 20000000.
+        cq_file_size: Size of a ConsumeQueue file in bytes, a multiple of 20. Default: taken from the files, or 6000000.
+        batch_cq_file_size: Size of a batch ConsumeQueue file in bytes, a multiple of 46. Default:
+            taken from the files, or 13800000.
+        hash_slots: Number of slots of an IndexFile. Default: taken from the files, or 5000000.
+        index_items: Number of items of an IndexFile, as ``maxIndexNum``. Default: taken from the files, or 20000000.
         segment_size: Size of a whole segment in bytes. Default: taken from the files.
         crc: The checksums that are verified. Default: ``body``.
         lmq: Also build light message queues.
         delay_levels: ``messageDelayLevel`` of the broker. Default: ``1s 5s 10s 30s 1m ... 2h``.
-        broker_version: The version for which to build, where the bytes differ: a line or a release. Default: ``5.5``.
+        broker_version: The version for which to build, where the bytes differ: a line or a release. Default:
+            taken from the files, or ``5.5``.
         broker_conf: A ``broker.conf``, for sizes, folders, delay levels and LMQ. Keywords win.
         topics_config: A broker's ``config/topics.json``, for batch topics.
         write_topics: Also draft ``out/config/topics.json`` from the log.

@@ -82,6 +82,8 @@ class BuildResult(Result):
     decisions: list[dict[str, Any]]
     """what was done to the order of queues: ``kind``, ``topic``, ``queue``, ``offset``, ``count``"""
     warnings: list[str]
+    notes: list[str]
+    """what was taken from the files of the store, where nobody named it: sizes, and the version"""
     not_removed: list[dict[str, Any]]
     """what should have been removed behind a URI and stays, by folder: ``folder``, ``names``, ``count``, ``files``, ``bytes``,
     ``reason``"""

@@ -55,6 +55,7 @@ def run_build(
 
                 # What is refused without a look into the log is refused before a JVM is started.
                 inputs = look_at(settings)
+                settings = inputs.settings
                 delta, user = bool(settings.tables), hdfs_user(settings.tables)
                 with engines_ahead(local, settings.master, needs_engine(settings, inputs), delta, user, spark) as engines:
                     from rocketmq_reindex.jobs.run import Build

@@ -59,7 +59,8 @@ def options(settings: StoreSettings, topics_config: str = "") -> list[str]:
 
     ``topics_config`` is the file that the batch topics are from, if it is not STORE/config/topics.json.
     """
-    found = list[str]()
+    # Sizes that stand in it are named all the same: they win over it, whatever it says by then.
+    found = ["--broker-conf", settings.broker_conf] if settings.broker_conf else []
     for name in NEEDED:
         value = getattr(settings, name)
         if value != default_of(StoreSettings, name) or name in settings.named:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from rocketmq_reindex.jobs.building.empty_log import check_segments
 from rocketmq_reindex.jobs.building.planning import check_range_size
 from rocketmq_reindex.jobs.building.running_broker import check_broker
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.store_sizes import check_sizes
+from rocketmq_reindex.jobs.building.store_sizes import look_at_sizes
 from rocketmq_reindex.jobs.command.tables_place import check_place
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.store import rocksdb
+from rocketmq_reindex.jobs.store.index_files import IndexSizes
 from rocketmq_reindex.jobs.store.segments import Commitlog, list_segments
+from rocketmq_reindex.jobs.store.versions import of_store
+from rocketmq_reindex.storage_format.checks.fitting import fit
+from rocketmq_reindex.storage_format.names import escape
 
 
 @dataclass(frozen=True)
 class Inputs:
     """What was found before a build."""
 
+    settings: BuildSettings
+    """as they were given, with the sizes and the version that the files in STORE show, where nobody named them"""
     target: str
     """the real path of DIR"""
     log: Commitlog
     warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+    """what was taken from the files"""
     passing: tuple[str, ...]
     """warnings that hold for the moment, such as that a broker may be running: they are not in the manifest"""
 
@@ -40,11 +49,32 @@ def look_at(settings: BuildSettings) -> Inputs:
     log = list_segments(settings.roots, settings.segment_size, may_be_short=settings.may_be_short)
     check_range_size(settings.range_size, log.size)
     passing = tuple(check_broker(settings))
-    warnings = (
+    warnings = [
         *settings.conf_notes,
         *log.warnings,
         *check_segments(settings, log, target),
         *rocksdb.of_build(settings, settings.only),
-        *check_sizes(settings),
-    )
-    return Inputs(target, log, warnings, passing)
+    ]
+    sizes = look_at_sizes(settings)
+    settings = dataclasses.replace(settings, **sizes.taken)  # type: ignore[arg-type]  # names of settings
+    settings, notes, told = _of_version(settings)
+    return Inputs(settings, target, log, (*warnings, *sizes.warnings, *told), (*sizes.notes, *notes), passing)
+
+
+def _of_version(settings: BuildSettings) -> tuple[BuildSettings, list[str], list[str]]:
+    """Return settings for the version that the files in STORE show, with notes on it, and warnings.
+
+    A version that was named stays: a build may be for the broker of an upgrade.
+    """
+    store, version = settings.store_folder, settings.broker_version
+    signs = of_store(store, settings.roots, IndexSizes(settings.hash_slots, settings.index_items)) if store else []
+    found = fit(signs)
+    if version in found.versions:
+        return settings, [], []
+    why = ", ".join(sign.text for sign in signs)
+    if settings.is_named("broker_version"):
+        fits = " or ".join(found.versions)
+        text = f"{escape(store)}: its files fit RocketMQ {fits} ({why}): the build is for {version}, as --broker-version says"
+        return settings, [], [text]
+    text = f"version: {found.best}, taken from the files ({why}): --broker-version names another"
+    return dataclasses.replace(settings, broker_version=found.best), [text], []

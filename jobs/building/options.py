@@ -40,7 +40,12 @@ def default(name: str, settings: type[StoreSettings] = BuildSettings) -> str:
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
-def add_store_options(parser: argparse.ArgumentParser, sizes: Callable[[str], str] = default) -> None:
+def of_files(name: str) -> str:
+    """Return what ``--help`` shows of a setting that the files in STORE may show."""
+    return f"taken from the files, or {default(name)}"
+
+
+def add_store_options(parser: argparse.ArgumentParser, sizes: Callable[[str], str] = of_files) -> None:
     """Add the options that build and verify share. ``sizes`` returns what ``--help`` shows as the default of a size, and
     of the version."""
     add = parser.add_argument
@@ -214,7 +219,7 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if conf is not None:
         text, notes = read_conf(conf)
-        values = settings_of(text, escape(conf)) | {"conf_notes": notes}
+        values = settings_of(text, escape(conf)) | {"broker_conf": conf, "conf_notes": notes}
         values["protected"] = tuple(values[name] for name in ("store",) if name in values)
         if "store" in given or "commitlogs" in given:
             values.pop("store", None)

@@ -1,9 +1,13 @@
-"""Sizes of the files beside the log in STORE: a build makes files of the same sizes, or says what differs."""
+"""Sizes of the files beside the log in STORE: a build makes files of the same sizes, or says what differs.
+
+Files that agree say what the broker's settings are, where nobody named them. A file that stands alone may be torn.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files
@@ -23,57 +27,82 @@ _QUEUES = (
 )  # fmt: skip
 
 
-def check_sizes(settings: BuildSettings) -> list[str]:
-    """Return warnings of files in STORE of other sizes than a build makes.
+@dataclass
+class Sizes:
+    """What the files in STORE say of the sizes that a build makes."""
 
-    Raises InputError where nobody named the build's sizes: a broker does not start on ConsumeQueue files of another size, and
-    finds nothing in such IndexFiles.
+    taken: dict[str, int] = field(default_factory=dict)
+    """sizes that nobody named, by the names of settings"""
+    notes: list[str] = field(default_factory=list)
+    """what was taken"""
+    warnings: list[str] = field(default_factory=list)
+    """files of other sizes than those that were named"""
+    refused: list[str] = field(default_factory=list)
+
+
+def look_at_sizes(settings: BuildSettings) -> Sizes:
+    """Return what the files in STORE say of the sizes that a build makes.
+
+    Raises InputError where nobody named the build's sizes, and the files do not show them for certain, or --broker-conf has
+    others: a broker does not start on ConsumeQueue files of another size, and finds nothing in such IndexFiles.
     """
-    store, warnings, refused = settings.store_folder, list[str](), list[str]()
+    store, sizes = settings.store_folder, Sizes()
     if store and "consumequeue" in settings.only:
         for name, folder, unit in _QUEUES:
-            warnings += _check_queues(settings, files.join(store, folder), name, unit, refused)
+            _look_at_queues(settings, files.join(store, folder), name, unit, sizes)
     if store and "index" in settings.only:
-        warnings += _check_index(settings, store, refused)
-    if refused:
-        raise InputError("; ".join(refused))
-    return warnings
+        _look_at_index(settings, store, sizes)
+    if sizes.refused:
+        raise InputError("; ".join(sizes.refused))
+    return sizes
 
 
-def _check_queues(settings: BuildSettings, folder: str, name: str, unit: int, refused: list[str]) -> list[str]:
+def _look_at_queues(settings: BuildSettings, folder: str, name: str, unit: int, sizes: Sizes) -> None:
     size, option = getattr(settings, name), f"--{name.replace('_', '-')}"
     found = FileSizes(queue_files(folder, *(LOOKED_AT_REMOTE if files.is_remote(folder) else LOOKED_AT)), unit)
     if found.usual and found.usual != size:
         text = f"{escape(folder)}: has files of {found.usual} bytes, a build makes files of {size}"
-        if not settings.is_named(name):
-            refused.append(f"{text}: give {option} {found.usual} (or {option} {size}, if the broker's setting has changed)")
-            return []
-        return [f"{text}, as {option} says: a broker starts on files of its own setting alone"]
+        if settings.is_named(name):
+            sizes.warnings.append(f"{text}, as {option} says: a broker starts on files of its own setting alone")
+            return
+        if settings.broker_conf or not found.is_certain:
+            wanted = f"give {option} {found.usual} (or {option} {size}, if the broker's setting has changed)"
+            sizes.refused.append(f"{text}: {wanted}")
+            return
+        sizes.taken[name] = size = found.usual
+        sizes.notes.append(f"{files.base(folder)}: files of {size} bytes, taken from the files")
     if found.usual and found.others:
-        return [f"{escape(folder)}: beside files of {size} bytes has others ({_few(found.others)} bytes): {option} is {size}"]
-    return []
+        sizes.warnings.append(
+            f"{escape(folder)}: beside files of {size} bytes has others ({_few(found.others)} bytes): {option} is {size}"
+        )
 
 
-def _check_index(settings: BuildSettings, store: str, refused: list[str]) -> list[str]:
-    sizes = settings.hash_slots, settings.index_items
+def _look_at_index(settings: BuildSettings, store: str, sizes: Sizes) -> None:
+    made = settings.hash_slots, settings.index_items
     found = index_files(store)
     counted = Counter(entry.size for entry in found if entry.size)
-    usual, size = _usual(counted), file_size(*sizes)
+    usual, size = _usual(counted), file_size(*made)
     if not usual:
-        return []
+        return
     where, options = escape(files.join(store, "index")), "--hash-slots {} --index-items {}"
     if usual != size:
         text = f"{where}: has files of {usual} bytes, a build makes files of {size}"
         if settings.is_named("hash_slots") or settings.is_named("index_items"):
-            return [f"{text}, as {options.format(*sizes)} says: a broker finds nothing in files of other settings"]
+            sizes.warnings.append(f"{text}, as {options.format(*made)} says: a broker finds nothing in files of other settings")
+            return
         shown = index_sizes([entry for entry in found if entry.size == usual], look_into=False)
-        wanted = options.format(*shown) if shown else "--hash-slots and --index-items as in broker.conf"
-        refused.append(f"{text}: give {wanted} (or {options.format(*sizes)}, if the broker's settings have changed)")
-        return []
+        if settings.broker_conf or shown is None:
+            wanted = options.format(*shown) if shown else "--hash-slots and --index-items as in broker.conf"
+            sizes.refused.append(f"{text}: give {wanted} (or {options.format(*made)}, if the broker's settings have changed)")
+            return
+        made, size = shown, usual
+        sizes.taken |= dict(zip(("hash_slots", "index_items"), made, strict=True))
+        sizes.notes.append("index: {} slots and {} items a file, taken from the files".format(*made))
     if len(counted) > 1:
         others = sorted(counted.keys() - {usual})
-        return [f"{where}: beside files of {size} bytes has others ({_few(others)} bytes): {options.format(*sizes)}"]
-    return []
+        sizes.warnings.append(
+            f"{where}: beside files of {size} bytes has others ({_few(others)} bytes): {options.format(*made)}"
+        )
 
 
 def _usual(counted: Counter[int]) -> int:

@@ -47,6 +47,8 @@ class Summary:
     damage: list[dict[str, Any]] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """what was taken from the files of the store, where nobody named it; not in the manifest, whose settings hold it"""
     not_removed: list[dict[str, Any]] = field(default_factory=list)
     """what should have been removed behind a URI and stays, by folder; not in the manifest, which is written before"""
     error: str | None = None
@@ -187,7 +189,11 @@ class Summary:
             lines.append(self.delay_line())
         if self.damage:
             lines.append(f"damage   {len(self.damage):,} in all, see the warnings")
-        return "\n".join(lines)
+        return "\n".join(lines + self.note_lines())
+
+    def note_lines(self) -> list[str]:
+        """Return a line for each note."""
+        return [f"note     {note}" for note in self.notes]
 
 
 # Warnings are part of the manifest: with other words here, a build of the same log has other bytes.

@@ -6,11 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from rocketmq_reindex.jobs.querying.index import OpenIndexFile
-from rocketmq_reindex.jobs.querying.options import IndexSizes
-from rocketmq_reindex.jobs.querying.tag_items import Part, part_with_tag_items
+from rocketmq_reindex.jobs.store.index_files import IndexSizes, OpenIndexFile
 from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.jobs.store.tag_items import Part, part_with_tag_items
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 from rocketmq_reindex.udfs import files

@@ -7,11 +7,12 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
 from rocketmq_reindex.jobs.command.options import command_parser
 from rocketmq_reindex.jobs.command.times import parse_time, show_time
+from rocketmq_reindex.jobs.store.index_files import IndexSizes
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MAX
@@ -22,13 +23,6 @@ from rocketmq_reindex.udfs import files
 BODIES: Final = ("text", "json", "hex", "none")
 BODY_MAX: Final = 4 << 20
 """as large as a broker takes a message by default (``maxMessageSize``)"""
-
-
-class IndexSizes(NamedTuple):
-    """How many slots and items an IndexFile has."""
-
-    slots: int
-    items: int
 
 
 @dataclass(frozen=True)

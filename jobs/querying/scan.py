@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.jobs.querying.found import Found
-from rocketmq_reindex.jobs.querying.tag_items import Part
 from rocketmq_reindex.jobs.store.folders import reason
 from rocketmq_reindex.jobs.store.log import SegmentFile, StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.jobs.store.tag_items import Part
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
 from rocketmq_reindex.storage_format.plurals import counted

@@ -11,15 +11,14 @@ from typing import Final
 
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.querying.found import Found
-from rocketmq_reindex.jobs.querying.index import IndexFiles
-from rocketmq_reindex.jobs.querying.options import IndexSizes
 from rocketmq_reindex.jobs.querying.queue import PLAIN, Span, StoreQueue, queue_folder, topics
-from rocketmq_reindex.jobs.querying.tag_items import parts_with_tag_items, parts_without
 from rocketmq_reindex.jobs.querying.tags import UnindexedTag
+from rocketmq_reindex.jobs.store.index_files import IndexFiles, IndexSizes
 from rocketmq_reindex.jobs.store.log import EXPIRED, StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.store.rocksdb import rocksdb_queues
 from rocketmq_reindex.jobs.store.segments import meant_by
+from rocketmq_reindex.jobs.store.tag_items import parts_with_tag_items, parts_without
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape, near_names
 from rocketmq_reindex.storage_format.plurals import counted

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rocketmq_reindex.jobs.querying.tag_items import Part
 from rocketmq_reindex.jobs.store.log import FILLER, NOTHING, StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.jobs.store.tag_items import Part
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import tag_hash
 

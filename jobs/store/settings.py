@@ -76,6 +76,8 @@ class StoreSettings:
     """``timerRocksDBEnable``: timer messages lie in RocksDB"""
     snapshot: bool = False
     """the log no longer changes, whoever holds the store's lock"""
+    broker_conf: str = field(default="", compare=False)
+    """path of --broker-conf, for the commands that are advised"""
     conf_notes: tuple[str, ...] = ()
     """what --broker-conf has that looks misspelt"""
     protected: tuple[str, ...] = ()

@@ -21,7 +21,10 @@ INDEX_ASKED: Final = 4
 
 
 class FileSizes:
-    """The sizes of files: ``usual`` is the one that most have, of those that fit the files' own names; 0 for none."""
+    """The sizes of files: ``usual`` is the one that most have, of those that fit the files' own names; 0 for none.
+
+    It ``is_certain`` where several files have it: one alone may be torn, or cut by a copy.
+    """
 
     def __init__(self, entries: Iterable[files.Entry], unit: int) -> None:
         sizes, starts = Counter[int](), list[int]()
@@ -34,6 +37,7 @@ class FileSizes:
         step = int(np.gcd.reduce(np.array(starts, np.int64))) if starts else 0
         fitting = {size: count for size, count in whole.items() if step % size == 0} or whole
         self.usual = max(fitting, key=lambda size: (fitting[size], size), default=0)
+        self.is_certain = sizes[self.usual] > 1
         self.others = sorted(sizes.keys() - {self.usual})
 
 

@@ -16,10 +16,10 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.beside import beside
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.engines.tasks import BUCKET_BYTES
+from rocketmq_reindex.jobs.store import versions
 from rocketmq_reindex.jobs.store.first_bytes import check_is_log
 from rocketmq_reindex.jobs.store.rocksdb import check_verified
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
-from rocketmq_reindex.jobs.verifying import versions
 from rocketmq_reindex.jobs.verifying.build import of_build
 from rocketmq_reindex.jobs.verifying.checkpoint import check_checkpoint
 from rocketmq_reindex.jobs.verifying.index import Index, IndexResult
@@ -75,7 +75,7 @@ class Verify:
         scans = scans_of(self.settings)
         self.settings = of_build(self.settings)
         if "broker_version" not in self.settings.named:
-            self.signs += versions.of_files(self.settings)
+            self.signs += versions.of_files(self.settings.store, self.settings.index_names)
         self._fit()
         self.settings, notes = take_sizes(self.settings)
         self.summary.notes += notes

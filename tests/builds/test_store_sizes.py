@@ -12,10 +12,11 @@ import pytest
 from rocketmq_reindex.jobs.building import store_sizes
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.store_sizes import check_sizes
+from rocketmq_reindex.jobs.building.store_sizes import Sizes, look_at_sizes
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.storage_format.errors import InputError
+from tests.golden.stores import read_files
 from tests.tools.compare import SMALL
 from tests.tools.local_engine import local_build
 from tests.tools.local_verify import local_verify
@@ -43,22 +44,45 @@ def settings(store: Path, *words: str) -> BuildSettings:
 
 def refusal(store: Path, *words: str) -> str:
     with pytest.raises(InputError) as caught:
-        check_sizes(settings(store, *words))
+        look_at_sizes(settings(store, *words))
     return str(caught.value)
 
 
-def test_sizes_left_out_are_refused(store: Path, tmp_path: Path) -> None:
-    """Exit 1, nothing is published: a broker would not start on the result."""
+def told(store: Path, *words: str) -> Sizes:
+    return look_at_sizes(settings(store, *words))
+
+
+def test_sizes_left_out_are_taken_from_the_files(store: Path, tmp_path: Path) -> None:
+    """The same bytes as with the sizes named, and a line on each that was taken."""
     summary = local_build(store, tmp_path / "out")
-    assert summary.exit == 1
-    assert summary.error == refusal(store)
+    assert (summary.exit, summary.warnings) == (0, [])
+    assert summary.notes == [
+        f"consumequeue: files of {CQ} bytes, taken from the files",
+        f"index: {SLOTS} slots and {ITEMS} items a file, taken from the files",
+    ]
+    assert "\nnote     consumequeue: files of" in summary.to_text()
+    assert local_build(store, tmp_path / "named", **SMALL).notes == []
+    assert read_files(tmp_path / "out") == read_files(tmp_path / "named")
+    assert told(store, "--only", "index,checkpoint").taken == {"hash_slots": SLOTS, "index_items": ITEMS}
+    assert told(store, "--only", "checkpoint") == Sizes()
+    assert told(store, "--cq-file-size", str(CQ)).taken == {"hash_slots": SLOTS, "index_items": ITEMS}
+
+
+def test_a_dry_run_tells_what_it_takes(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", str(store), "--out", str(tmp_path / "out"), "--dry-run", "--engine", "local"]) == 0
+    assert f"note     consumequeue: files of {CQ} bytes, taken from the files" in capsys.readouterr().out
+
+
+def test_one_file_alone_may_be_torn(store: Path, tmp_path: Path) -> None:
+    """Then nothing is built, and the refusal names the options."""
+    keep = min((store / "consumequeue").glob("*/*/*"))
+    for path in (store / "consumequeue").glob("*/*/*"):
+        if path != keep:
+            path.unlink()
+    keep.write_bytes(keep.read_bytes()[:40])
+    assert "has files of 40 bytes, a build makes files of 6000000: give --cq-file-size 40" in refusal(store)
+    assert local_build(store, tmp_path / "out").error == refusal(store)
     assert not (tmp_path / "out").exists()
-    assert f"has files of {CQ} bytes, a build makes files of 6000000: give --cq-file-size {CQ}" in refusal(store)
-    assert f"give --hash-slots {SLOTS} --index-items {ITEMS}" in refusal(store, "--only", "index,checkpoint")
-    assert "give --hash-slots" in refusal(store, "--cq-file-size", str(CQ))
-    # All of them at once: nobody wants to be refused a second time.
-    assert f"give --hash-slots {SLOTS}" in refusal(store)
-    assert "--cq-file-size" not in refusal(store, "--cq-file-size", str(CQ))
 
 
 def test_refused_before_spark_starts(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,37 +92,43 @@ def test_refused_before_spark_starts(store: Path, monkeypatch: pytest.MonkeyPatc
         raise AssertionError
 
     monkeypatch.setattr("rocketmq_reindex.jobs.spark.session.starting", start)
-    words = ["build", str(store), "--out", str(store.parent / "out"), "--json"]
+    conf = store.parent / "broker.conf"
+    conf.write_text("brokerName=broker-a\n")
+    words = ["build", str(store), "--out", str(store.parent / "out"), "--json", "--broker-conf", str(conf)]
     assert main(words) == 1
-    assert json.loads(capsys.readouterr().out)["error"] == refusal(store)
+    assert json.loads(capsys.readouterr().out)["error"] == refusal(store, *words[5:])
     looks = list[str]()
 
-    def look(given: BuildSettings) -> list[str]:
+    def look(given: BuildSettings) -> Sizes:
         looks.append(given.store)
-        return ["odd sizes"]
+        return Sizes(warnings=["odd sizes"])
 
-    monkeypatch.setattr("rocketmq_reindex.jobs.building.inputs.check_sizes", look)
+    monkeypatch.setattr("rocketmq_reindex.jobs.building.inputs.look_at_sizes", look)
     assert main([*words, "--dry-run"]) == 0
     assert (json.loads(capsys.readouterr().out)["warnings"], looks) == (["odd sizes"], [str(store)])
 
 
 def test_the_advice_is_enough(store: Path) -> None:
+    conf = store.parent / "broker.conf"
+    conf.write_text("brokerName=broker-a\n")
     words = ["--cq-file-size", str(CQ), "--hash-slots", str(SLOTS), "--index-items", str(ITEMS)]
-    assert check_sizes(settings(store, *words)) == []
-    assert check_sizes(settings(store, "--only", "checkpoint")) == []
-    assert check_sizes(settings(store, "--only", "consumequeue", *words[:2])) == []
+    refused = refusal(store, "--broker-conf", str(conf))
+    assert f"give {' '.join(words[:2])} " in refused
+    # All of them at once: nobody wants to be refused a second time.
+    assert f"give {' '.join(words[2:])} " in refused
+    assert told(store, *words, "--broker-conf", str(conf)) == Sizes()
 
 
 def test_named_sizes_win(store: Path, tmp_path: Path) -> None:
     """Also where they are the defaults, and by a broker.conf."""
     words = ["--cq-file-size", "6000000", "--hash-slots", "5000000", "--index-items", "20000000"]
-    told = check_sizes(settings(store, *words))
-    assert len(told) == 2
-    assert "as --cq-file-size says: a broker starts on files of its own setting alone" in told[0]
-    assert "as --hash-slots 5000000 --index-items 20000000 says" in told[1]
+    found = told(store, *words).warnings
+    assert len(found) == 2
+    assert "as --cq-file-size says: a broker starts on files of its own setting alone" in found[0]
+    assert "as --hash-slots 5000000 --index-items 20000000 says" in found[1]
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeConsumeQueue=6000000\nmaxHashSlotNum=5000000\nmaxIndexNum=20000000\n")
-    assert check_sizes(settings(store, "--broker-conf", str(conf))) == told
+    assert told(store, "--broker-conf", str(conf)).warnings == found
 
 
 def test_a_broker_conf_without_sizes_means_defaults(store: Path, tmp_path: Path) -> None:
@@ -109,8 +139,7 @@ def test_a_broker_conf_without_sizes_means_defaults(store: Path, tmp_path: Path)
 
 def test_the_store_around_a_commitlog(store: Path) -> None:
     words = ["--commitlog", str(store / "commitlog"), "--out", str(store.parent / "out")]
-    with pytest.raises(InputError, match="give --cq-file-size"):
-        check_sizes(parse_settings(words))
+    assert look_at_sizes(parse_settings(words)).taken["cq_file_size"] == CQ
 
 
 @pytest.mark.parametrize("size", [0, CQ - 7, CQ + 20])
@@ -118,20 +147,20 @@ def test_mixed_sizes_are_told(store: Path, size: int) -> None:
     queue = next(path for path in (store / "consumequeue/T0").iterdir())
     last = max(queue.iterdir())
     last.write_bytes(bytes(size))
-    (told,) = check_sizes(settings(store, "--only", "consumequeue", "--cq-file-size", str(CQ)))
-    assert f"beside files of {CQ} bytes has others ({size} bytes)" in told
-    assert f"give --cq-file-size {CQ}" in refusal(store)
+    for words in ((), ("--cq-file-size", str(CQ))):
+        (warning,) = told(store, "--only", "consumequeue", *words).warnings
+        assert f"beside files of {CQ} bytes has others ({size} bytes): --cq-file-size is {CQ}" in warning
 
 
 def test_fetch_tells_of_a_build_of_other_sizes(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One of a copy of the log alone, where nothing else says what sizes the broker has."""
     copy = tmp_path / "copy"
     shutil.copytree(store / "commitlog", copy / "commitlog")
-    for name, sizes, told in (("same", SMALL, 0), ("other", {"cq_file_size": 2 * CQ, "hash_slots": 9, "index_items": 90}, 2)):
+    for name, sizes, wanted in (("same", SMALL, 0), ("other", {"cq_file_size": 2 * CQ, "hash_slots": 9, "index_items": 90}, 2)):
         assert local_build(copy, tmp_path / name, **sizes).exit == 0
         assert fetch([str(tmp_path / name), "--to", str(store)]) == 0
         notes = [line for line in capsys.readouterr().err.splitlines() if "had files of" in line]
-        assert len(notes) == told
+        assert len(notes) == wanted
     assert f"consumequeue: had files of {CQ} bytes, the build has files of {2 * CQ}: a broker starts on" in notes[0]
     assert f"index: had files of {40 + 4 * SLOTS + 20 * ITEMS} bytes, the build has files of 1876: " in notes[1]
 
@@ -140,11 +169,11 @@ def test_nothing_to_compare_with(store: Path) -> None:
     """No derived files, or none whose size says anything."""
     for path in (*(store / "consumequeue").glob("*/*/*"), *(store / "index").iterdir()):
         path.write_bytes(b"torn file")
-    assert check_sizes(settings(store)) == []
+    assert told(store) == Sizes()
     shutil.rmtree(store / "index")
-    assert check_sizes(settings(store)) == []
+    assert told(store) == Sizes()
     shutil.rmtree(store / "consumequeue")
-    assert check_sizes(settings(store)) == []
+    assert told(store) == Sizes()
 
 
 def test_few_files_are_looked_at(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,11 +190,11 @@ def test_few_files_are_looked_at(store: Path, monkeypatch: pytest.MonkeyPatch) -
         return listing(place)
 
     monkeypatch.setattr(files, "listing", counted)
-    assert "give --cq-file-size" in refusal(store)
+    assert told(store).taken["cq_file_size"] == CQ
     assert len(listed) <= 1 + 20 * 3 + 2
     listed.clear()
     monkeypatch.setattr(store_sizes, "LOOKED_AT", store_sizes.LOOKED_AT_REMOTE)
-    assert "give --cq-file-size" in refusal(store)
+    assert told(store).taken["cq_file_size"] == CQ
     assert len(listed) <= 1 + 4 * 2 + 2
 
 

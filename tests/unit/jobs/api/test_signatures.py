@@ -120,7 +120,7 @@ def test_the_docstring_explains_every_keyword_and_its_default(name: str) -> None
     assert explained == list(inspect.signature(COMMANDS[name].function).parameters)
     said = {}
     for entry in re.split(r"\n    (?=\w+: )", "\n" + arguments):
-        default = re.search(r"Default:\s+`*([^`,]+?)`*\.$", entry)
+        default = re.search(r"Default:\s+(?:taken from the files, or )?`*([^`,]+?)`*\.$", entry)
         said[entry.strip().partition(":")[0]] = default[1] if default else None
     for keyword, value in DEFAULTS[name].items():
         assert said.get(keyword) == str(value), keyword

@@ -13,8 +13,9 @@ import pytest
 
 from rocketmq_reindex.jobs.api.query import query
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.querying import tag_items, tags
+from rocketmq_reindex.jobs.querying import tags
 from rocketmq_reindex.jobs.querying.search import Search
+from rocketmq_reindex.jobs.store import tag_items
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from tests.reference import java

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from rocketmq_reindex.jobs.querying.options import IndexSizes
 from rocketmq_reindex.jobs.store.folders import entries, reason
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.storage_format.errors import InputError
@@ -21,6 +21,13 @@ from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import form
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.pages import Pages
+
+
+class IndexSizes(NamedTuple):
+    """How many slots and items an IndexFile has."""
+
+    slots: int
+    items: int
 
 
 def _sizes(found: tuple[int, int] | None) -> IndexSizes | None:
@@ -42,19 +49,22 @@ class OpenIndexFile:
 
 
 class IndexFiles:
-    """The IndexFiles in a folder. ``present`` is false where there is no such folder."""
+    """The IndexFiles in a folder, or so many of the ``newest``. ``present`` is false where there is no such folder."""
 
-    def __init__(self, folder: str, sizes: IndexSizes | None, notes: Notes) -> None:
+    def __init__(self, folder: str, sizes: IndexSizes | None, notes: Notes, newest: int | None = None) -> None:
         self._notes = notes
         listed = entries(folder, notes)
         self.present = listed is not None
         self.files: list[OpenIndexFile] = []
         """oldest first"""
+        named = []
         for entry in listed or []:
             if entry.kind == files.FILE and is_index_file(entry.name):
-                self._open(entry)
+                named.append(entry)
             else:
                 notes.add("not an IndexFile", f"{escape(entry.path)}: is no IndexFile: not looked at", lost=False)
+        for entry in named if newest is None else named[-newest:]:
+            self._open(entry)
         self._find_sizes(sizes)
 
     def _open(self, entry: files.Entry) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from rocketmq_reindex.jobs.querying.index import IndexFiles, OpenIndexFile
 from rocketmq_reindex.jobs.store.folders import reason
+from rocketmq_reindex.jobs.store.index_files import IndexFiles, OpenIndexFile
 from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, file_size
@@ -54,6 +54,19 @@ def part_with_tag_items(file: OpenIndexFile, log: StoreLog) -> Part | None:
     """
     part = _Items(file, log).part() if _is_whole(file) else None
     return part if part is not None and part.low < part.high else None
+
+
+def are_put(index: IndexFiles, log: StoreLog) -> bool | None:
+    """Return whether the newest record with TAGS that has items has its tag item, too; None where no file tells."""
+    for file in reversed(index.files):
+        try:
+            found = _Items(file, log).newest() if _is_whole(file) else None
+        except (OSError, InputError) as error:
+            index.unread(file.path, reason(error))
+            continue
+        if found is not None:
+            return found
+    return None
 
 
 def parts_without(found: Sequence[Part], log: StoreLog) -> list[Part]:
@@ -134,6 +147,11 @@ class _Items:
             behind = last.phy_offset + (0 if last.tags else last.size)
             high = behind if self._are_indexed(high, behind) else high
         return Part(low, high)
+
+    def newest(self) -> bool | None:
+        """Whether the last record with TAGS has its tag item; None where the last many have no TAGS."""
+        found = self._last(self._first_in_log())
+        return None if found is None else found.has_tag_item
 
     def _are_indexed(self, low: int, high: int) -> bool:
         """Whether each record in [low, high) of the log with TAGS has items by any broker, as far as the next many tell."""

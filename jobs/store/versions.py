@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Final
 
 from rocketmq_reindex.jobs.store.checkpoint import read_times
 from rocketmq_reindex.jobs.store.folders import entries_of
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.store.index_files import IndexFiles, IndexSizes
+from rocketmq_reindex.jobs.store.log import StoreLog
+from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.jobs.store.tag_items import are_put
 from rocketmq_reindex.storage_format.checks.fitting import Sign
 from rocketmq_reindex.storage_format.file_names import is_index_file
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
@@ -15,13 +20,39 @@ from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.verify.tags import TagsFound
 
+NEWEST_FILES: Final = 16
+"""IndexFiles that are looked into at most: the last ones may hold no record with TAGS"""
 
-def of_files(settings: VerifySettings) -> list[Sign]:
-    """Return what a few bytes of the store say: its checkpoint, a folder, the header of the last IndexFile."""
-    signs = list(_of_checkpoint(files.join(settings.store, "checkpoint")))
-    if files.entry_of(files.join(settings.store, "rocksdbstore")).kind == files.FOLDER:
+
+def of_store(store: str, roots: Sequence[str], sizes: IndexSizes) -> list[Sign]:
+    """Return what a store says without a comparison: ``of_files``, and whether its newest records have items of TAGS.
+
+    ``roots`` are the folders of its segments, ``sizes`` those of its IndexFiles. What cannot be read says nothing.
+    """
+    signs, silent = of_files(store, {}), Notes(_ignore, _ignore)
+    with closing(IndexFiles(files.join(store, "index"), sizes, silent, newest=NEWEST_FILES)) as index:
+        if not index.files:
+            return signs
+        with closing(StoreLog(roots, silent)) as log:
+            put = are_put(index, log)
+    if put is not None:
+        signs.append(Sign(f"{'' if put else 'no '}items of TAGS", **({"oldest": "5.4"} if put else {"newest": "5.3"})))
+    return signs
+
+
+def _ignore(_text: str) -> None:
+    """Who looks at the files to say what is wrong with them says it."""
+
+
+def of_files(store: str, index_names: Mapping[str, str]) -> list[Sign]:
+    """Return what a few bytes of the store say: its checkpoint, a folder, the header of the last IndexFile.
+
+    ``index_names`` are the names that IndexFiles have in a store, by those that they have in this one, if these are others.
+    """
+    signs = list(_of_checkpoint(files.join(store, "checkpoint")))
+    if files.entry_of(files.join(store, "rocksdbstore")).kind == files.FOLDER:
         signs.append(Sign("rocksdbstore/", oldest="5.4"))
-    return [*signs, *_of_last_index_file(settings)]
+    return [*signs, *_of_last_index_file(store, index_names)]
 
 
 def _of_checkpoint(path: str) -> Iterator[Sign]:
@@ -34,17 +65,17 @@ def _of_checkpoint(path: str) -> Iterator[Sign]:
         yield Sign("confirmPhyOffset in the checkpoint", oldest="5.3")
 
 
-def _of_last_index_file(settings: VerifySettings) -> Iterator[Sign]:
+def _of_last_index_file(store: str, names: Mapping[str, str]) -> Iterator[Sign]:
     """What an IndexFile without items has as its indexCount after a clean stop: 5.x flushes it (``IndexFile.shutdown``), 4.9
     does not. After another stop it is 0 in each version."""
-    folder, names = files.join(settings.store, "index"), settings.index_names
+    folder = files.join(store, "index")
     named = [(names.get(entry.name, entry.name), entry) for entry in entries_of(folder) if entry.kind == files.FILE]
     _, last = max(((name, entry) for name, entry in named if is_index_file(name)), key=lambda one: one[0], default=("", None))
     if last is None or last.size < HEADER_SIZE:
         return
     with files.Reader(last.path) as reader:
         count = IndexHeader.from_bytes(reader.read(0, HEADER_SIZE)).index_count
-    if count == 0 and files.entry_of(files.join(settings.store, "abort")).kind == files.ABSENT:
+    if count == 0 and files.entry_of(files.join(store, "abort")).kind == files.ABSENT:
         yield Sign("indexCount 0 in an IndexFile without items", newest="4.9")
     elif count == 1:
         yield Sign("indexCount 1 in an IndexFile without items", oldest="5.3")
