@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import timedelta
+from typing import Final
 
 from rich.console import Console
 from rich.progress import (
@@ -21,6 +22,9 @@ from rocketmq_reindex.jobs.watching.progress import Shown, Stage
 from rocketmq_reindex.storage_format.plurals import counted
 
 LINE_INTERVAL = 5.0
+"""seconds between two lines at least"""
+SHARE: Final = 1 / 4
+"""of the stage's time so far, between two lines at least: so a stage of a day has some 45 lines"""
 
 
 def usual() -> Shown:
@@ -92,10 +96,11 @@ def _whole(stage: Stage) -> int:
 
 
 class Lines(Shown):
-    """Plain lines: when a stage begins, each LINE_INTERVAL, when it ends."""
+    """Plain lines: when a stage begins, when more of it is done, ever more seldom, and when it ends."""
 
     def __init__(self) -> None:
-        self._last: dict[Stage, float] = {}
+        self._last: dict[Stage, tuple[float, int, int]] = {}
+        """of each stage's last line: (seconds, things, bytes)"""
 
     def line(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -105,11 +110,12 @@ class Lines(Shown):
             size = f", {stage.total_bytes:,} bytes" if stage.total_bytes else ""
             one = stage.things if " " in stage.things else stage.things.removesuffix("s")
             self.line(f"{stage.name}: {counted(stage.total, one, stage.things)}{size}")
-            self._last[stage] = 0.0
+            self._last[stage] = 0.0, 0, 0
 
     def stage_moved(self, stage: Stage, things: int, size: int) -> None:
-        if stage.seconds - self._last[stage] >= LINE_INTERVAL:
-            self._last[stage] = stage.seconds
+        seconds, *told = self._last[stage]
+        if [things, size] != told and stage.seconds - seconds >= max(LINE_INTERVAL, stage.seconds * SHARE):
+            self._last[stage] = stage.seconds, things, size
             self.line(_plain(stage, things, size))
 
     def stage_ended(self, stage: Stage, failed: bool) -> None:

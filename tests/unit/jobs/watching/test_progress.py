@@ -6,13 +6,14 @@ import io
 import json
 import re
 import time
+from itertools import pairwise
 
 import pytest
 from rich.console import Console
 
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.watching import pace, progress, progress_shown
-from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.jobs.watching.progress import Reporter, Stage
 from rocketmq_reindex.jobs.watching.progress_shown import Bar, usual
 
 
@@ -61,9 +62,44 @@ def test_lines_between_say_how_far_it_is(capsys: pytest.CaptureFixture[str], mon
         while len(asked) < 12 and time.monotonic() < end:
             time.sleep(0.01)
     lines = capsys.readouterr().err.splitlines()[1:-1]
-    assert lines
-    for line in lines:
-        assert re.fullmatch(r"scan: 1/4 ranges, 4,000,000 bytes", line)
+    assert lines == ["scan: 1/4 ranges, 4,000,000 bytes"], "once, since nothing changes any more"
+
+
+def test_a_stage_that_stands_still_has_no_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One log of Airflow had "scan: 0/3 ranges, 0 bytes" dozens of times."""
+    monkeypatch.setattr(progress, "INTERVAL", 0.005)
+    monkeypatch.setattr(progress_shown, "LINE_INTERVAL", 0.0)
+    asked: list[int] = []
+
+    def probe() -> tuple[int, float]:
+        asked.append(1)
+        return 0, 0.0
+
+    with Reporter([usual()]) as reporter, reporter.stage("scan", "ranges", 3, 3_000_000, probe):
+        end = time.monotonic() + 60
+        while len(asked) < 20 and time.monotonic() < end:
+            time.sleep(0.01)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == "scan: 3 ranges, 3,000,000 bytes"
+    assert last.startswith("scan: done after")
+
+
+def test_lines_become_ever_more_seldom(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage of a day that moves each half second."""
+    lines, now = progress_shown.Lines(), [0.0]
+    monkeypatch.setattr(Stage, "seconds", property(lambda _: now[0]))
+    stage = Stage(Reporter([]), "scan", "ranges", 86400, 86400, lambda: (0, 0))
+    lines.stage_started(stage)
+    at: list[float] = []
+    for half in range(1, 2 * 86400):
+        now[0] = half / 2
+        lines.stage_moved(stage, half // 2, half // 2)
+        if capsys.readouterr().err.startswith(f"scan: {half // 2}/"):
+            at.append(now[0])
+    assert at[:3] == [5, 10, 15], "the first lines come each five seconds"
+    pauses = [later - before for before, later in pairwise(at)]
+    assert pauses == sorted(pauses)
+    assert 30 < len(at) < 60
 
 
 def test_lines_of_a_stage_with_a_pace(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
