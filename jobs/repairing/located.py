@@ -27,8 +27,6 @@ def located(found: Sequence[Damage], accepted: Sequence[RangeSummary], segments:
     def place(offset: int, anchor: int) -> RecordAt:
         return RecordAt(segments[bisect_right(starts, offset) - 1], offset, anchor)
 
-    # Segments that end in damage.
-    frayed = {damage.segment for damage in found if damage.end == damage.segment.segment_end}
     done: list[Damage] = []
     for damage in found:
         before, after = bisect_right(firsts, damage.segment.start - 1) - 1, bisect_right(firsts, damage.segment.segment_end - 1)
@@ -40,14 +38,12 @@ def located(found: Sequence[Damage], accepted: Sequence[RangeSummary], segments:
             anchors.append(low)
         near = sorted({at for at in anchors if low <= at < damage.offset})[-_NEAR:]
         one = replace(damage, anchors=tuple(near), ends_log=after >= len(good) and damage.segment == found[-1].segment)
-        if before >= 0 and good[before].last_good >= 0:
-            # Where damage lies beside it as well, it may be spoilt: the records before it may be looked at then.
-            segment = place(good[before].last_good, -1).segment
-            one = replace(one, before=place(good[before].last_good, good[before].first if segment in frayed else -1))
+        # A replica may have the record across the border otherwise: the ones beyond it may be looked at then.
+        if before >= 0:
+            one = replace(one, before=place(good[before].last_good, _first_good(good[before])))
         if after < len(good):
-            first = place(_first_good(good[after]), -1)
-            is_beside = first.offset > first.segment.start
-            one = replace(one, after=first._replace(anchor=first.offset) if is_beside else first)
+            first = _first_good(good[after])
+            one = replace(one, after=place(first, first))
         done.append(one)
     return done
 

@@ -74,6 +74,28 @@ def test_damage_is_told_as_damage(whole: Log, tmp_path: Path) -> None:
     assert (told.exit, listed(told)) == (0, [])
 
 
+MAGIC = 4
+
+
+@pytest.mark.parametrize("side", ["the last of a segment", "the first of a segment"])
+@pytest.mark.parametrize("others", [1, 3])
+def test_records_across_a_segment_border_differ(whole: Log, tmp_path: Path, side: str, others: int) -> None:
+    """The replica has the lost record: what it has otherwise in the segment beside is no reason to lose it."""
+    firsts = [k for k in range(1, len(whole.puts)) if whole.puts[k].offset // SEGMENT > whole.puts[k - 1].offset // SEGMENT]
+    assert len(firsts) > 1
+    for first in firsts:
+        log, replica = copy(whole, tmp_path / f"log-{first}"), copy(whole, tmp_path / f"replica-{first}")
+        lost, beside = (first - 1, range(first, first + others)) if side.startswith("the last") else (
+            first, range(first - others, first))  # fmt: skip
+        log.change(whole.puts[lost].offset + MAGIC, b"\0")
+        for number in beside:
+            replica.change(whole.puts[number].offset + FLAG, b"\x07")
+        told = repaired(log, tmp_path / "out", replica)
+        (entry,) = told.repair["ranges"] if told.repair else []
+        assert (told.exit, entry["how"]) == (0, "replica")
+        assert read_files(tmp_path / "out/commitlog") == read_files(whole.store / "commitlog")
+
+
 def test_the_majority(whole: Log, tmp_path: Path) -> None:
     """Two of three have the same bytes; of three different ones none counts."""
     log, third = copy(whole, tmp_path / "log"), copy(whole, tmp_path / "third")
