@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
 
 DONE = (0, 3)
 """exit statuses of a run that did what it was asked to: 3 is a build without the damaged parts of its log"""
+
+VERIFY: Final = "verify:"
+"""Before a parameter of the verify that comes after a build: what it would refuse is refused before the build"""
 
 
 def words(given: Sequence[str]) -> list[str]:
@@ -33,10 +39,29 @@ def words(given: Sequence[str]) -> list[str]:
     return found
 
 
+def check_verify(given: Sequence[str]) -> None:
+    """Check the parameters of the verify that comes after a build: its ``--work`` has to be a folder of executors and driver.
+
+    Raises UsageError for one that verify could not make.
+    """
+    place = ""
+    found = words(given)
+    for word, after in zip(found, [*found, ""][1:], strict=True):
+        name, equals, value = word.partition("=")
+        if name == "--work":
+            place = value if equals else after
+    if place and not files.no_rename(place) and not os.path.isdir(place):
+        raise UsageError(
+            f"--work {escape(place)}: the verify after this build cannot make it, since it is in no volume: name an --out in a "
+            "volume (/Volumes/CATALOG/SCHEMA/VOLUME/...) or a URI, or a --work in verify_options: nothing was built"
+        )
+
+
 def task() -> None:
     """Return when the command has done its work, which is success there. Raises SystemExit with its status otherwise."""
     try:
-        given = words(sys.argv[1:])
+        given = words([word for word in sys.argv[1:] if not word.startswith(VERIFY)])
+        check_verify([word.removeprefix(VERIFY) for word in sys.argv[1:] if word.startswith(VERIFY)])
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(UsageError.exit_status) from None
