@@ -62,6 +62,7 @@ def _top_parser() -> argparse.ArgumentParser:
         prog="rmq-reindex",
         allow_abbrev=False,
         description="Rebuild what a RocketMQ broker derives from its commitlog, offline.",
+        epilog="`rmq-reindex COMMAND --help` shows the options of a command, and an example.",
     )
     parser.add_argument("--version", action="version", version=f"rmq-reindex {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
@@ -71,7 +72,11 @@ def _top_parser() -> argparse.ArgumentParser:
 
 
 def _run(words: list[str], ctrl_c: _CtrlC) -> int:
-    if not words or words[0] not in COMMANDS:
+    if not words:
+        # Whoever asks for nothing wants to know what there is. A script that lost its words has not done what was meant.
+        _top_parser().print_help(sys.stderr)
+        return 2
+    if words[0] not in COMMANDS:
         _top_parser().parse_args(words)
         return 0
     from rocketmq_reindex.jobs.watching import clock

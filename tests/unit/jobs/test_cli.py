@@ -80,7 +80,7 @@ def test_wrong_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert list(summary) == [field.name for field in dataclasses.fields(Summary) if field.name not in of_some]
 
 
-@pytest.mark.parametrize("words", [[], ["frobnicate"], ["--frobnicate"], ["build\nx"]])
+@pytest.mark.parametrize("words", [["frobnicate"], ["--frobnicate"], ["build\nx"]])
 def test_no_such_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
