@@ -17,6 +17,7 @@ from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.verifying.settings import check_apart
+from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.clock import command_begin
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.files import waiting
@@ -86,6 +87,16 @@ class Watch:
             JsonLines().waits(text)
         elif not self._quiet:
             print(text, file=sys.stderr, flush=True)
+
+    def compiles(self) -> None:
+        """Say that the record loops are compiled first, where they are, on this machine."""
+        if self._quiet or not compiling.runs_here(self._settings.engine, self._settings.master):
+            return
+        if text := compiling.line(compiling.SCAN):
+            if self._log:
+                self._log.line(text)
+            elif self._settings.progress != "json":
+                print(text, file=sys.stderr, flush=True)
 
     @property
     def _store(self) -> str:

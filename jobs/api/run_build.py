@@ -56,8 +56,11 @@ def run_build(
                 # What is refused without a look into the log is refused before a JVM is started.
                 inputs = look_at(settings)
                 settings = inputs.settings
+                needed = needs_engine(settings, inputs)
+                if needed:
+                    watch.compiles()
                 delta, user = bool(settings.tables), hdfs_user(settings.tables)
-                with engines_ahead(local, settings.master, needs_engine(settings, inputs), delta, user, spark) as engines:
+                with engines_ahead(local, settings.master, needed, delta, user, spark) as engines:
                     from rocketmq_reindex.jobs.run import Build
 
                     with watch.reporter() as reporter:

@@ -11,8 +11,9 @@ from rocketmq_reindex.jobs.command.failures import INTERRUPTED
 from rocketmq_reindex.jobs.preflighting.run import Preflight
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.show import lines_of
-from rocketmq_reindex.jobs.preflighting.stages import Stages
 from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary
+from rocketmq_reindex.jobs.watching import compiling
+from rocketmq_reindex.jobs.watching.stages import Stages
 from rocketmq_reindex.storage_format.errors import ReindexError
 
 
@@ -22,7 +23,7 @@ def run_preflight(settings_of: Callable[[], PreflightSettings], *, quiet: bool =
     raised: BaseException | None = None
     began = time.monotonic()
     try:
-        with failures_as_errors("STORE"), Stages(quiet) as told:
+        with failures_as_errors("STORE"), Stages(quiet, compiling.START) as told:
             Preflight(settings_of(), summary, told).run()
     except ReindexError as error:
         raised, summary.exit, summary.error = error, error.exit_status, str(error)

@@ -30,6 +30,7 @@ def run_verify(
             watch.start(settings, settings.stores)
             # A wrong path is refused before anything is started.
             logs = settings.logs()
+            watch.compiles()
             from rocketmq_reindex.jobs.command.kernels import NOTE, kept
 
             with (

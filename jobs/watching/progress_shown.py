@@ -41,10 +41,11 @@ class _Bytes(DownloadColumn):
 
 
 class _Speed(TransferSpeedColumn):
-    """Nothing, where a stage has no bytes."""
+    """Nothing, where a stage has no bytes, and as long as nobody knows."""
 
     def render(self, task: Task) -> Text:
-        return super().render(task) if task.fields["in_bytes"] else Text()
+        known = task.fields["in_bytes"] and (task.finished_speed or task.speed)
+        return Text(super().render(task).plain, style="cyan") if known else Text()
 
 
 class Bar(Shown):
@@ -54,7 +55,8 @@ class Bar(Shown):
         self._tasks: dict[Stage, TaskID] = {}
         self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            # rich's own bar is red, as if something were wrong.
+            BarColumn(complete_style="cyan", finished_style="green"),
             TextColumn("{task.fields[done]}"),
             _Bytes(binary_units=True),
             _Speed(),
@@ -103,7 +105,9 @@ class Lines(Shown):
         """of each stage's last line: (seconds, things, bytes)"""
 
     def line(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        # One write: a line of another thread must not come between this one and its end.
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
     def stage_started(self, stage: Stage) -> None:
         if stage.probe is not None:

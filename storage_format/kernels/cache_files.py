@@ -11,7 +11,8 @@ import threading
 import zlib
 from typing import Final
 
-_SUFFIX: Final = ".nbc"
+from rocketmq_reindex.storage_format.kernels.cache_folder import SUFFIX
+
 _DIGEST_SIZE: Final = 32
 _LOCK: Final = "rmq-reindex.lock"
 _POLLS, _POLL = 1200, 0.05
@@ -22,7 +23,7 @@ _held: set[str] = set()
 def load(folder: str, name: str) -> bytes | None:
     """What ``save`` kept by this name; None where there is no file, or one that is not whole."""
     try:
-        with open(os.path.join(folder, name + _SUFFIX), "rb") as file:
+        with open(os.path.join(folder, name + SUFFIX), "rb") as file:
             digest, data = file.read(_DIGEST_SIZE), file.read()
     except OSError:
         return None
@@ -31,7 +32,7 @@ def load(folder: str, name: str) -> bytes | None:
 
 def save(folder: str, name: str, data: bytes) -> None:
     """Keep ``data`` by this name, if that works: the disk may be full, or the folder gone. Raises nothing."""
-    path = os.path.join(folder, name + _SUFFIX)
+    path = os.path.join(folder, name + SUFFIX)
     aside = f"{path}.{os.getpid()}.{threading.get_ident()}"
     try:
         with open(aside, "xb") as file:

@@ -16,6 +16,8 @@ from rocketmq_reindex.storage_format.kernels import stamp
 from rocketmq_reindex.storage_format.names import escape
 
 VARIABLE: Final = "NUMBA_CACHE_DIR"
+SUFFIX: Final = ".nbc"
+"""of a file of compiled code"""
 _SHARED: Final = stat.S_IWGRP | stat.S_IWOTH
 _PREFIX: Final = "rmq-reindex-"
 _UNUSED: Final = 30 * 86400
@@ -45,6 +47,14 @@ def find() -> str:
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     # For a user without a home it is relative, and so in the working folder.
     return _own(os.path.join(os.path.realpath(cache), "numba"))[0] if os.path.isabs(cache) else ""
+
+
+def holds(loop: str) -> bool:
+    """Whether compiled code of a function is kept whose ``module.name`` begins with ``loop``. Raises InputError as ``find``."""
+    folder = find()
+    with contextlib.suppress(OSError):
+        return bool(folder) and any(name.startswith(loop) and name.endswith(SUFFIX) for name in os.listdir(folder))
+    return False
 
 
 def _own(around: str) -> tuple[str, str]:

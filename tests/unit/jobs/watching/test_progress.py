@@ -148,6 +148,35 @@ def test_a_bar_without_bytes_shows_none(monkeypatch: pytest.MonkeyPatch) -> None
     assert "?" not in re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", shown)
 
 
+def test_no_rate_is_shown_as_long_as_there_is_none_and_nothing_is_red() -> None:
+    screen = io.StringIO()
+    bar = Bar(Console(file=screen, force_terminal=True, color_system="truecolor", width=120, legacy_windows=False))
+    stage = Stage(Reporter([]), "scan", "ranges", 4, 4 << 20, lambda: (0, 0))
+    with Reporter([bar]):
+        bar.stage_started(stage)
+        stage.share = 0.5
+        bar.stage_moved(stage, 2, 2 << 20)
+    shown = screen.getvalue()
+    assert "2/4 ranges" in shown
+    assert "?" not in re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", shown)
+    red = re.findall(r"\x1b\[[0-9;]*(?:38;2;249;38;114|\b31)m", shown)
+    assert red == [], "what goes well is not shown as an alarm"
+
+
+def test_a_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads compare at the same time: their lines must not run into each other."""
+    written: list[str] = []
+
+    class Kept(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            return len(text)
+
+    monkeypatch.setattr("sys.stderr", Kept())
+    progress_shown.Lines().line("compare: index")
+    assert written == ["compare: index\n"]
+
+
 def test_a_bar_of_bytes_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = shown_on_a_terminal(4 << 20, monkeypatch)
     assert "2.0/4.0 MiB" in shown

@@ -1,11 +1,14 @@
-"""How far a preflight is, for whoever waits: said once it takes longer than a moment."""
+"""How far a command without an engine is, for whoever waits: said once it takes longer than a moment."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
+
+from rocketmq_reindex.jobs.watching import compiling
 
 if TYPE_CHECKING:
     from rocketmq_reindex.jobs.watching.progress import Reporter
@@ -17,8 +20,9 @@ _SILENT: Final = 1.0
 class Stages:
     """A ``storage_format.start.work.Told``; a context manager. With ``quiet`` nothing is shown."""
 
-    def __init__(self, quiet: bool) -> None:
-        self._quiet, self._begun = quiet, time.monotonic()
+    def __init__(self, quiet: bool, loop: str) -> None:
+        """``loop``: the record loop that the stages run, which may have to be compiled (``watching.compiling``)."""
+        self._quiet, self._loop, self._begun = quiet, loop, time.monotonic()
         self._name, self._size, self._done, self._shown = "", 0, 0, False
         self._reporter: Reporter | None = None
         self._open = contextlib.ExitStack()
@@ -27,6 +31,10 @@ class Stages:
     def begin(self, stage: str, size: int) -> None:
         """A stage begins that reads at most ``size`` bytes."""
         self._stage.close()
+        if size and self._loop and not self._quiet:
+            if text := compiling.line(self._loop):
+                print(text, file=sys.stderr, flush=True)
+            self._loop = ""
         self._name, self._size, self._done, self._shown = stage, size, 0, False
 
     def moved(self, size: int) -> None:
