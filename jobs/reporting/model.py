@@ -160,7 +160,8 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
         _index(str(entry["name"]), entry, model.settings, used=int(entry["used"])) for entry in summary["index_list"]
     ]
     model.facts = _against(summary) if summary.get("against") else _verified(model, summary)
-    verdict = f"{counted(len(model.findings), 'kind')} of differences" if model.findings else "no differences"
+    kinds = counted(len(model.findings), "kind of difference", "kinds of differences")
+    verdict = kinds if model.findings else "no differences"
     model.facts.insert(0, ("verdict", summary["error"] or verdict))
     return model
 

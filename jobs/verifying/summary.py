@@ -167,7 +167,8 @@ class VerifySummary:
         lines += [f"note     {note}" for note in self.notes]
         if not self.findings:
             return "\n".join([*lines, "clean    no differences", *self._not_checked()])
-        lines += ["", f"differs  {counted(len(self.findings), 'kind')} of differences"]
+        kinds = counted(len(self.findings), "kind of difference", "kinds of differences")
+        lines += ["", f"differs  {kinds}"]
         if self.mend and any(finding["kind"] == MISSING_SEGMENT for finding in self.findings):
             lines.append("mend     look first for the missing segment: its disk may not be mounted; if it is lost:")
         if self.mend:

@@ -90,7 +90,7 @@ def test_one_of_each_is_no_plural(golden_store: Stores, tmp_path: Path) -> None:
     store = copy_of(golden_store, tmp_path / "store")
     shutil.rmtree(store / "consumequeue" / "TopicA" / "0")
     text = local_verify(store).to_text()
-    assert "\ndiffers  1 kind of differences\n" in text
+    assert "\ndiffers  1 kind of difference\n" in text
     assert "\n1 of 20 queues differs\n" in text
     for words in (text, local_verify(store, only=("log",)).to_text()):
         assert not re.search(r"(?<![\d,.])1 \w+s\b(?! of)", words.replace("1 of", "")), words

@@ -161,7 +161,7 @@ def test_the_page_of_a_verify(tmp_path: Path) -> None:
     (tmp_path / "verify.json").write_text(json.dumps(verified()))
     text = make_page(str(tmp_path / "verify.json"))
     check_page(text)
-    assert "1 kind of differences" in text
+    assert ">1 kind of difference<" in text
     for name, number in (("key items", 150), ("tag items", 37), ("tag items missing", 4)):
         assert re.search(f">{name}<.{{1,20}}<dd[^>]*>{number}<", text), name
     assert {"queue-unit-missing", "3", "record without a unit"} <= set(cells(text))
