@@ -1,7 +1,7 @@
 """Rebuild what a RocketMQ broker derives from its commitlog, offline: ConsumeQueue files, IndexFiles and the checkpoint.
 
 ``import rocketmq_reindex as rr`` gives the Python API: :func:`build`, :func:`verify`, :func:`query`, :func:`inspect`,
-:func:`preflight`, :func:`repair`, :func:`report` and :func:`fetch`. Nothing of it is imported before it is used.
+:func:`preflight`, :func:`repair`, :func:`report`, :func:`fetch` and ``rr.sql``. Nothing of it is imported before it is used.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from rocketmq_reindex.jobs.api import sql
     from rocketmq_reindex.jobs.api.build import build
     from rocketmq_reindex.jobs.api.fetch import fetch
     from rocketmq_reindex.jobs.api.inspect import inspect
@@ -32,7 +33,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BuildResult", "FetchResult", "FoundMessage", "InputError", "InspectResult", "PreflightResult", "QueryResult",
     "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "UsageError", "VerifyResult", "__version__",
-    "build", "fetch", "inspect", "options", "preflight", "query", "repair", "report", "verify",
+    "build", "fetch", "inspect", "options", "preflight", "query", "repair", "report", "sql", "verify",
 ]  # fmt: skip
 
 _MODULES = {
@@ -48,12 +49,17 @@ _MODULES = {
     **dict.fromkeys(("InputError", "RefusedError", "ReindexError", "UsageError"), "storage_format.errors"),
 }
 """the module of each name"""
+_AS_MODULES = {"sql": "jobs.api.sql"}
+"""names that are modules themselves"""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name in _AS_MODULES:
+        found = importlib.import_module(f"{__name__}.{_AS_MODULES[name]}")
+    elif name in _MODULES:
+        found = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = found
     return found
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
+import html
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from rocketmq_reindex.jobs.api.message_table import arrow_table, html_table
 from rocketmq_reindex.jobs.api.results import Result
 from rocketmq_reindex.storage_format.names import printable
 from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.udfs.sql.option_words import EPOCH
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,6 +57,27 @@ class FoundMessage:
         return int(self.fields["storeTimestamp"])
 
     @property
+    def store_time(self) -> dt.datetime | None:
+        """When the broker stored the message, in UTC. None where no calendar has the record's number."""
+        return _time(self.store_timestamp)
+
+    @property
+    def born_time(self) -> dt.datetime | None:
+        """When the producer made the message, in UTC, by the producer's clock. None where no calendar has the number."""
+        return _time(int(self.fields["bornTimestamp"]))
+
+    @property
+    def msg_id(self) -> str:
+        """The broker's offset id: the store host and ``phy_offset``."""
+        return str(self.fields["msgId"])
+
+    @property
+    def unique_key(self) -> str | None:
+        """The client's unique id, which RocketMQ's clients show as the message id. None where the message has none."""
+        found = self.fields["uniqueKey"]
+        return None if found is None else str(found)
+
+    @property
     def keys(self) -> list[str]:
         """The keys."""
         return list(self.fields["keys"])
@@ -79,6 +107,13 @@ class FoundMessage:
         return f"<FoundMessage {queue} phy_offset={self.phy_offset}>"
 
 
+def _time(milliseconds: int) -> dt.datetime | None:
+    try:
+        return EPOCH + dt.timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+
+
 @dataclass(frozen=True, repr=False)
 class QueryResult(Result):
     """The messages that were found. A result can be iterated, counted and indexed as a tuple of messages."""
@@ -102,6 +137,24 @@ class QueryResult(Result):
         """The messages, each as ``rmq-reindex query --json`` prints it, and what the command says on stderr."""
         messages = [message.to_dict() for message in self.messages]
         return {"messages": messages, "warnings": list(self.warnings), "searched": self.searched}
+
+    def to_arrow(self) -> pa.Table:
+        """The messages as an Arrow table: a row for each, and the same columns whatever was asked and found.
+
+        The columns are named as the fields of FoundMessage. ``store_time`` and ``born_time`` are timestamps in UTC, null before
+        1677 and after 2262. ``properties`` is a map, ``keys`` a list, ``body`` a text as ``body=`` asked for it.
+        """
+        return arrow_table([message.fields for message in self.messages])
+
+    def to_pandas(self) -> Any:
+        """The messages as a ``pandas.DataFrame`` with the columns of ``to_arrow()``; ``properties`` are dicts."""
+        return self.to_arrow().to_pandas(maps_as_pydicts="strict")
+
+    def _repr_html_(self) -> str:
+        """The messages, for notebooks, below the short table of any result, and the warnings."""
+        rows = html_table([message.fields for message in self.messages])
+        warnings = "".join(f"<p>warning: {html.escape(printable(warning))}</p>" for warning in self.warnings)
+        return super()._repr_html_() + rows + warnings
 
     def _facts(self) -> dict[str, str]:
         return {"found": counted(len(self.messages), "message"), "warnings": str(len(self.warnings))}
