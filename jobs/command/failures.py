@@ -122,9 +122,21 @@ def was_interrupted(error: BaseException) -> bool:
     return seen is not None
 
 
+def _reason(error: BaseException) -> str:
+    """The text of an error; where Spark only names a class of its own, that of the innermost cause, as of a wrong setting.
+
+    Java's trace names that one last (``Throwable.printStackTrace``); pyspark keeps it in ``CapturedException._stackTrace``.
+    """
+    text = str(error)
+    causes = [line for line in str(getattr(error, "_stackTrace", "")).splitlines() if line.startswith("Caused by: ")]
+    if "Error while instantiating" not in text or not causes:
+        return text
+    return causes[-1].removeprefix("Caused by: ").partition(": ")[2] or text
+
+
 def _one_line(error: BaseException, more: str) -> str:
     """The cause of a failed task: the last line of its Python traceback where there is one."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in _reason(error).splitlines() if line.strip()]
     for line in lines:
         for kind in ("InputError: ", "OSError: ", "FileNotFoundError: ", "PermissionError: "):
             if kind in line:

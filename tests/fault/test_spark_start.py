@@ -78,6 +78,17 @@ def test_the_jvms_own_reason_is_told(golden_store: Stores, tmp_path: Path) -> No
     assert errors == ["error: Spark does not start: Error opening zip file or JAR manifest missing : /none"]
 
 
+def test_a_wrong_setting_names_itself(golden_store: Stores, tmp_path: Path) -> None:
+    """Spark's own first words are "Error while instantiating 'org.apache.spark.sql.internal.SessionStateBuilder'"."""
+    given = {"PYSPARK_SUBMIT_ARGS": "--conf spark.sql.shuffle.partitions=abc pyspark-shell"}
+    status, (error,) = run(golden_store("trimmed-head"), tmp_path, **given)
+    assert status == 1
+    assert "spark.sql.shuffle.partitions" in error
+    assert "abc" in error
+    assert "SessionStateBuilder" not in error
+    assert error.endswith("nothing was published")
+
+
 def test_a_full_disk_of_sparks_own(golden_store: Stores, tmp_path: Path) -> None:
     store, disk = golden_store("trimmed-head"), tmp_path / "small"
     disk.mkdir()
