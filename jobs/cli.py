@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 COMMANDS = {
+    "info": ("rocketmq_reindex.jobs.info", "what is in a store, what is missing or stale, and what to run next"),
     "build": ("rocketmq_reindex.jobs.build", "ConsumeQueue, IndexFiles and checkpoint from raw segments"),
     "query": (
         "rocketmq_reindex.jobs.query",

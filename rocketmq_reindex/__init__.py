@@ -1,7 +1,8 @@
 """Rebuild what a RocketMQ broker derives from its commitlog, offline: ConsumeQueue files, IndexFiles and the checkpoint.
 
-``import rocketmq_reindex as rr`` gives the Python API: :func:`build`, :func:`verify`, :func:`query`, :func:`inspect`,
-:func:`preflight`, :func:`repair`, :func:`report`, :func:`fetch` and ``rr.sql``. Nothing of it is imported before it is used.
+``import rocketmq_reindex as rr`` gives the Python API: :func:`info`, :func:`build`, :func:`verify`, :func:`query`,
+:func:`inspect`, :func:`preflight`, :func:`repair`, :func:`report`, :func:`fetch` and ``rr.sql``. Nothing of it is imported
+before it is used.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.api import sql
     from rocketmq_reindex.jobs.api.build import build
     from rocketmq_reindex.jobs.api.fetch import fetch
+    from rocketmq_reindex.jobs.api.info import info
+    from rocketmq_reindex.jobs.api.info_result import InfoResult
     from rocketmq_reindex.jobs.api.inspect import inspect
     from rocketmq_reindex.jobs.api.messages import FoundMessage, InspectResult, QueryResult
     from rocketmq_reindex.jobs.api.options import options
@@ -31,20 +34,21 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "BuildResult", "FetchResult", "FoundMessage", "InputError", "InspectResult", "PreflightResult", "QueryResult",
+    "BuildResult", "FetchResult", "FoundMessage", "InfoResult", "InputError", "InspectResult", "PreflightResult", "QueryResult",
     "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "UsageError", "VerifyResult", "__version__",
-    "build", "fetch", "inspect", "options", "preflight", "query", "repair", "report", "sql", "verify",
+    "build", "fetch", "info", "inspect", "options", "preflight", "query", "repair", "report", "sql", "verify",
 ]  # fmt: skip
 
 _MODULES = {
     **{
         name: f"jobs.api.{name}"
-        for name in ("build", "fetch", "inspect", "options", "preflight", "query", "repair", "report", "verify")
+        for name in ("build", "fetch", "info", "inspect", "options", "preflight", "query", "repair", "report", "verify")
     },
     **dict.fromkeys(("FoundMessage", "InspectResult", "QueryResult"), "jobs.api.messages"),
     **dict.fromkeys(
         ("BuildResult", "FetchResult", "RepairResult", "ReportResult", "Result", "VerifyResult"), "jobs.api.results"
     ),
+    "InfoResult": "jobs.api.info_result",
     "PreflightResult": "jobs.api.preflight_result",
     **dict.fromkeys(("InputError", "RefusedError", "ReindexError", "UsageError"), "storage_format.errors"),
 }

@@ -52,6 +52,7 @@ STATUSES: Final = {
 """Exit statuses in short; docs/reference/exit-statuses.md has them for each command."""
 
 ABOUT: Final = {
+    "info": About(("rmq-reindex info /data/store",)),
     "build": About(
         (
             "rmq-reindex build /data/store --broker-conf broker.conf --out /data/rebuilt",

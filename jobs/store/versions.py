@@ -12,6 +12,7 @@ from rocketmq_reindex.jobs.store.index_files import IndexFiles, IndexSizes
 from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.store.tag_items import are_put
+from rocketmq_reindex.storage_format.checkpoint import SIZE
 from rocketmq_reindex.storage_format.checks.fitting import Sign
 from rocketmq_reindex.storage_format.file_names import is_index_file
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
@@ -24,12 +25,15 @@ NEWEST_FILES: Final = 16
 """IndexFiles that are looked into at most: the last ones may hold no record with TAGS"""
 
 
-def of_store(store: str, roots: Sequence[str], sizes: IndexSizes) -> list[Sign]:
+def of_store(store: str, roots: Sequence[str], sizes: IndexSizes | None) -> list[Sign]:
     """Return what a store says without a comparison: ``of_files``, and whether its newest records have items of TAGS.
 
-    ``roots`` are the folders of its segments, ``sizes`` those of its IndexFiles. What cannot be read says nothing.
+    ``roots`` are the folders of its segments, ``sizes`` those of its IndexFiles: None where they are not known. What cannot be
+    read says nothing.
     """
     signs, silent = of_files(store, {}), Notes(_ignore, _ignore)
+    if sizes is None:
+        return signs
     with closing(IndexFiles(files.join(store, "index"), sizes, silent, newest=NEWEST_FILES)) as index:
         if not index.files:
             return signs
@@ -56,6 +60,9 @@ def of_files(store: str, index_names: Mapping[str, str]) -> list[Sign]:
 
 
 def _of_checkpoint(path: str) -> Iterator[Sign]:
+    if files.entry_of(path).size != SIZE:
+        # Brokers of all versions make a whole page. Another file says nothing.
+        return
     found = read_times(path)
     if found.logics_offset:
         yield Sign("logicsPhysicalOffset in the checkpoint", oldest="5.5")

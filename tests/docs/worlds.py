@@ -98,5 +98,6 @@ WORLDS: Final = {
     "how-to/verify": World(shifted),
     "how-to/watch": World(watched),
     "how-to/without-java": World(whole),
+    "reference/info": World(whole),
 }
 """Pages whose blocks are run from top to bottom."""

@@ -30,7 +30,7 @@ def test_each_kind_has_words_of_its_own(name: str) -> None:
     assert name == "refusals" or len(set(words)) == len(words)
 
 
-@pytest.mark.parametrize("command", ["build", "fetch", "inspect", "preflight", "query", "repair", "report", "verify"])
+@pytest.mark.parametrize("command", ["build", "fetch", "info", "inspect", "preflight", "query", "repair", "report", "verify"])
 def test_each_command_is_called_by_its_name_and_explained(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])

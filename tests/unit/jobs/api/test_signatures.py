@@ -16,6 +16,7 @@ import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.api import keywords
 from rocketmq_reindex.jobs.building.options import build_parser
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.describing.options import build_parser as info_parser
 from rocketmq_reindex.jobs.fetching.options import KEEP, THREADS
 from rocketmq_reindex.jobs.fetching.options import build_parser as fetch_parser
 from rocketmq_reindex.jobs.inspecting.options import build_parser as inspect_parser
@@ -48,6 +49,7 @@ COMMANDS = {
     "inspect": Command(rr.inspect, inspect_parser(), "file"),
     "report": Command(rr.report, report_parser(), "source"),
     "fetch": Command(rr.fetch, fetch_parser(), "build"),
+    "info": Command(rr.info, info_parser(), "store"),
     "preflight": Command(rr.preflight, preflight_parser(), "store"),
 }
 NAMES = {"inspect": {"files": "file"}}
@@ -65,6 +67,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
     },
     "verify": {name: getattr(BuildSettings("", ""), name) for name in ("crc", "max_fill")} | {"sample": 1},
     "query": {"body_max": BODY_MAX, "body": "text"},
+    "info": {},
     "inspect": {},
     "report": {"out": OUT},
     "fetch": {"threads": THREADS, "keep": KEEP},

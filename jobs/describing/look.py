@@ -1,0 +1,155 @@
+"""Look at a store: its log, queues, index, checkpoint, lock and earlier builds; and what to run next."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any, Final
+
+from rocketmq_reindex.jobs.building import advice
+from rocketmq_reindex.jobs.building.running_broker import brokers
+from rocketmq_reindex.jobs.describing.log_span import describe_log
+from rocketmq_reindex.jobs.describing.queues import Queues, describe_queues, undispatched
+from rocketmq_reindex.jobs.describing.summary import InfoSummary
+from rocketmq_reindex.jobs.fetching.record import Record
+from rocketmq_reindex.jobs.store import rocksdb
+from rocketmq_reindex.jobs.store.checkpoint import read_times
+from rocketmq_reindex.jobs.store.folders import reason
+from rocketmq_reindex.jobs.store.index_files import IndexSizes
+from rocketmq_reindex.jobs.store.log import StoreLog
+from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.jobs.store.segments import meant_by
+from rocketmq_reindex.jobs.store.settings import StoreSettings
+from rocketmq_reindex.jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files
+from rocketmq_reindex.jobs.store.versions import of_store
+from rocketmq_reindex.storage_format.checks.fitting import fit
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.udfs import files
+
+_LOOKED_AT: Final = (20, 2)
+"""so many topics, and queues of each, whose files' sizes are looked at"""
+_PARTS: Final = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
+_DAMAGE, _QUEUES, _INDEX = range(3)
+
+
+class Look:
+    """One look at a store. Nothing is written, and no file is read whole."""
+
+    def __init__(self, settings: StoreSettings, summary: InfoSummary) -> None:
+        self._settings, self._summary, self._store = settings, summary, settings.store
+        self._notes = Notes(self._problem, self._problem)
+        self._wrong = set[int]()
+        """what is wrong, as it decides what to run next"""
+
+    def _problem(self, text: str) -> None:
+        self._summary.problems.append(text)
+
+    def run(self) -> None:
+        """Fill the summary. Raises InputError for what is no store."""
+        summary, store = self._summary, self._store
+        summary.store = escape(store)
+        if files.entry_of(store).kind != files.FOLDER:
+            raise InputError(f"{escape(store)}: is no folder: STORE is the folder around commitlog/ and index/")
+        no_log = files.entry_of(files.join(store, "commitlog")).kind == files.ABSENT
+        if no_log and not self._settings.commitlogs and (meant := meant_by(store)):
+            raise InputError(f"{escape(store)}: is no store{meant}")
+        if (
+            no_log
+            and not self._settings.commitlogs
+            and all(files.entry_of(files.join(store, part)).kind == files.ABSENT for part in _PARTS)
+        ):
+            raise InputError(f"{escape(store)}: is no store: it has no commitlog/, and none of {', '.join(_PARTS)}")
+        summary.clean_stop = files.entry_of(files.join(store, "abort")).kind == files.ABSENT
+        running, unknown = brokers(self._settings)
+        summary.broker = running[0] if running else None
+        summary.problems += unknown
+        with closing(StoreLog(self._settings.roots, self._notes)) as log:
+            summary.log = describe_log(log, summary.problems)
+            if summary.problems[len(unknown) :] and log.segments:
+                self._wrong.add(_DAMAGE)
+            self._look_at_queues(log)
+        self._look_at_index()
+        self._look_at_checkpoint()
+        if not files.is_remote(store):
+            record = Record.read(store)
+            summary.problems += record.notes
+            summary.build = {"parts": {part: laid.build for part, laid in record.laid.items()}} if record.laid else None
+        self._notes.close()
+        summary.next = self._next()
+
+    def _look_at_queues(self, log: StoreLog) -> None:
+        summary = self._summary
+        if in_rocksdb := rocksdb.rocksdb_queues(self._store):
+            self._problem(f"{in_rocksdb}: these are not looked into")
+        found = describe_queues(self._store, log, self._notes)
+        summary.topics, summary.queues, summary.messages = found.topics, found.queues, found.messages
+        summary.queues_looked_into, summary.sampled = found.looked_into, found.sampled
+        for name, folder, unit in (
+            ("cq_file_size", "consumequeue", UNIT_SIZE), ("batch_cq_file_size", "batchconsumequeue", BATCH_UNIT_SIZE),
+        ):  # fmt: skip
+            if size := FileSizes(queue_files(files.join(self._store, folder), *_LOOKED_AT), unit).usual:
+                summary.sizes[name] = size
+        if not in_rocksdb and summary.log["segments"]:
+            self._judge_queues(found, log)
+
+    def _judge_queues(self, found: Queues, log: StoreLog) -> None:
+        if not found.looked_into:
+            self._wrong.add(_QUEUES)
+            self._problem("consumequeue/: no queue has a file")
+        elif found.looked_into == found.queues and (lacking := undispatched(log, found.reach)):
+            self._wrong.add(_QUEUES)
+            self._problem(
+                f"consumequeue/: its last unit is of the record that ends at {found.reach}; "
+                f"{counted(lacking, 'record')} behind it, or more, have none"
+            )
+
+    def _look_at_index(self) -> None:
+        summary, found = self._summary, index_files(self._store)
+        summary.index_files = len(found)
+        sizes = index_sizes([entry for entry in found if entry.size][-1:], look_into=False)
+        if sizes is not None:
+            summary.sizes |= {"hash_slots": sizes[0], "index_items": sizes[1]}
+        if not found and summary.log["segments"]:
+            self._wrong.add(_INDEX)
+            self._problem("index/: has no IndexFile: no query by key finds anything, and no broker makes them anew")
+        signs = of_store(self._store, self._settings.roots, IndexSizes(*sizes) if sizes else None)
+        fits = fit(signs)
+        summary.fits = {"versions": list(fits.versions) if signs else [], "signs": [sign.text for sign in signs]}
+
+    def _look_at_checkpoint(self) -> None:
+        path = files.join(self._store, "checkpoint")
+        if files.entry_of(path).kind != files.FILE:
+            self._problem("checkpoint: is not there: the next start after a crash deletes the index")
+            self._wrong.add(_INDEX)
+            return
+        try:
+            times = read_times(path)
+        except (OSError, InputError) as error:
+            self._problem(f"{escape(path)}: {reason(error)}")
+            return
+        if not times.physic:
+            self._problem("checkpoint: says nothing of the log: the next start after a crash reads all of it")
+
+    def _next(self) -> dict[str, Any]:
+        summary, settings = self._summary, self._settings
+        out = f"{self._store}.rebuilt"
+        fetch = advice.shell(["rmq-reindex", "fetch", out, "--to", self._store])
+        words = advice.opening("build", settings, out)
+        if not summary.log["segments"]:
+            return {"why": "there is no log to build from: name its folder", "commands": [
+                advice.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
+        if summary.broker:
+            return {"why": "a broker runs here: stop it, or go on with a copy", "commands": []}
+        if _DAMAGE in self._wrong:
+            return {"why": "the log is damaged: a repair loses least", "commands": [advice.repair(settings)]}
+        if _QUEUES in self._wrong:
+            return {"why": "build the derived files, and put them in place", "commands": [advice.shell(words), fetch]}
+        if _INDEX in self._wrong:
+            only = advice.shell([*words, "--only", "index,checkpoint"])
+            return {"why": "build the index, and put it in place", "commands": [only, f"{fetch} --partial"]}
+        versions = summary.fits["versions"]
+        version = ["--broker-version", versions[0]] if versions else []
+        told = [advice.shell([*advice.opening("preflight", settings, ""), *version])]
+        return {"why": "nothing is missing; this says what the next start of the broker does", "commands": told}

@@ -1,0 +1,196 @@
+"""``info``: what is in a store, what is missing or stale, and a next command that leads to the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.cli import main
+from tests.golden.stores import NAMES, GoldenStore, read_files, unpack
+from tests.reference.log import read_segments, walk
+from tests.reference.settings import Settings
+from tests.tools.log_writer import LogWriter
+from tests.tools.make_log import Message
+
+HOLD = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+"""as a broker holds it"""
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> GoldenStore:
+    return unpack("basic-5.3", tmp_path)
+
+
+def info(store: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    capsys.readouterr()
+    status = main(["info", str(store), "--json", *words])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert found["exit"] == status
+    return found
+
+
+def followed(found: dict[str, Any]) -> None:
+    """Run what is advised, on the engine that is at hand."""
+    for command in found["next"]["commands"]:
+        program, *words = shlex.split(command)
+        assert program == "rmq-reindex"
+        assert main([*words, *(["--engine", "local"] if words[0] == "build" else [])]) == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_whole_store(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every number is that of the files, and nothing is written."""
+    golden = unpack(name, tmp_path)
+    before = sorted((path, path.lstat().st_mtime_ns) for path in golden.path.rglob("*"))
+    found = info(golden.path, capsys)
+    assert (found["exit"], found["error"], found["problems"], found["broker"]) == (0, None, [], None)
+    assert 0 < found["queues"] == found["queues_looked_into"] == len(list((golden.path / "consumequeue").glob("*/*")))
+    assert found["messages"] == sum(one["messages"] for one in found["topics"]) > 1000
+    assert found["sizes"] == golden.sizes()
+    assert golden.broker_version in found["fits"]["versions"]
+    *_, last = walk(*read_segments([golden.path / "commitlog"], None), Settings()).records
+    assert found["log"]["end_offset"] == last.offset + last.size
+    assert sorted((path, path.lstat().st_mtime_ns) for path in golden.path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("lost", ["consumequeue", "index", "checkpoint", "consumequeue index", "consumequeue index checkpoint"])
+def test_the_advice_is_enough(golden: GoldenStore, lost: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for part in lost.split():
+        place = golden.path / part
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+    found = info(golden.path, capsys)
+    assert found["problems"]
+    assert all(any(text.startswith(part) for text in found["problems"]) for part in lost.split())
+    followed(found)
+    assert info(golden.path, capsys)["problems"] == []
+    assert main(["verify", str(golden.path), "--engine", "local"]) == 0
+
+
+def test_records_behind_the_last_unit(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every queue is cut: so many records lack a unit."""
+    for path in (golden.path / "consumequeue").glob("*/*/*"):
+        data = path.read_bytes()
+        units = len(data.rstrip(b"\0")) // 20
+        if path == max(path.parent.iterdir()):
+            path.write_bytes(data[: max(0, units - 3) * 20] + bytes(20 * min(units, 3)) + data[units * 20 :])
+    found = info(golden.path, capsys)
+    (problem,) = found["problems"]
+    assert problem.startswith("consumequeue/: its last unit is of the record that ends at ")
+    followed(found)
+    assert info(golden.path, capsys)["problems"] == []
+
+
+def test_a_sample_of_a_bare_log(golden: GoldenStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(golden.path / "commitlog", bare / "commitlog")
+    found = info(bare, capsys)
+    assert 0 < found["sampled"] < 2500
+    assert {one["topic"] for one in found["topics"]} == {one["topic"] for one in info(golden.path, capsys)["topics"]}
+    assert found["log"] == info(golden.path, capsys)["log"]
+    assert found["fits"] == {"versions": [], "signs": []}
+    other = tmp_path / "other"
+    other.mkdir()
+    assert info(other, capsys, "--commitlog", str(bare / "commitlog"))["log"] == found["log"]
+
+
+def test_damage_that_it_sees(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    segments = sorted((golden.path / "commitlog").iterdir())
+    segments[1].unlink()
+    found = info(golden.path, capsys)
+    size = found["log"]["segment_size"]
+    assert found["problems"][0] == f"commitlog: {size:,} bytes of the log have no segment: {size} to {2 * size}"
+    assert found["next"]["commands"][0].startswith(f"rmq-reindex repair {golden.path} --out DIR --replica REPLICA")
+    with segments[0].open("r+b") as file:
+        file.write(b"no record")
+    assert any(text.startswith(f"{segments[0]}: its first record") for text in info(golden.path, capsys)["problems"])
+
+
+def test_a_broker_that_runs(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    (golden.path / "abort").touch()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(golden.path / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:  # fmt: skip
+        assert other.stdout is not None
+        other.stdout.readline()
+        found = info(golden.path, capsys)
+        other.kill()
+    assert "a broker runs on this store" in found["broker"]
+    assert (found["clean_stop"], found["next"]["commands"]) == (False, [])
+
+
+def test_what_fetch_put_there(golden: GoldenStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", str(golden.path), "--out", str(tmp_path / "built"), "--engine", "local"]) == 0
+    assert main(["fetch", str(tmp_path / "built"), "--to", str(golden.path)]) == 0
+    capsys.readouterr()
+    found = info(golden.path, capsys)
+    assert set(found["build"]["parts"]) == {"consumequeue", "index", "checkpoint"}
+    assert main(["info", str(golden.path)]) == 0
+    assert "build    fetched: " in capsys.readouterr().out
+    assert read_files(golden.path)
+
+
+def test_a_log_of_a_tebibyte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Sparse: what is read does not grow with it."""
+    log, size = tmp_path / "store" / "commitlog", 1 << 30
+    with LogWriter(log, size) as writer:
+        put = [writer.append(Message(topic="T", body=b"x" * 100)) for _ in range(200)][-1]
+    for number in range(1, 1024):
+        with (log / f"{number * size:020d}").open("wb") as file:
+            file.truncate(size)
+    found = info(tmp_path / "store", capsys)
+    assert (found["log"]["segments"], found["log"]["bytes"]) == (1024, 1 << 40)
+    assert found["log"]["first_time"] is not None
+    assert found["seconds"] < 5
+    assert put.offset == 0 or found["log"]["end_offset"] >= 0
+
+
+def test_hostile_names_and_files(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing of them reaches a terminal as it is, and none of them ends the look."""
+    queues = golden.path / "consumequeue"
+    shutil.copytree(next(queues.iterdir()), queues / "T\x1b[2J\nerror: x")
+    (queues / "TopicA" / "99999999999999999999").mkdir()
+    (queues / "TopicA" / "7").symlink_to(queues)
+    os.mkfifo(golden.path / "commitlog" / f"{1 << 40:020d}")
+    with (golden.path / "index" / "20990101000000000").open("wb") as file:
+        file.truncate(1 << 40)
+    (golden.path / "checkpoint").write_bytes(b"torn")
+    (golden.path / ".rmq-reindex-fetched").write_text("[" * 100_000)
+    assert main(["info", str(golden.path)]) == 0
+    printed = capsys.readouterr()
+    assert all(line.isprintable() for line in printed.out.splitlines())
+    assert printed.err == ""
+
+
+@pytest.mark.parametrize("words", [["nowhere"], ["store/commitlog"], ["empty"], ["file"], ["store", "--commitlog", "nowhere"]])
+def test_no_store(words: list[str], golden: GoldenStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "store").symlink_to(golden.path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    paths = [word if word.startswith("--") else str(tmp_path / word) for word in words]
+    status = main(["info", *paths])
+    printed = capsys.readouterr()
+    if "--commitlog" in words:
+        assert status == 0
+        assert "commitlog: has no segment" in printed.out
+        return
+    (line,) = printed.err.splitlines()
+    assert (status, printed.out) == (1, "")
+    assert line.startswith(f"error: {tmp_path}")
+
+
+def test_the_python_api(golden: GoldenStore) -> None:
+    found = rr.info(golden.path)
+    assert isinstance(found, rr.InfoResult)
+    assert str(found).startswith(f"store    {golden.path}\n")
+    assert "<th>messages</th><td>2,500</td>" in found._repr_html_()
+    with pytest.raises(rr.InputError):
+        rr.info(golden.path / "commitlog")
