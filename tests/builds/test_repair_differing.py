@@ -96,6 +96,40 @@ def test_records_across_a_segment_border_differ(whole: Log, tmp_path: Path, side
         assert read_files(tmp_path / "out/commitlog") == read_files(whole.store / "commitlog")
 
 
+def first_of_second(whole: Log) -> int:
+    """The number of the first record of the second segment."""
+    return next(k for k in range(1, len(whole.puts)) if whole.puts[k].offset >= SEGMENT)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_those_of_the_segment_go_with_the_damage(whole: Log, tmp_path: Path, side: str) -> None:
+    """Beside the damage one record of its segment differs, and one across the border: only the first is taken."""
+    first = first_of_second(whole)
+    lost, near, across = (first + 1, first, first - 1) if side == "left" else (first - 2, first - 1, first)
+    log = copy(whole, tmp_path / "log")
+    log.change(whole.puts[lost].offset + MAGIC, b"\0")
+    for number in (near, across):
+        log.change(whole.puts[number].offset + FLAG, b"\x07")
+    told = repaired(log, tmp_path / "out", whole)
+    (entry,) = told.repair["ranges"] if told.repair else []
+    wanted = copy(whole, tmp_path / "wanted")
+    wanted.change(whole.puts[across].offset + FLAG, b"\x07")
+    assert entry["how"] == "replica"
+    assert read_files(tmp_path / "out/commitlog") == read_files(wanted.store / "commitlog")
+
+
+def test_a_filler_is_no_end(whole: Log, tmp_path: Path) -> None:
+    """The last record of a segment differs; behind its filler the next segment's first is equal."""
+    first = first_of_second(whole)
+    log = copy(whole, tmp_path / "log")
+    log.change(whole.puts[first - 2].offset + MAGIC, b"\0")
+    log.change(whole.puts[first - 1].offset + FLAG, b"\x07")
+    told = repaired(log, tmp_path / "out", whole)
+    (entry,) = told.repair["ranges"] if told.repair else []
+    assert entry["how"] == "replica"
+    assert read_files(tmp_path / "out/commitlog") == read_files(whole.store / "commitlog")
+
+
 def test_the_majority(whole: Log, tmp_path: Path) -> None:
     """Two of three have the same bytes; of three different ones none counts."""
     log, third = copy(whole, tmp_path / "log"), copy(whole, tmp_path / "third")

@@ -160,10 +160,8 @@ def _after(walker: Walker, damage: Damage) -> _Side | None:
 
 
 def _next(walker: Walker, damage: Damage, at: int) -> _Side | None:
-    """The good record that begins at ``at``, in the segment or right behind it."""
-    if at == damage.segment.segment_end:
-        return _side(damage.after) if damage.after else None
-    return _good_at(walker, damage.segment, at)
+    """The good record that begins at ``at``, or the first one behind the segment: other damage, or its filler, may follow."""
+    return _good_at(walker, damage.segment, at) or (_side(damage.after) if damage.after else None)
 
 
 def _good_at(walker: Walker, segment: Segment, at: int) -> _Side | None:
@@ -181,15 +179,15 @@ def _taken(
     ``most`` as in ``_border``.
     """
 
-    def further_left(side: _Side) -> tuple[int, _Side | None]:
+    def further_left(side: _Side, at: int) -> tuple[int, _Side | None]:
         if side.place.segment != damage.segment:
-            return damage.offset, _last_good(walker, side.place) if 0 <= side.place.anchor < side.place.offset else None
+            return at, _last_good(walker, side.place) if 0 <= side.place.anchor < side.place.offset else None
         return side.place.offset, _last(walker, damage, side.place.offset)
 
-    def further_right(side: _Side) -> tuple[int, _Side | None]:
+    def further_right(side: _Side, at: int) -> tuple[int, _Side | None]:
         end = side.place.offset + side.message.size
         if side.place.segment != damage.segment:
-            return damage.end, _good_at(walker, side.place.segment, end) if side.place.anchor >= 0 else None
+            return at, _good_at(walker, side.place.segment, end) if side.place.anchor >= 0 else None
         return end, _next(walker, damage, end)
 
     low = _border(replica, before, damage.offset, further_left, most)
@@ -201,12 +199,12 @@ def _taken(
 
 
 def _border(
-    replica: Replica, side: _Side | None, at: int, further: Callable[[_Side], tuple[int, _Side | None]], most: int
+    replica: Replica, side: _Side | None, at: int, further: Callable[[_Side, int], tuple[int, _Side | None]], most: int
 ) -> int | None:  # fmt: skip
     """Where the bytes to be taken begin or end: beside a record that is equal in both logs, or ``at`` the log's own edge.
 
     Beside damage a record may be spoilt where no CRC covers it. So up to ``most`` records that the replica has otherwise go
-    with the damage. None where no record is equal.
+    with the damage; those of another segment stay as the log has them. None where no record is equal.
     """
     if side is None:
         return at
@@ -215,7 +213,7 @@ def _border(
             return None
         if replica.has(side.place):
             return at
-        at, side = further(side)
+        at, side = further(side, at)
     return None
 
 
