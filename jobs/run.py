@@ -97,6 +97,7 @@ class Build:
     def _make_plan(self, log: Commitlog) -> None:
         self.plan += dry_run_lines(self.settings, scan_settings(self.settings), log)
         self.plan += self.summary.note_lines()
+        self.summary.plan = self.plan
         self.summary.bytes = log.size
 
     def _run(self, target: str, log: Commitlog) -> None:

@@ -92,10 +92,12 @@ class BuildResult(Result):
     """of an incremental build: what was read and what was kept"""
     delay: dict[str, Any] | None
     """with ``write_delay``: what was delivered of each level, what is pending, and the undecided messages"""
+    plan: list[str] | None
+    """with ``dry_run``: what would be read and written, as lines"""
 
     def to_dict(self) -> dict[str, Any]:
         found = super().to_dict()
-        for name in ("incremental", "delay"):
+        for name in ("incremental", "delay", "plan"):
             if found[name] is None:
                 del found[name]
         return found

@@ -60,6 +60,9 @@ class Summary:
     delay: dict[str, Any] | None = None
     """of --write-delay: what was delivered, and what the log does not tell; left out of the JSON otherwise"""
 
+    plan: list[str] | None = None
+    """of a dry run: what would be read and written, as lines; left out of the JSON otherwise"""
+
     def __post_init__(self) -> None:
         self.about: dict[str, tuple[str, dict[str, Any]]] = {}
         """by warning: whether it is about damage or a decision, and the entry; not in the JSON object"""
@@ -68,7 +71,7 @@ class Summary:
     def to_json(self) -> str:
         """Return the summary as one JSON object."""
         fields = dataclasses.asdict(self)
-        for name in ("incremental", "repair", "delay"):
+        for name in ("incremental", "repair", "delay", "plan"):
             if fields[name] is None:
                 del fields[name]
         return json.dumps(fields)

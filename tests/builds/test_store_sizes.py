@@ -70,7 +70,10 @@ def test_sizes_left_out_are_taken_from_the_files(store: Path, tmp_path: Path) ->
 
 def test_a_dry_run_tells_what_it_takes(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", str(store), "--out", str(tmp_path / "out"), "--dry-run", "--engine", "local"]) == 0
-    assert f"note     consumequeue: files of {CQ} bytes, taken from the files" in capsys.readouterr().out
+    assert f"note     consumequeue: files of {CQ} bytes, taken from the files" in (told := capsys.readouterr().out)
+    assert main(["build", str(store), "--out", str(tmp_path / "out"), "--dry-run", "--engine", "local", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"] == told.splitlines()
+    assert "plan" not in json.loads(local_build(store, tmp_path / "out").to_json())
 
 
 def test_one_file_alone_may_be_torn(store: Path, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_wrong_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert line.startswith("error: ")
     summary = json.loads(printed.out)
     assert (summary["exit"], summary["error"]) == (2, line.removeprefix("error: "))
-    of_some = ("incremental", "repair", "delay")
+    of_some = ("incremental", "repair", "delay", "plan")
     assert list(summary) == [field.name for field in dataclasses.fields(Summary) if field.name not in of_some]
 
 
