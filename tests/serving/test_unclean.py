@@ -75,7 +75,7 @@ def test_it_is_said(seed: int, tmp_path: Path) -> None:
     """The fields are the old checkpoint's where these are lower; what is not there, or nonsense, counts as 0."""
     puts = keyed_log(tmp_path / "store", 200, seed)
     store, first, newest = tmp_path / "store", puts[0].message.store_timestamp, puts[-1].message.store_timestamp
-    sizes: dict[str, Any] = dict(SIZES)
+    sizes: dict[str, Any] = dict(SIZES, broker_version="5.5")
     last = puts[-1].offset
     whole = Checkpoint(newest, newest, newest, 0, last, last)
 

@@ -22,7 +22,7 @@ from tests.tools.faulty_processes import SITE, hearing_hangups, stat, wait_until
 Stores = Callable[[str], GoldenStore]
 KEYS: dict[str, Any] = {
     "version": str, "started": str, "exit": int, "seconds": dict, "bytes": int, "records": int, "units": int, "items": int,
-    "tag_items": int, "files": dict, "damage": list, "decisions": list, "warnings": list, "not_removed": list,
+    "tag_items": int, "files": dict, "damage": list, "decisions": list, "warnings": list, "notes": list, "not_removed": list,
     "error": (str, type(None)),
 }  # fmt: skip
 PATIENCE = 900

@@ -102,7 +102,7 @@ def built_twice(
     assert [summary["warnings"] for summary in told] == [[], []]
     assert told[1]["incremental"]["ranges_known"] == told[1]["incremental"]["ranges"] - 1 == told[0]["incremental"]["ranges"]
     sized: dict[str, Any] = dict(golden.sizes())
-    assert local_build(golden.path, tmp_path / "full", **sized).exit == 0
+    assert local_build(store, tmp_path / "full", **sized).exit == 0
     made = published(out) if files.no_rename(out) else out
     assert files.no_rename(out) or tree(Path(out)) == tree(tmp_path / "full")
     manifest: dict[str, Any] = json.loads((tmp_path / "full" / "reindex.json").read_text())

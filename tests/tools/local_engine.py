@@ -13,6 +13,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.incremental.increment import steps_of
+from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.repairing.settings import RepairSettings
 from rocketmq_reindex.jobs.repairing.steps import repair_steps
 from rocketmq_reindex.jobs.run import Build, MakeSteps
@@ -102,7 +103,11 @@ class LinesReporter(QuietReporter):
 
 
 def local_build(store: Path | str, out: Path, engine: Engine | None = None, **settings: Any) -> Summary:
-    """A whole build in this process; the summary holds the exit status and the error, as the command line would say."""
+    """A whole build in this process; the summary holds the exit status and the error, as the command line would say.
+
+    Sizes and a version that are given are named, as on the command line.
+    """
+    settings.setdefault("named", frozenset((*SIZES, "broker_version")) & settings.keys())
     return run_build(BuildSettings(store=str(store), out=str(out), **settings).check(), single(engine or InlineEngine()))
 
 
