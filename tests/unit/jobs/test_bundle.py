@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketmq_reindex.jobs.building.options import parse_settings
-from rocketmq_reindex.jobs.task import words
+from rocketmq_reindex.jobs.task import VERIFY, words
 from rocketmq_reindex.jobs.verifying.options import parse_verify
 from tests.tools.bundle import BUNDLE, JOB, TASKS, deployed, named, wheel_tasks
 
@@ -31,7 +31,11 @@ def test_tasks_follow_each_other() -> None:
 @pytest.mark.parametrize("tables", ["", "--incremental --tables /Volumes/m/r/tables"])
 def test_words_of_the_tasks_are_understood(tables: str) -> None:
     given = {"publish_to": "/b", "build_options": tables, "verify_options": "--sample 0.5", "fetch_options": "--partial"}
-    found = {key: words(task) for key, task in wheel_tasks({"store": "/s", "out": "/o"}, **given).items()}
+    tasks = wheel_tasks({"store": "/s", "out": "/o"}, **given)
+    assert [word.removeprefix(VERIFY) for word in tasks["build"] if word.startswith(VERIFY)] == [
+        word for word in tasks["verify"] if word.startswith(("--work=", "options="))
+    ]
+    found = {key: words([word for word in task if not word.startswith(VERIFY)]) for key, task in tasks.items()}
     assert [words[0] for words in found.values()] == ["build", "verify", "fetch"]
     if "--tables" not in tables:
         settings = parse_settings(found["build"][1:])
