@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
@@ -104,6 +105,25 @@ def test_a_second_build_needs_overwrite_and_old_ones_go(store: str, out: str) ->
     assert {files.join(out, "builds", name) for name in files.names(files.join(out, "builds"))} == set(seen[-2:])
     assert len(files.names(files.join(out, "published"))) == 2
     assert files.names(files.join(out, "work")) == []
+
+
+def test_info_tells_the_same_of_a_store_in_a_bucket(store: str, s3_place: str, tmp_path: Path) -> None:
+    """But for its name, and what is advised to paste."""
+    local, elsewhere = tmp_path / "store", ("store", "seconds", "next")
+    for parts in ((), ("consumequeue", "index", "checkpoint")):
+        for part in parts:
+            assert local_build(local, tmp_path / part, only=(part,), **SMALL).exit == 0
+            (tmp_path / part / part).rename(local / part)
+            if (local / part).is_dir():
+                upload(local / part, files.join(store, part), files.join(s3_place, "aside"))
+            else:
+                files.write_bytes(files.join(s3_place, "aside"), files.join(store, part), [(local / part).read_bytes()])
+        here, there = (rr.info(place).to_dict() for place in (local, store))
+        assert {name: value for name, value in there.items() if name not in elsewhere} == {
+            name: value for name, value in here.items() if name not in elsewhere
+        }
+        assert bool(there["problems"]) == (not parts)
+        assert all("s3:" in command for command in there["next"]["commands"])
 
 
 REFUSED = (
