@@ -28,8 +28,8 @@ def info(store: PathLike, *, commitlog: Paths | None = None) -> InfoResult:
     Example:
         >>> import rocketmq_reindex as rr
         >>> found = rr.info("store")
-        >>> found.messages, found.problems
-        (2500, [])
+        >>> found.log["segments"], found.log["end_offset"]
+        (5, 4529583)
     """
     keywords = dict(locals())
     return result_of(InfoResult, run_info(lambda: info_settings(given(build_parser(), keywords))))

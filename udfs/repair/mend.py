@@ -181,12 +181,16 @@ def _taken(
 
     def further_left(side: _Side, at: int) -> tuple[int, _Side | None]:
         if side.place.segment != damage.segment:
+            if not replica.is_alike(side.place):
+                return at, None
             return at, _last_good(walker, side.place) if 0 <= side.place.anchor < side.place.offset else None
         return side.place.offset, _last(walker, damage, side.place.offset)
 
     def further_right(side: _Side, at: int) -> tuple[int, _Side | None]:
         end = side.place.offset + side.message.size
         if side.place.segment != damage.segment:
+            if not replica.is_alike(side.place):
+                return at, None
             return at, _good_at(walker, side.place.segment, end) if side.place.anchor >= 0 else None
         return end, _next(walker, damage, end)
 
@@ -204,7 +208,8 @@ def _border(
     """Where the bytes to be taken begin or end: beside a record that is equal in both logs, or ``at`` the log's own edge.
 
     Beside damage a record may be spoilt where no CRC covers it. So up to ``most`` records that the replica has otherwise go
-    with the damage; those of another segment stay as the log has them. None where no record is equal.
+    with the damage; those of another segment stay as the log has them, and have to be
+    the same messages. None where no record is equal.
     """
     if side is None:
         return at

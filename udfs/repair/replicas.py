@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.repair.damage import Damage, RecordAt
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files
@@ -50,6 +51,10 @@ class Replica:
         """Whether the replica has the same bytes where the good record ``border`` lies in the damaged log."""
         mine = record_bytes(border)
         return self.read(border, len(mine)) == mine
+
+    def is_alike(self, border: RecordAt) -> bool:
+        """Whether the replica has a record of the same size and body CRC there: the same message, but for other fields."""
+        return self.read(border, r.AT_BODY_CRC + 4) == record_bytes(border)[: r.AT_BODY_CRC + 4]
 
     def read(self, place: RecordAt, size: int) -> bytes:
         """``size`` bytes from where the record ``place`` begins in the damaged log; nothing where the replica has fewer."""
