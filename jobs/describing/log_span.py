@@ -7,7 +7,6 @@ from collections import Counter
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.times import show_time
-from rocketmq_reindex.jobs.store.folders import reason
 from rocketmq_reindex.jobs.store.log import SegmentFile, StoreLog
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
@@ -67,7 +66,7 @@ def _walked(log: StoreLog, message: Message) -> Message:
 
 
 def describe_log(log: StoreLog, problems: list[str]) -> dict[str, Any]:
-    """Return what is known of the log, and add to ``problems`` what is missing or cannot be read."""
+    """Return what is known of the log, and add to ``problems`` what is missing or damaged."""
     segments = log.segments
     sizes = Counter(segment.size for segment in segments)
     found: dict[str, Any] = {
@@ -82,7 +81,7 @@ def describe_log(log: StoreLog, problems: list[str]) -> dict[str, Any]:
     first = log.message(log.start)
     if isinstance(first, Message):
         found["first_time"] = show_time(first.store_time)
-    elif any(_part(log, segments[0])):
+    elif not _is_blank(log, segments[0]):
         problems.append(f"{escape(segments[0].path)}: its first record {first}")
     last = last_record(log)
     if last is not None:
@@ -90,11 +89,12 @@ def describe_log(log: StoreLog, problems: list[str]) -> dict[str, Any]:
     return found
 
 
-def _part(log: StoreLog, segment: SegmentFile) -> bytes:
+def _is_blank(log: StoreLog, segment: SegmentFile) -> bool:
+    """Whether a segment begins with zeros, as one does that a broker has just made. What cannot be read does not."""
     try:
-        return log.pages(segment).read(0, BLOCK)
-    except (OSError, InputError) as error:
-        return reason(error).encode()
+        return not any(log.pages(segment).read(0, BLOCK))
+    except (OSError, InputError):
+        return False
 
 
 def _add_missing(found: dict[str, Any], segments: list[SegmentFile], problems: list[str]) -> None:

@@ -66,8 +66,10 @@ class Look:
         summary.broker = running[0] if running else None
         summary.problems += unknown
         with closing(StoreLog(self._settings.roots, self._notes)) as log:
-            summary.log = describe_log(log, summary.problems)
-            if summary.problems[len(unknown) :] and log.segments:
+            damage = list[str]()
+            summary.log = describe_log(log, damage)
+            summary.problems += damage
+            if damage and log.segments:
                 self._wrong.add(_DAMAGE)
             self._look_at_queues(log)
         self._look_at_index()
@@ -152,4 +154,4 @@ class Look:
         versions = summary.fits["versions"]
         version = ["--broker-version", versions[0]] if versions else []
         told = [advice.shell([*advice.opening("preflight", settings, ""), *version])]
-        return {"why": "nothing is missing; this says what the next start of the broker does", "commands": told}
+        return {"why": "no problem was seen; this says what the next start of the broker does", "commands": told}

@@ -114,6 +114,15 @@ def test_damage_that_it_sees(golden: GoldenStore, capsys: pytest.CaptureFixture[
     assert any(text.startswith(f"{segments[0]}: its first record") for text in info(golden.path, capsys)["problems"])
 
 
+def test_a_stray_file_is_no_damage(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told, and no repair is advised for it."""
+    (golden.path / "commitlog" / "notes.txt").touch()
+    found = info(golden.path, capsys)
+    (problem,) = found["problems"]
+    assert problem.endswith("notes.txt: is no segment: not looked at")
+    assert found["next"]["commands"] == [f"rmq-reindex preflight {golden.path} --broker-version 5.3"]
+
+
 def test_a_broker_that_runs(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
     (golden.path / "abort").touch()
     with subprocess.Popen(
