@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.api.failing import failures_as_errors
-from rocketmq_reindex.jobs.command.options import any_text
+from rocketmq_reindex.jobs.command.options import any_text, no_more_output
 from rocketmq_reindex.jobs.inspecting.look import look
 from rocketmq_reindex.jobs.inspecting.options import Inspection, parse_inspection
 from rocketmq_reindex.jobs.inspecting.show import show_rows, show_summary
@@ -29,7 +28,7 @@ def inspect(arguments: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        no_more_output()
     return status
 
 

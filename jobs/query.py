@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.api.failing import failures_as_errors
-from rocketmq_reindex.jobs.command.options import any_text
+from rocketmq_reindex.jobs.command.options import any_text, no_more_output
 from rocketmq_reindex.jobs.querying.answer import answer
 from rocketmq_reindex.jobs.querying.options import parse_query
 from rocketmq_reindex.jobs.querying.search import Search
@@ -31,8 +30,7 @@ def query(arguments: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
-        # The reader of the answer has closed the pipe. Nothing more may be written, also not when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        no_more_output()
         return 0
 
 

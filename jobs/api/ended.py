@@ -1,9 +1,19 @@
-"""What a run of build, verify or fetch leaves to the command line and to the Python API."""
+"""What a run leaves to the command line and to the Python API, and how a command without an engine is run and shown."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+from rocketmq_reindex.jobs.api.failing import failures_as_errors
+from rocketmq_reindex.jobs.command.failures import INTERRUPTED
+from rocketmq_reindex.jobs.command.options import any_text, no_more_output
+from rocketmq_reindex.storage_format.errors import ReindexError
 
 S = TypeVar("S")
 
@@ -20,3 +30,46 @@ class Ended(Generic[S]):
     lines: list[str]
     interrupted: bool = False
     """whether a signal was seen, also where py4j made another error of it"""
+
+
+class Timed(Protocol):
+    """A summary of a command that reads a store itself, without an engine."""
+
+    seconds: float
+    exit: int
+    error: str | None
+
+
+T = TypeVar("T", bound=Timed)
+
+
+def run_here(summary: T, run: Callable[[], None], lines_of: Callable[[T], list[str]]) -> Ended[T]:
+    """Run what fills ``summary``. A failure is part of what is returned; ``lines_of`` is asked at the end."""
+    raised: BaseException | None = None
+    began = time.monotonic()
+    try:
+        with failures_as_errors("STORE"):
+            run()
+    except ReindexError as error:
+        raised, summary.exit, summary.error = error, error.exit_status, str(error)
+    except KeyboardInterrupt as interrupt:
+        raised, summary.exit, summary.error = interrupt, INTERRUPTED, "interrupted"
+    summary.seconds = round(time.monotonic() - began, 3)
+    return Ended(summary, raised, lines_of(summary))
+
+
+def show(ended: Ended[Any], as_json: bool) -> int:
+    """Print what such a command found, as lines or as one JSON object. Returns the exit status."""
+    any_text()
+    summary = ended.summary
+    try:
+        if as_json:
+            print(json.dumps(dataclasses.asdict(summary)))
+        elif ended.lines:
+            print("\n".join(ended.lines))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        no_more_output()
+    if summary.error:
+        print(f"error: {summary.error}", file=sys.stderr)
+    return int(summary.exit)

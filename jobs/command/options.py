@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -82,6 +83,11 @@ def any_text() -> None:
     """From now on stdout shows a character that its encoding lacks as an escape, instead of failing."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def no_more_output() -> None:
+    """The reader of stdout has closed the pipe. From now on nothing is written to it, also not when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Help(argparse.HelpFormatter):
