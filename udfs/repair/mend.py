@@ -103,7 +103,7 @@ class MendDamage:
             yield results.batch(mended)
 
     def _mend(self, walker: Walker, replicas: list[Replica], damage: Damage) -> Mended:
-        before, after = _before(walker, damage), _after(walker, damage)
+        before, after = _before(walker, damage), _next(walker, damage, damage.end)
         # A replica that has the records beside the damage as they are here comes first.
         for most in (0, NEIGHBOURS):
             for number, replica in enumerate(replicas, 1):
@@ -147,16 +147,11 @@ def _last(walker: Walker, damage: Damage, stop: int) -> _Side | None:
 
 
 def _last_good(walker: Walker, stop: RecordAt) -> _Side | None:
-    """The last good record before ``stop``, from its anchor on."""
+    """The last good record before ``stop``, from its anchor on; None where ``stop`` is the anchor itself."""
+    if stop.offset <= stop.anchor:
+        return None
     found = walker.walk(stop.segment, stop.anchor, stop.offset)
     return _side(stop._replace(offset=found.last_good)) if found.last_good >= 0 else None
-
-
-def _after(walker: Walker, damage: Damage) -> _Side | None:
-    """The first good record behind a stretch."""
-    # Behind the last record of a segment there is its filler.
-    found = None if damage.end >= damage.segment.data_end else _next(walker, damage, damage.end)
-    return found or (_side(damage.after) if damage.after else None)
 
 
 def _next(walker: Walker, damage: Damage, at: int) -> _Side | None:
@@ -181,21 +176,17 @@ def _taken(
 
     def further_left(side: _Side, at: int) -> tuple[int, _Side | None]:
         if side.place.segment != damage.segment:
-            if not replica.is_alike(side.place):
-                return at, None
-            return at, _last_good(walker, side.place) if 0 <= side.place.anchor < side.place.offset else None
+            return at, _last_good(walker, side.place)
         return side.place.offset, _last(walker, damage, side.place.offset)
 
     def further_right(side: _Side, at: int) -> tuple[int, _Side | None]:
         end = side.place.offset + side.message.size
         if side.place.segment != damage.segment:
-            if not replica.is_alike(side.place):
-                return at, None
-            return at, _good_at(walker, side.place.segment, end) if side.place.anchor >= 0 else None
+            return at, _good_at(walker, side.place.segment, end)
         return end, _next(walker, damage, end)
 
-    low = _border(replica, before, damage.offset, further_left, most)
-    high = _border(replica, after, damage.end, further_right, most)
+    low = _border(replica, damage.segment, before, damage.offset, further_left, most)
+    high = _border(replica, damage.segment, after, damage.end, further_right, most)
     if low is None or high is None or not (before or after):
         return None
     segment = replica.chains(walker, damage, low, high)
@@ -203,13 +194,14 @@ def _taken(
 
 
 def _border(
-    replica: Replica, side: _Side | None, at: int, further: Callable[[_Side, int], tuple[int, _Side | None]], most: int
+    replica: Replica, segment: Segment, side: _Side | None, at: int,
+    further: Callable[[_Side, int], tuple[int, _Side | None]], most: int,
 ) -> int | None:  # fmt: skip
     """Where the bytes to be taken begin or end: beside a record that is equal in both logs, or ``at`` the log's own edge.
 
     Beside damage a record may be spoilt where no CRC covers it. So up to ``most`` records that the replica has otherwise go
-    with the damage; those of another segment stay as the log has them, and have to be
-    the same messages. None where no record is equal.
+    with the damage; those of another segment stay as the log has them, and have to be the same messages. None where no record
+    is equal.
     """
     if side is None:
         return at
@@ -218,6 +210,8 @@ def _border(
             return None
         if replica.has(side.place):
             return at
+        if side.place.segment != segment and not replica.is_alike(side.place):
+            return None
         at, side = further(side, at)
     return None
 
