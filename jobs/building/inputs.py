@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import closing
 from dataclasses import dataclass
 
 from rocketmq_reindex.jobs.building.empty_log import check_segments
@@ -14,9 +15,11 @@ from rocketmq_reindex.jobs.command.tables_place import check_place
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.store import rocksdb
 from rocketmq_reindex.jobs.store.index_files import IndexSizes
+from rocketmq_reindex.jobs.store.log import StoreLog
+from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.store.segments import Commitlog, list_segments
 from rocketmq_reindex.jobs.store.versions import of_store
-from rocketmq_reindex.storage_format.checks.fitting import fit
+from rocketmq_reindex.storage_format.checks.fitting import Sign, fit
 from rocketmq_reindex.storage_format.names import escape
 
 
@@ -67,7 +70,10 @@ def _of_version(settings: BuildSettings) -> tuple[BuildSettings, list[str], list
     A version that was named stays: a build may be for the broker of an upgrade.
     """
     store, version = settings.store_folder, settings.broker_version
-    signs = of_store(store, settings.roots, IndexSizes(settings.hash_slots, settings.index_items)) if store else []
+    signs = list[Sign]()
+    if store:
+        with closing(StoreLog(settings.roots, Notes.silent())) as log:
+            signs = of_store(store, log, IndexSizes(settings.hash_slots, settings.index_items))
     found = fit(signs)
     if version in found.versions:
         return settings, [], []

@@ -10,21 +10,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files
+from rocketmq_reindex.jobs.store.sizes import QUEUES, index_files, index_sizes, sampled_sizes
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import file_size
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.udfs import files
 
-LOOKED_AT = (20, 2)
-"""So many topics, and queues of each. Behind a URI each costs a request or two:"""
-LOOKED_AT_REMOTE = (4, 1)
 OTHERS_LISTED = 3
-_QUEUES = (
-    ("cq_file_size", "consumequeue", UNIT_SIZE),
-    ("batch_cq_file_size", "batchconsumequeue", BATCH_UNIT_SIZE),
-)  # fmt: skip
 
 
 @dataclass
@@ -48,7 +40,7 @@ def look_at_sizes(settings: BuildSettings) -> Sizes:
     """
     store, sizes = settings.store_folder, Sizes()
     if store and "consumequeue" in settings.only:
-        for name, folder, unit in _QUEUES:
+        for name, folder, unit in QUEUES:
             _look_at_queues(settings, files.join(store, folder), name, unit, sizes)
     if store and "index" in settings.only:
         _look_at_index(settings, store, sizes)
@@ -59,7 +51,7 @@ def look_at_sizes(settings: BuildSettings) -> Sizes:
 
 def _look_at_queues(settings: BuildSettings, folder: str, name: str, unit: int, sizes: Sizes) -> None:
     size, option = getattr(settings, name), f"--{name.replace('_', '-')}"
-    found = FileSizes(queue_files(folder, *(LOOKED_AT_REMOTE if files.is_remote(folder) else LOOKED_AT)), unit)
+    found = sampled_sizes(folder, unit)
     if found.usual and found.usual != size:
         text = f"{escape(folder)}: has files of {found.usual} bytes, a build makes files of {size}"
         if settings.is_named(name):
@@ -114,9 +106,9 @@ def _usual(counted: Counter[int]) -> int:
 def other_sizes(store: str, parts: Collection[str], sizes: Mapping[str, int]) -> list[str]:
     """Return warnings of ``parts`` of a store whose files have other sizes than the new files (``sizes``)."""
     warnings = []
-    for name, part, unit in _QUEUES:
+    for name, part, unit in QUEUES:
         folder = files.join(store, part)
-        usual = FileSizes(queue_files(folder, *LOOKED_AT), unit).usual if part in parts else 0
+        usual = sampled_sizes(folder, unit).usual if part in parts else 0
         if usual not in (0, sizes[name]):
             warnings.append(
                 f"{escape(folder)}: had files of {usual} bytes, the build has files of {sizes[name]}: a broker starts on "

@@ -17,20 +17,17 @@ from rocketmq_reindex.jobs.store.folders import reason
 from rocketmq_reindex.jobs.store.index_files import IndexSizes
 from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.jobs.store.segments import meant_by
+from rocketmq_reindex.jobs.store.segments import check_is_folder, check_is_store
 from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files
+from rocketmq_reindex.jobs.store.sizes import QUEUES, index_files, index_sizes, sampled_sizes
 from rocketmq_reindex.jobs.store.versions import of_store
 from rocketmq_reindex.storage_format.checks.fitting import fit
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.udfs import files
 
-_LOOKED_AT: Final = (20, 2)
-"""so many topics, and queues of each, whose files' sizes are looked at"""
-_PARTS: Final = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
+_PARTS: Final = ("commitlog", "consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
 _DAMAGE, _QUEUES, _INDEX = range(3)
 
 
@@ -50,17 +47,11 @@ class Look:
         """Fill the summary. Raises InputError for what is no store."""
         summary, store = self._summary, self._store
         summary.store = escape(store)
-        if files.entry_of(store).kind != files.FOLDER:
-            raise InputError(f"{escape(store)}: is no folder: STORE is the folder around commitlog/ and index/")
-        no_log = files.entry_of(files.join(store, "commitlog")).kind == files.ABSENT
-        if no_log and not self._settings.commitlogs and (meant := meant_by(store)):
-            raise InputError(f"{escape(store)}: is no store{meant}")
-        if (
-            no_log
-            and not self._settings.commitlogs
-            and all(files.entry_of(files.join(store, part)).kind == files.ABSENT for part in _PARTS)
-        ):
-            raise InputError(f"{escape(store)}: is no store: it has no commitlog/, and none of {', '.join(_PARTS)}")
+        check_is_folder(store)
+        if not self._settings.commitlogs:
+            check_is_store(store)
+            if all(files.entry_of(files.join(store, part)).kind == files.ABSENT for part in _PARTS):
+                raise InputError(f"{escape(store)}: is no store: it has none of {', '.join(_PARTS)}")
         summary.clean_stop = files.entry_of(files.join(store, "abort")).kind == files.ABSENT
         running, unknown = brokers(self._settings)
         summary.broker = running[0] if running else None
@@ -72,7 +63,7 @@ class Look:
             if damage and log.segments:
                 self._wrong.add(_DAMAGE)
             self._look_at_queues(log)
-        self._look_at_index()
+            self._look_at_index(log)
         self._look_at_checkpoint()
         if not files.is_remote(store):
             record = Record.read(store)
@@ -88,10 +79,8 @@ class Look:
         found = describe_queues(self._store, log, self._notes)
         summary.topics, summary.queues, summary.messages = found.topics, found.queues, found.messages
         summary.queues_looked_into, summary.sampled = found.looked_into, found.sampled
-        for name, folder, unit in (
-            ("cq_file_size", "consumequeue", UNIT_SIZE), ("batch_cq_file_size", "batchconsumequeue", BATCH_UNIT_SIZE),
-        ):  # fmt: skip
-            if size := FileSizes(queue_files(files.join(self._store, folder), *_LOOKED_AT), unit).usual:
+        for name, folder, unit in QUEUES:
+            if size := sampled_sizes(files.join(self._store, folder), unit).usual:
                 summary.sizes[name] = size
         if not in_rocksdb and summary.log["segments"]:
             self._judge_queues(found, log)
@@ -107,7 +96,7 @@ class Look:
                 f"{counted(lacking, 'record')} behind it, or more, have none"
             )
 
-    def _look_at_index(self) -> None:
+    def _look_at_index(self, log: StoreLog) -> None:
         summary, found = self._summary, index_files(self._store)
         summary.index_files = len(found)
         sizes = index_sizes([entry for entry in found if entry.size][-1:], look_into=False)
@@ -116,7 +105,7 @@ class Look:
         if not found and summary.log["segments"]:
             self._wrong.add(_INDEX)
             self._problem("index/: has no IndexFile: no query by key finds anything, and no broker makes them anew")
-        signs = of_store(self._store, self._settings.roots, IndexSizes(*sizes) if sizes else None)
+        signs = of_store(self._store, log, IndexSizes(*sizes) if sizes else None)
         fits = fit(signs)
         summary.fits = {"versions": list(fits.versions) if signs else [], "signs": [sign.text for sign in signs]}
 

@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.store.index_files import IndexFiles, IndexSizes
 from rocketmq_reindex.jobs.store.log import EXPIRED, StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.store.rocksdb import rocksdb_queues
-from rocketmq_reindex.jobs.store.segments import meant_by
+from rocketmq_reindex.jobs.store.segments import check_is_folder, check_is_store
 from rocketmq_reindex.jobs.store.tag_items import parts_with_tag_items, parts_without
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape, near_names
@@ -49,10 +49,8 @@ class Search:
     ) -> None:
         self._store, self._sizes, self._scan, self._notes = store, sizes, scan, notes
         self._index: IndexFiles | None = None
-        if files.entry_of(store).kind != files.FOLDER:
-            raise InputError(f"{escape(store)}: is no folder: STORE is the folder around commitlog/ and index/")
-        if files.entry_of(files.join(store, "commitlog")).kind == files.ABSENT and (meant := meant_by(store)):
-            raise InputError(f"{escape(store)}: is no store{meant}")
+        check_is_folder(store)
+        check_is_store(store)
         check_laid_out(store)
         self.log = StoreLog(roots, notes)
         self._opened = contextlib.ExitStack()

@@ -14,6 +14,10 @@ def _print(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr)
 
 
+def _ignore(_text: str) -> None:
+    pass
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -31,6 +35,11 @@ class Notes:
         self._seen: set[str] = set()
         self.lost = False
         """something that could not be read might have held what was asked for"""
+
+    @classmethod
+    def silent(cls) -> Notes:
+        """Notes that nobody reads: who looks at the files to say what is wrong with them says it."""
+        return cls(_ignore, _ignore)
 
     def add(self, kind: str, text: str, lost: bool = True) -> None:
         """Add one note. ``text`` is escaped and has one line; the same text is given once."""

@@ -14,10 +14,16 @@ from rocketmq_reindex.storage_format.file_names import first_byte, is_index_file
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.index.reader import guess_sizes
 from rocketmq_reindex.storage_format.index.sizes import quick_sizes
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.pages import Pages
 
 INDEX_ASKED: Final = 4
+QUEUES: Final = (("cq_file_size", "consumequeue", UNIT_SIZE), ("batch_cq_file_size", "batchconsumequeue", BATCH_UNIT_SIZE))
+"""of each kind of ConsumeQueue: the setting of its files' size, its folder in a store, and the size of a unit"""
+LOOKED_AT: Final = (20, 2)
+"""So many topics, and queues of each. Behind a URI each costs a request or two:"""
+LOOKED_AT_REMOTE: Final = (4, 1)
 
 
 class FileSizes:
@@ -39,6 +45,11 @@ class FileSizes:
         self.usual = max(fitting, key=lambda size: (fitting[size], size), default=0)
         self.is_certain = sizes[self.usual] > 1
         self.others = sorted(sizes.keys() - {self.usual})
+
+
+def sampled_sizes(folder: str, unit: int) -> FileSizes:
+    """Return the sizes of the files of a few queues in a folder."""
+    return FileSizes(queue_files(folder, *(LOOKED_AT_REMOTE if files.is_remote(folder) else LOOKED_AT)), unit)
 
 
 def queue_files(folder: str, topics: int = 0, queues: int = 0) -> Iterator[files.Entry]:

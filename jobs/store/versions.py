@@ -25,27 +25,19 @@ NEWEST_FILES: Final = 16
 """IndexFiles that are looked into at most: the last ones may hold no record with TAGS"""
 
 
-def of_store(store: str, roots: Sequence[str], sizes: IndexSizes | None) -> list[Sign]:
+def of_store(store: str, log: StoreLog, sizes: IndexSizes | None) -> list[Sign]:
     """Return what a store says without a comparison: ``of_files``, and whether its newest records have items of TAGS.
 
-    ``roots`` are the folders of its segments, ``sizes`` those of its IndexFiles: None where they are not known. What cannot be
-    read says nothing.
+    ``sizes`` are those of its IndexFiles: None where they are not known. What cannot be read says nothing.
     """
-    signs, silent = of_files(store, {}), Notes(_ignore, _ignore)
+    signs = of_files(store, {})
     if sizes is None:
         return signs
-    with closing(IndexFiles(files.join(store, "index"), sizes, silent, newest=NEWEST_FILES)) as index:
-        if not index.files:
-            return signs
-        with closing(StoreLog(roots, silent)) as log:
-            put = are_put(index, log)
+    with closing(IndexFiles(files.join(store, "index"), sizes, Notes.silent(), newest=NEWEST_FILES)) as index:
+        put = are_put(index, log)
     if put is not None:
         signs.append(Sign(f"{'' if put else 'no '}items of TAGS", **({"oldest": "5.4"} if put else {"newest": "5.3"})))
     return signs
-
-
-def _ignore(_text: str) -> None:
-    """Who looks at the files to say what is wrong with them says it."""
 
 
 def of_files(store: str, index_names: Mapping[str, str]) -> list[Sign]:

@@ -9,12 +9,11 @@ from typing import Final
 
 from rocketmq_reindex.jobs.building.options import read_batch_topics
 from rocketmq_reindex.jobs.store.folders import entries_of
-from rocketmq_reindex.jobs.store.sizes import FileSizes, index_files, index_sizes, queue_files, without_items
+from rocketmq_reindex.jobs.store.sizes import QUEUES, FileSizes, index_files, index_sizes, queue_files, without_items
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX
-from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.udfs import files
 
 FILES_ASKED: Final = 1000
@@ -25,9 +24,7 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
     """Return settings with what the files of the store say, and a line on each that was taken from them. Raises InputError."""
     notes = list[str]()
     changes: dict[str, object] = {}
-    for name, folder, unit in (
-        ("cq_file_size", "consumequeue", UNIT_SIZE), ("batch_cq_file_size", "batchconsumequeue", BATCH_UNIT_SIZE)
-    ):  # fmt: skip
+    for name, folder, unit in QUEUES:
         entries = islice(queue_files(files.join(settings.store, folder)), FILES_ASKED)
         found = FileSizes(entries, unit).usual if name not in settings.named else 0
         if found and found != getattr(settings, name):

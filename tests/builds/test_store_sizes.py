@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building import store_sizes
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_sizes import Sizes, look_at_sizes
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.store import sizes as store_sizes
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.golden.stores import read_files
 from tests.tools.compare import SMALL
