@@ -41,6 +41,8 @@ class Mend:
     topics_config: str = ""
     reasons: dict[str, list[str]] = field(default_factory=dict)
     """why a part is not to be built, by part"""
+    unasked: set[str] = field(default_factory=set)
+    """those of them that only say that nobody asked to compare the part"""
     options: list[str] = field(default_factory=list)
     """more options of a build of queues"""
     damaged: bool = False
@@ -80,7 +82,8 @@ class Mend:
         mended = {part for parts in wanted if not self._why(parts) for part in parts}
         parts = tuple(part for part in self.build.only if part in mended)
         if self.repairs:
-            return self._repair(), sorted(reasons)
+            # It makes all parts, whatever was compared.
+            return self._repair(), sorted(reasons - self.unasked)
         return self._command(parts) if parts else None, sorted(reasons)
 
     def other_ways(self) -> list[Way]:
@@ -158,7 +161,9 @@ def advise(
         mend.leave_out((QUEUES, INDEX, CHECKPOINT), log.undecided, repairs=False)
     for part in (QUEUES, INDEX):
         if part not in settings.only:
-            mend.leave_out((part,), f"{part} was not compared, so nothing tells what a build would lose: verify it, too")
+            reason = f"{part} was not compared, so nothing tells what a build would lose: verify it, too"
+            mend.leave_out((part,), reason)
+            mend.unasked.add(reason)
     if settings.sample < 1 and QUEUES in settings.only:
         mend.leave_out((QUEUES,), "a sample does not tell what a build of consumequeue would lose: verify all of it")
     with contextlib.closing(_Records(settings)) as records:

@@ -29,7 +29,8 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
         found = FileSizes(entries, unit).usual if name not in settings.named else 0
         if found and found != getattr(settings, name):
             changes[name] = found
-            notes.append(f"{folder}: files of {found} bytes, taken from the files")
+            if "consumequeue" in settings.only:
+                notes.append(f"{folder}: files of {found} bytes, taken from the files")
     slots, items, known = _index_sizes(settings)
     changes |= {"hash_slots": slots, "index_items": items}
     if not known:

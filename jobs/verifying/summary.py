@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.building.advice import REPAIR, REPAIRS, WITHOUT_REPLI
 from rocketmq_reindex.jobs.command.times import now
 from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, files_in
 from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
-from rocketmq_reindex.storage_format.checks.differences import KINDS, Example, Tally
+from rocketmq_reindex.storage_format.checks.differences import INDEX, KINDS, PARTS, QUEUES, Example, Tally
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.scan.ranges import Hole
 
@@ -218,9 +218,11 @@ class VerifySummary:
         if self.tag_items:
             there = f" ({self.tag_items_there:,} there)" if self.tag_items_there != self.tag_items else ""
             items += f" of keys and {self.tag_items:,} of TAGS{there}"
+        only = self.settings.get("only", PARTS)
+        compared = [text for of, text in ((QUEUES, f"{units} in {queues}"), (INDEX, f"{items} in {index}")) if of in only]
         return [
             *self._read(part),
-            f"compared {units} in {queues}, {items} in {index}",
+            *([f"compared {', '.join(compared)}"] if compared else []),
             *self._version(),
             f"{took}, start {up}",
         ]

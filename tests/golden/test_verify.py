@@ -100,6 +100,16 @@ def test_a_part_alone(golden_store: Stores, tmp_path: Path) -> None:
     assert (summary.exit, summary.findings, summary.units, summary.items) == (0, [], 0, 0)
 
 
+def test_nothing_is_said_of_parts_that_nobody_asked_for(golden_store: Stores) -> None:
+    store = golden_store("basic-5.3").path
+    queues, index, line = "2,500 units in 20 ConsumeQueue files", "6,755 items in 5 IndexFiles", "compared "
+    for only, compared in {("log",): "", ("checkpoint",): "", ("index",): index, ("consumequeue", "log"): queues}.items():
+        lines = local_verify(store, only=only).to_text().splitlines()
+        assert [text for text in lines if text.startswith(line)] == ([f"{line}{compared}"] if compared else [])
+        noted = {text.split()[1].rstrip(":") for text in lines if text.endswith("taken from the files")}
+        assert noted == {*only} & {"consumequeue", "index"}
+
+
 def test_a_sample_reads_some_segments_always_the_same(golden_store: Stores, tmp_path: Path) -> None:
     store = golden_store("basic-5.3").path
     summaries = [local_verify(store, InlineEngine(k, 1), sample=0.4) for k in (1, 3)]

@@ -183,7 +183,7 @@ def test_what_was_not_compared(tmp_path: Path) -> None:
     summary = local_verify(store, only=("log",), **SMALL)
     assert (summary.mend or "").startswith("rmq-reindex repair ")
     assert summary.other_ways == []
-    assert [reason.partition(" ")[0] for reason in summary.not_mended] == ["consumequeue", "index"]
+    assert summary.not_mended == [], "the repair makes these parts, and nobody asked for them"
     zero_unit(store, "T/0")
     summary = local_verify(store, sample=0.5, **SMALL)
     assert (summary.mend or "").startswith("rmq-reindex repair ")
