@@ -64,7 +64,12 @@ def _lines(entry: dict[str, Any]) -> Iterator[str]:
         why = "records beside it differ from the replica's" if entry["how"] == "replica" else "that is too few for a record"
         yield f"  wider    the damage is {counted(size, 'byte')} at {at}; {why}, so neighbours went with it"
     if entry["how"] == "filler" and entry["old"]:
-        kept = counted(int(entry["records"]), "record")
-        yield f"  kept     quarantine/{low:020d} has the old bytes; {kept} of them can still be read (.json)"
+        records = int(entry["records"])
+        listed = (
+            f"{counted(records, 'record')} in them can still be read: {low:020d}.json"
+            if records
+            else "no record in them can be read"
+        )
+        yield f"  kept     quarantine/{low:020d} has the old bytes; {listed}"
     if entry["new"]:
         yield f"  digests  old {escape(str(entry['old']))}, new {escape(str(entry['new']))}"

@@ -62,6 +62,17 @@ def manifest(**more: object) -> str:
 
 
 @pytest.mark.parametrize(
+    ("records", "told"), [(0, "no record in them can be read"), (1, f"1 record in them can still be read: {1:020d}.json")]
+)
+def test_explain_says_what_can_still_be_read(
+    records: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "reindex.json").write_text(manifest(how="filler", records=records))
+    assert repair(["--explain", str(tmp_path)]) == 0
+    assert f"  kept     quarantine/{1:020d} has the old bytes; {told}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     ("text", "status"),
     [
         (manifest(), 0), (manifest(offset=-5), 0), (manifest(segment={"\x1b": 1}), 0), (manifest(offset=float("inf")), 1),
