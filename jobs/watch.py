@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.watching.progress import Reporter, Shown
 
     class RunSummary(Figures, Protocol):
-        """What the summaries of build and verify share."""
+        """What the summaries of build, verify and repair share."""
 
         error: str | None
 

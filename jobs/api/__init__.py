@@ -1,1 +1,1 @@
-"""The Python API: ``build``, ``verify``, ``query``, ``inspect``, ``report`` and ``fetch`` as functions."""
+"""The Python API: each command as a function of its name."""

@@ -9,7 +9,7 @@ from typing import Final
 from rocketmq_reindex.storage_format.kernels import cache_folder
 
 SCAN: Final = "loop.walk"
-"""the largest loop of a scan: build, verify, query --scan, inspect"""
+"""the largest loop of a scan: build, verify, repair, query --scan, inspect"""
 START: Final = "broker_record.broker_record"
 """the loop that reads a record as a broker does that starts: preflight"""
 

@@ -18,7 +18,7 @@ _SUCCESS: Final = "last_success_timestamp_seconds"
 
 
 class Figures(Protocol):
-    """What the summaries of build and verify share."""
+    """What the summaries of build, verify and repair share."""
 
     exit: int
     version: str

@@ -1,4 +1,4 @@
-"""Options of how a run is watched, of build and verify alike; each has a variable of the environment beside it."""
+"""Options of how a run is watched, those of build, verify and repair; each has a variable of the environment beside it."""
 
 from __future__ import annotations
 

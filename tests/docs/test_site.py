@@ -52,6 +52,13 @@ def test_targets_of_make_exist() -> None:
         assert set(re.findall(r"(?:`| {4}|^)make ([a-z-]+)", text, re.MULTILINE)) <= targets, path
 
 
+def test_contributing_has_every_target_of_make() -> None:
+    targets = re.findall(r"^([a-z-]+):.* ## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert targets
+    assert [target for target in targets if not re.search(rf"\bmake {target}(?![\w-])", text)] == []
+
+
 def test_files_of_the_project_exist() -> None:
     for path in PAGES:
         if path.name == "CHANGELOG.md":
