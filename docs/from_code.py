@@ -1,4 +1,4 @@
-"""Tables of the pages that come from the code, as Markdown: ``{from-code}`` in a page names one of them."""
+"""Parts of the pages that come from the code, as Markdown: ``{from-code}`` in a page names one of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from docs import hex_dumps
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.cli import COMMANDS, main
 from rocketmq_reindex.jobs.preflighting import losses
@@ -196,6 +197,7 @@ MADE: Final[dict[str, Callable[..., str]]] = {
     "unchecked": unchecked,
     "sql-functions": sql_functions,
     "race": race,
+    "bytes": hex_dumps.shown,
 }
 
 
