@@ -100,3 +100,15 @@ def test_the_picture_shows_the_demo(golden_store: Callable[[str], GoldenStore], 
     for line in capsys.readouterr().out.splitlines():
         words = line.split()
         assert not words or any(shown[k : k + len(words)] == words for k in range(len(shown))), line
+
+
+def test_each_word_of_the_glossary_stands_once_in_order_and_leads_on() -> None:
+    words: list[str] = []
+    for part in text_of("reference/glossary").split("\n## ")[1:]:
+        found = [(re.findall(r"\*\*(.+?)\*\*", word), meaning) for word, meaning in rows(part)]
+        assert all(names for names, _ in found), part
+        firsts = [names[0].lower() for names, _ in found]
+        assert firsts == sorted(firsts)
+        assert [names for names, meaning in found if "](" not in meaning] == []
+        words += [name.lower() for names, _ in found for name in names]
+    assert len(words) == len(set(words))
