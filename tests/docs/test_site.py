@@ -112,3 +112,13 @@ def test_each_word_of_the_glossary_stands_once_in_order_and_leads_on() -> None:
         assert [names for names, meaning in found if "](" not in meaning] == []
         words += [name.lower() for names, _ in found for name in names]
     assert len(words) == len(set(words))
+
+
+def test_every_claim_of_the_alternatives_has_its_source() -> None:
+    """A test that is there, a class of RocketMQ with its version, a public issue, or a page that has one of these."""
+    _, _, *parts = text_of("explanation/alternatives").split("\n## ")
+    claims = [row for part in parts for row in rows(part)]
+    assert len(claims) > 25
+    for before, (claim, source) in zip([["", ""], *claims], claims, strict=False):
+        named = re.search(r"`tests/[\w/]+\.py`|`\w+(?:\.\w+)?`.*\(\d\.\d\.\d|\]\(", source)
+        assert named or (source == "as above" and before[1]), claim
