@@ -88,6 +88,7 @@ def nothing(_: Path) -> None:
 
 WORLDS: Final = {
     "tutorial": World(nothing, moved=("/tmp/tutorial",), here=ROOT),
+    "faq": World(whole),
     "how-to/before-start": World(bare),
     "how-to/damaged-log": World(damaged),
     "how-to/every-hour": World(whole),
