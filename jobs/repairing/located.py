@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -10,8 +10,9 @@ from typing import Final
 from rocketmq_reindex.storage_format.repair.damage import Damage, RecordAt
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.udfs.repair.mend import NEIGHBOURS
 
-_NEAR: Final = 8
+_NEAR: Final = NEIGHBOURS
 """Anchors of one stretch: a walk begins at one that lies before the record that is looked for."""
 
 
@@ -40,7 +41,9 @@ def located(found: Sequence[Damage], accepted: Sequence[RangeSummary], segments:
         one = replace(damage, anchors=tuple(near), ends_log=after >= len(good) and damage.segment == found[-1].segment)
         # A replica may have the record across the border otherwise: the ones beyond it may be looked at then.
         if before >= 0:
-            one = replace(one, before=place(good[before].last_good, _first_good(good[before])))
+            last = good[before].last_good
+            first = max(before - _NEAR + 1, bisect_left(firsts, starts[bisect_right(starts, last) - 1]))
+            one = replace(one, before=place(last, _first_good(good[first])))
         if after < len(good):
             first = _first_good(good[after])
             one = replace(one, after=place(first, first))

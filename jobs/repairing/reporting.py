@@ -19,18 +19,30 @@ REPLICA, FILLER, KEPT = "replica", "filler", "kept"
 
 
 def apart(mended: Sequence[Mended]) -> list[Mended]:
-    """Return the ranges in order, none of which overlaps the next: two may have taken the same record between them."""
+    """Return the ranges in order, none of which overlaps the next: two may have taken the same record between them.
+
+    What replicas have comes first: the record goes with a filler only where that has no room without it.
+    """
     found: list[Mended] = []
     for one in sorted(mended, key=lambda one: one.low):
-        if found and one.low < found[-1].high:
-            found[-1] = _joined(found[-1], one)
-        else:
-            found.append(one)
+        while found and one.low < found[-1].high:
+            one = _joined(found.pop(), one, found)
+        found.append(one)
     return found
 
 
-def _joined(one: Mended, other: Mended) -> Mended:
-    """Both as one range. The bytes of each are kept by themselves."""
+def _joined(one: Mended, other: Mended, before: list[Mended]) -> Mended:
+    """The second of two ranges that overlap, after the first one; or both as one range, where their bytes are of one kind.
+
+    The old bytes of each are kept by themselves.
+    """
+    if one.replica != other.replica:
+        # Both end at records, and each damaged stretch is in one of them alone.
+        if one.replica and not other.replica:
+            before.append(_cut(one, one.low, other.low))
+            return other
+        before.append(one)
+        return _cut(other, one.high, max(one.high, other.high))
     first, last = one.pieces[0], other.pieces[-1]
     pieces: list[Piece] = [replace(first, high=last.high)]
     if last.kind == BLANK:
@@ -41,6 +53,11 @@ def _joined(one: Mended, other: Mended) -> Mended:
         pieces=pieces, entries=[*one.entries, *other.entries],
         records=one.records + other.records,
     )  # fmt: skip
+
+
+def _cut(one: Mended, low: int, high: int) -> Mended:
+    """Less of a range that is a replica's."""
+    return replace(one, low=low, high=high, digest="", pieces=[replace(piece, low=low, high=high) for piece in one.pieces])
 
 
 def warn_of_replicas(summary: Summary, mended: Sequence[Mended], last: int) -> None:

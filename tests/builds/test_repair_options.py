@@ -16,6 +16,7 @@ from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.repair.records import LOST_FLAG
 from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.udfs.repair.mend import NEIGHBOURS
 from rocketmq_reindex.udfs.repair.quarantine import digest_of
 from tests.builds.repair_log import SEGMENT, SIZES, Log, bytes_at, make_log, ranges_of, record_at
 from tests.golden.stores import read_files
@@ -179,7 +180,7 @@ def test_the_last_record_of_a_segment_has_a_border_in_the_next_one(log: Log, tmp
     last = log.puts[log.puts.index(first) - 1]
     shutil.copytree(log.store / "commitlog", tmp_path / "replica")
     log.change(last.offset + 100, b"?")
-    for put in log.puts[log.puts.index(first) :][:9]:
+    for put in log.puts[log.puts.index(first) :][: NEIGHBOURS + 1]:
         at = put.offset + log.at(put.offset, put.size).index(b"key-")
         log.change(at, b"K")
     (found,) = ranges_of(log, tmp_path / "out", replicas=(str(tmp_path / "replica"),))

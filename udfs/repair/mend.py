@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -24,8 +24,8 @@ from rocketmq_reindex.udfs.repair.walking import Walker, record_bytes
 from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.staging import StagingFolder
 
-NEIGHBOURS: Final = 4
-"""Good records on each side of damage that go with it where a replica has them otherwise."""
+NEIGHBOURS: Final = 16
+"""Good records on each side of damage that a replica may have otherwise."""
 
 
 @dataclass
@@ -98,22 +98,22 @@ class MendDamage:
         replicas = [Replica.of_fields(listed) for listed in plans.read_plan(self.replicas)]
         # What a replica gives has right CRCs, whatever is asked of this log.
         walker = Walker(replace(self.settings, crc_mode=max(self.settings.crc_mode, r.CRC_BODY)))
+        neighbours = _Neighbours(walker, found)
         for task in plans.numbers(batches):
-            mended = [self._mend(walker, replicas, damage) for damage in plans.share(found, task, self.tasks)]
+            mended = [self._mend(walker, replicas, neighbours, damage) for damage in plans.share(found, task, self.tasks)]
             yield results.batch(mended)
 
-    def _mend(self, walker: Walker, replicas: list[Replica], damage: Damage) -> Mended:
-        before, after = _before(walker, damage), _next(walker, damage, damage.end)
+    def _mend(self, walker: Walker, replicas: list[Replica], found: _Neighbours, damage: Damage) -> Mended:
         # A replica that has the records beside the damage as they are here comes first.
         for most in (0, NEIGHBOURS):
             for number, replica in enumerate(replicas, 1):
-                piece = _taken(walker, replica, damage, before, after, most)
+                piece = _taken(walker, replica, damage, found, most)
                 if piece is not None:
                     low, high = piece.low, piece.high
                     return _mended(damage, low, high, number, [piece], keep(self.staging, walker, damage, low, high))
         if self.only_replicas:
             return _mended(damage, damage.offset, damage.end, 0, [], Kept())
-        low, high, pieces = _lost(damage, before, after)
+        low, high, pieces = _lost(damage, next(found.before(damage), None), next(found.behind(damage), None))
         return _mended(damage, low, high, 0, pieces, keep(self.staging, walker, damage, low, high))
 
 
@@ -131,89 +131,110 @@ def _side(place: RecordAt) -> _Side | None:
     return _Side(place, found) if isinstance(found, Message) else None
 
 
-def _before(walker: Walker, damage: Damage) -> _Side | None:
-    """The last good record before a stretch."""
-    if not damage.anchors:
-        return _side(damage.before) if damage.before else None
-    return _last(walker, damage, damage.offset)
+class _Neighbours:
+    """The good records on both sides of damage, the nearest first, also beyond other damage and in the segment beside.
+
+    They end where the log does. None stands where nobody knows what is further.
+    """
+
+    def __init__(self, walker: Walker, found: Sequence[Damage]) -> None:
+        """``found`` has all damage of the log, in order."""
+        self._walker = walker
+        self._from = {damage.offset: damage for damage in found}
+        self._to = {damage.end: damage for damage in found}
+
+    def before(self, damage: Damage) -> Iterator[_Side | None]:
+        """Yield the good records before the damage."""
+        at = damage.offset
+        while True:
+            for anchor in reversed(damage.anchors):
+                for side in self._back(damage.segment, anchor, at):
+                    yield side
+                    at = side.place.offset
+            nearer = self._to.get(at)
+            if nearer is None or nearer.segment != damage.segment:
+                break
+            damage = nearer
+            at = damage.offset
+        if damage.anchors and at != damage.segment.start:
+            yield None
+            return
+        if last := damage.before:
+            yield _side(last)
+            yield from self._back(last.segment, last.anchor, last.offset)
+            yield None
+
+    def _back(self, segment: Segment, anchor: int, stop: int) -> Iterator[_Side]:
+        """The good records before ``stop``, back to the good one at ``anchor``."""
+        while anchor < stop:
+            stop = self._walker.walk(segment, anchor, stop).last_good
+            if side := _side(RecordAt(segment, stop)):
+                yield side
+
+    def behind(self, damage: Damage) -> Iterator[_Side | None]:
+        """Yield the good records behind the damage."""
+        segment, at, after = damage.segment, damage.end, damage.after
+        beside = False
+        while True:
+            # First, since a record out of line is damage, too, and its bytes are sound.
+            if nearer := self._from.get(at):
+                segment, at, after, beside = nearer.segment, nearer.end, nearer.after, False
+            elif side := self._good_at(segment, at):
+                yield side
+                at = side.place.offset + side.message.size
+            elif after is not None:
+                # The segment's filler goes up to the next one.
+                segment, at, after, beside = after.segment, after.offset, None, True
+            else:
+                if beside:
+                    yield None
+                return
+
+    def _good_at(self, segment: Segment, at: int) -> _Side | None:
+        """The good record of ``segment`` that begins at ``at``."""
+        if at >= segment.data_end or self._walker.walk(segment, at, at + 1).last_good != at:
+            return None
+        return _side(RecordAt(segment, at, at))
 
 
-def _last(walker: Walker, damage: Damage, stop: int) -> _Side | None:
-    """The last good record of the segment before ``stop``, from an anchor of the damage on."""
-    anchor = max((at for at in damage.anchors if at < stop), default=-1)
-    if anchor < 0:
-        return _side(damage.before) if damage.before and stop == damage.segment.start else None
-    return _last_good(walker, RecordAt(damage.segment, stop, anchor))
-
-
-def _last_good(walker: Walker, stop: RecordAt) -> _Side | None:
-    """The last good record before ``stop``, from its anchor on; None where ``stop`` is the anchor itself."""
-    if stop.offset <= stop.anchor:
-        return None
-    found = walker.walk(stop.segment, stop.anchor, stop.offset)
-    return _side(stop._replace(offset=found.last_good)) if found.last_good >= 0 else None
-
-
-def _next(walker: Walker, damage: Damage, at: int) -> _Side | None:
-    """The good record that begins at ``at``, or the first one behind the segment: other damage, or its filler, may follow."""
-    return _good_at(walker, damage.segment, at) or (_side(damage.after) if damage.after else None)
-
-
-def _good_at(walker: Walker, segment: Segment, at: int) -> _Side | None:
-    """The good record of ``segment`` that begins at ``at``."""
-    if at >= segment.data_end or walker.walk(segment, at, at + 1).last_good != at:
-        return None
-    return _side(RecordAt(segment, at, at))
-
-
-def _taken(
-    walker: Walker, replica: Replica, damage: Damage, before: _Side | None, after: _Side | None, most: int
-) -> Piece | None:  # fmt: skip
-    """The stretch as ``replica`` has it, if that is certain: the good records on both sides are equal in both logs.
+def _taken(walker: Walker, replica: Replica, damage: Damage, found: _Neighbours, most: int) -> Piece | None:
+    """The stretch as ``replica`` has it, if that is certain: good records beside it are equal in both logs.
 
     ``most`` as in ``_border``.
     """
-
-    def further_left(side: _Side, at: int) -> tuple[int, _Side | None]:
-        if side.place.segment != damage.segment:
-            return at, _last_good(walker, side.place)
-        return side.place.offset, _last(walker, damage, side.place.offset)
-
-    def further_right(side: _Side, at: int) -> tuple[int, _Side | None]:
-        end = side.place.offset + side.message.size
-        if side.place.segment != damage.segment:
-            return at, _good_at(walker, side.place.segment, end)
-        return end, _next(walker, damage, end)
-
-    low = _border(replica, damage.segment, before, damage.offset, further_left, most)
-    high = _border(replica, damage.segment, after, damage.end, further_right, most)
-    if low is None or high is None or not (before or after):
+    low, is_proved = _border(walker, replica, damage, found.before(damage), damage.offset, most)
+    high, is_proved_behind = _border(walker, replica, damage, found.behind(damage), damage.end, most)
+    if low < 0 or high < 0 or not (is_proved or is_proved_behind):
         return None
     segment = replica.chains(walker, damage, low, high)
     return Piece(COPY, low, high, segment.path, segment.start) if segment else None
 
 
 def _border(
-    replica: Replica, segment: Segment, side: _Side | None, at: int,
-    further: Callable[[_Side, int], tuple[int, _Side | None]], most: int,
-) -> int | None:  # fmt: skip
-    """Where the bytes to be taken begin or end: beside a record that is equal in both logs, or ``at`` the log's own edge.
+    walker: Walker, replica: Replica, damage: Damage, sides: Iterator[_Side | None], at: int, most: int
+) -> tuple[int, bool]:  # fmt: skip
+    """Where the bytes to be taken begin or end, and whether a record is equal in both logs there. -1 where it is another log.
 
-    Beside damage a record may be spoilt where no CRC covers it. So up to ``most`` records that the replica has otherwise go
-    with the damage; those of another segment stay as the log has them, and have to be the same messages. None where no record
-    is equal.
+    Beside damage a record may be spoilt where no CRC covers it, and the replica may have damage of its own. So up to ``most``
+    records that it has otherwise are passed, if they are the same messages, or damage there. The same messages that lie right
+    beside the stretch go with it. All others stay as the log has them. Where the log ends before a record is equal, the other
+    side has to have one.
     """
-    if side is None:
-        return at
-    for _ in range(most + 1):
-        if side is None:
-            return None
-        if replica.has(side.place):
-            return at
-        if side.place.segment != segment and not replica.is_alike(side.place):
-            return None
-        at, side = further(side, at)
-    return None
+    is_damaged = False
+    for passed, side in enumerate(sides):
+        if side and replica.has(side.place):
+            return at, True
+        if side is None or passed == most:
+            return -1, False
+        if replica.is_alike(side.place):
+            edges = [side.place.offset, side.place.offset + side.message.size]
+            if side.place.segment == damage.segment and at in edges:
+                at = sum(edges) - at
+        elif replica.is_sound(walker, side.place):
+            return -1, False
+        else:
+            is_damaged = True
+    return (-1 if is_damaged else at), False
 
 
 def _lost(damage: Damage, before: _Side | None, after: _Side | None) -> tuple[int, int, list[Piece]]:

@@ -56,6 +56,16 @@ class Replica:
         """Whether the replica has a record of the same size and body CRC there: the same message, but for other fields."""
         return self.read(border, r.AT_BODY_CRC + 4) == record_bytes(border)[: r.AT_BODY_CRC + 4]
 
+    def is_sound(self, walker: Walker, border: RecordAt) -> bool:
+        """Whether the replica has any good record where ``border`` begins in the damaged log."""
+        segment = self.segments.get(border.segment.start)
+        if segment is None or border.offset >= segment.data_end:
+            return False
+        try:
+            return walker.walk(segment, border.offset, border.offset + 1).last_good == border.offset
+        except InputError:
+            return False
+
     def read(self, place: RecordAt, size: int) -> bytes:
         """``size`` bytes from where the record ``place`` begins in the damaged log; nothing where the replica has fewer."""
         segment = self.segments.get(place.segment.start)
