@@ -7,14 +7,13 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
-from unittest.mock import patch
+from typing import Final
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from docs import hex_dumps
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.cli import COMMANDS, main
+from rocketmq_reindex.jobs.cli import COMMANDS, parser_of
 from rocketmq_reindex.jobs.preflighting import losses
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.storage_format.checks.differences import KINDS, UNCHECKED
@@ -28,27 +27,6 @@ RACE: Final = Path(__file__).resolve().parents[1] / "tests" / "bench"
 SOURCES: Final = (CommitlogSource, ConsumeQueueSource, IndexSource)
 _DEFAULT: Final = re.compile(r" \((?!repeatable|ms|one,)([^();]+)(?:; ([^()]+))?\)$")
 """The help of an option ends with its default, and perhaps more. Other things in brackets there are no default."""
-
-
-class _FoundParser(BaseException):
-    """Ends a command where it is about to read its arguments."""
-
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        self.parser = parser
-
-
-def parser_of(command: str) -> argparse.ArgumentParser:
-    """The parser that the command itself makes."""
-
-    def found(parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        raise _FoundParser(parser)
-
-    with patch.object(argparse.ArgumentParser, "parse_args", found):
-        try:
-            main([command])
-        except _FoundParser as reached:
-            return reached.parser
-    raise AssertionError(f"{command}: reads its arguments without a parser")
 
 
 def options_of(command: str) -> list[argparse.Action]:

@@ -15,10 +15,11 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
     from types import FrameType
     from typing import NoReturn
+
+    from rocketmq_reindex.jobs.command.options import Parser
 
 COMMANDS = {
     "info": ("rocketmq_reindex.jobs.info", "what is in a store, what is missing or stale, and what to run next"),
@@ -39,6 +40,18 @@ COMMANDS = {
 It takes the arguments behind the name, and returns the exit status.
 """
 
+_OPTIONS = {
+    "info": "describing", "build": "building", "query": "querying", "inspect": "inspecting", "verify": "verifying",
+    "preflight": "preflighting", "repair": "repairing", "fetch": "fetching", "report": "reporting",
+}  # fmt: skip
+"""The package that has the options of each command, in its module ``options``."""
+
+
+def parser_of(name: str) -> Parser:
+    """Return the parser of a command."""
+    found: Parser = importlib.import_module(f"rocketmq_reindex.jobs.{_OPTIONS[name]}.options").build_parser()
+    return found
+
 
 class _CtrlC:
     """What ctrl-C does where a command has no handler of its own (``jobs.command.failures.Interrupts``)."""
@@ -55,7 +68,7 @@ class _CtrlC:
         raise KeyboardInterrupt
 
 
-def _top_parser() -> argparse.ArgumentParser:
+def _top_parser() -> Parser:
     from rocketmq_reindex import __version__
     from rocketmq_reindex.jobs.command.options import Parser
 
@@ -98,11 +111,11 @@ def _failed(error: BaseException, ctrl_c: _CtrlC) -> int:
     if isinstance(error, ImportError):
         print(f"error: {_lacking(error)}", file=sys.stderr)
         return 1
-    from rocketmq_reindex.storage_format.errors import ReindexError
+    from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 
     if not isinstance(error, ReindexError):
         raise error
-    print(f"error: {error}", file=sys.stderr)
+    print(error_lines(str(error)), file=sys.stderr)
     return error.exit_status
 
 

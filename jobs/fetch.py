@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from rocketmq_reindex.jobs.api.run_fetch import run_fetch
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.fetching.options import parse_fetch
+from rocketmq_reindex.storage_format.errors import error_lines
 
 
 def fetch(arguments: Sequence[str]) -> int:
@@ -19,7 +20,7 @@ def fetch(arguments: Sequence[str]) -> int:
     for note in summary.notes:
         print(f"note: {note}", file=sys.stderr)
     if summary.error:
-        print(f"error: {summary.error}", file=sys.stderr)
+        print(error_lines(summary.error), file=sys.stderr)
     if "--json" in arguments:
         print(json.dumps(dataclasses.asdict(summary)))
     elif not summary.error:

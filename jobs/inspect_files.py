@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.command.options import any_text, no_more_output
 from rocketmq_reindex.jobs.inspecting.look import look
 from rocketmq_reindex.jobs.inspecting.options import Inspection, parse_inspection
 from rocketmq_reindex.jobs.inspecting.show import show_rows, show_summary
-from rocketmq_reindex.storage_format.errors import ReindexError
+from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 
 
 def inspect(arguments: Sequence[str]) -> int:
@@ -25,7 +25,7 @@ def inspect(arguments: Sequence[str]) -> int:
             shown += not failed
             status = max(status, failed)
     except ReindexError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(error_lines(str(error)), file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
         no_more_output()
@@ -46,7 +46,7 @@ def _show(path: str, asked: Inspection, apart: bool) -> int:
                 show_rows(found.found.rows, asked.json)
             sys.stdout.flush()
     except ReindexError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(error_lines(str(error)), file=sys.stderr)
         return 1
     return 0
 

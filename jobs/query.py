@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.querying.options import parse_query
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.querying.show import show
 from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.storage_format.errors import ReindexError
+from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 
 
 def query(arguments: Sequence[str]) -> int:
@@ -27,7 +27,7 @@ def query(arguments: Sequence[str]) -> int:
             notes.close()
         return 1 if notes.lost and not found else 0
     except ReindexError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(error_lines(str(error)), file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
         no_more_output()

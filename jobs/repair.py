@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.repairing.explain import explain
 from rocketmq_reindex.jobs.repairing.options import explained, parse_settings
 from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching.options import wants_json_log
-from rocketmq_reindex.storage_format.errors import ReindexError
+from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 
 
 def repair(arguments: Sequence[str]) -> int:
@@ -23,7 +23,7 @@ def repair(arguments: Sequence[str]) -> int:
                 print(line)
             return 0
     except ReindexError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(error_lines(str(error)), file=sys.stderr)
         return error.exit_status
     watch = Watch("repair", json_log=wants_json_log(arguments))
     ended = run_build(lambda: parse_settings(arguments), watch, Interrupts(), command="repair")

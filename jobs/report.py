@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.api.report import write_page
 from rocketmq_reindex.jobs.reporting.options import parse_report
-from rocketmq_reindex.storage_format.errors import ReindexError
+from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 
 
 def report(arguments: Sequence[str]) -> int:
@@ -15,7 +15,7 @@ def report(arguments: Sequence[str]) -> int:
     try:
         print(write_page(parse_report(arguments)))
     except ReindexError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(error_lines(str(error)), file=sys.stderr)
         return error.exit_status
     return 0
 

@@ -19,6 +19,7 @@ from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.verifying.settings import check_apart
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.clock import command_begin
+from rocketmq_reindex.storage_format.errors import error_lines
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.files import waiting
 
@@ -139,13 +140,13 @@ class Watch:
         for text in warnings:
             print(f"warning: {text}", file=sys.stderr)
         if summary.error:
-            print(f"error: {summary.error}", file=sys.stderr)
+            print(error_lines(summary.error), file=sys.stderr)
 
     def _log_end(self, log: JsonLog, summary: RunSummary, published: bool) -> None:
         for event, text, context in summary.events():
             log.event(event, text, context, logging.INFO if event == "note" else logging.WARNING)
-        if summary.error:
-            log.event("error", summary.error, {"exit": summary.exit}, logging.ERROR)
+        for line in (summary.error or "").splitlines():
+            log.event("error", line, {"exit": summary.exit}, logging.ERROR)
         if published:
             log.event("published", f"published {self._out}", {"out": self._out})
         figures: dict[str, Value] = {

@@ -1,6 +1,14 @@
-"""The errors that end a run. Each has one line of text: what is wrong, where (file and offset), and what to do."""
+"""The errors that end a run. Each has one line of text: what is wrong, where (file and offset), and what to do.
+
+A UsageError has a line for each word of a command that is wrong.
+"""
 
 from __future__ import annotations
+
+
+def error_lines(text: str) -> str:
+    """Return the text of an error as it is printed. Each line of a text is an error by itself: two wrong options are two."""
+    return "\n".join(f"error: {line}" for line in text.split("\n"))
 
 
 class ReindexError(Exception):

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from rocketmq_reindex.jobs.api.failing import failures_as_errors
 from rocketmq_reindex.jobs.command.failures import INTERRUPTED
 from rocketmq_reindex.jobs.command.options import any_text, no_more_output
-from rocketmq_reindex.storage_format.errors import ReindexError
+from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 
 S = TypeVar("S")
 
@@ -71,5 +71,5 @@ def show(ended: Ended[Any], as_json: bool) -> int:
     except BrokenPipeError:
         no_more_output()
     if summary.error:
-        print(f"error: {summary.error}", file=sys.stderr)
+        print(error_lines(summary.error), file=sys.stderr)
     return int(summary.exit)

@@ -32,6 +32,6 @@ def options(command: Literal["build", "verify"], text: str) -> dict[str, Any]:
         return keywords_in(build_parser(), text)
     if command != "verify":
         raise UsageError(f"options: no command {command!r}: take 'build' or 'verify'")
-    from rocketmq_reindex.jobs.verifying.options import verify_parser
+    from rocketmq_reindex.jobs.verifying.options import build_parser
 
-    return keywords_in(verify_parser(), text)
+    return keywords_in(build_parser(), text)

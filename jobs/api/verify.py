@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, given
 from rocketmq_reindex.jobs.api.results import VerifyResult
 from rocketmq_reindex.jobs.api.run_verify import run_verify
 from rocketmq_reindex.jobs.command.failures import Interrupts
-from rocketmq_reindex.jobs.verifying.options import verify_parser, verify_settings
+from rocketmq_reindex.jobs.verifying.options import build_parser, verify_settings
 from rocketmq_reindex.jobs.watch import Watch
 
 if TYPE_CHECKING:
@@ -105,5 +105,5 @@ def verify(
     """
     keywords = dict(locals())
     watch = Watch("verify", json_log=log_format == "json", quiet=progress is False)
-    ended = run_verify(lambda: verify_settings(given(verify_parser(), keywords)), watch, Interrupts(install=False), spark)
+    ended = run_verify(lambda: verify_settings(given(build_parser(), keywords)), watch, Interrupts(install=False), spark)
     return result_of(VerifyResult, ended)

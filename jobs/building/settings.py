@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.command.times import parse_time as parse_time
 from rocketmq_reindex.jobs.store.settings import CRC_MODES as CRC_MODES
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS as DELAY_LEVELS
-from rocketmq_reindex.jobs.store.settings import StoreSettings, check_tables, checked_paths
+from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths, tables_problems
 from rocketmq_reindex.jobs.store.settings import parse_delay_levels as parse_delay_levels
 from rocketmq_reindex.storage_format.delay.policies import DELIVER, UNDECIDED
 from rocketmq_reindex.storage_format.errors import UsageError
@@ -90,22 +91,6 @@ class BuildSettings(StoreSettings):
     def check(self) -> BuildSettings:
         """Return these settings with paths in their usual form. Raises UsageError for values that no build can have."""
         shared = self.checked_places()
-        if not self.tables and (self.messages_table or self.build_id):
-            raise UsageError("--messages-table and --build-id go with --tables: name where the tables are")
-        if self.build_id and not re.fullmatch(r"[A-Za-z0-9_.:+@/=-]{1,200}", self.build_id):
-            raise UsageError(f"--build-id {self.build_id!a}: take up to 200 of A-Z a-z 0-9 _ . : + @ / = -")
-        if self.until_offset < 0:
-            raise UsageError(f"--until-offset {self.until_offset}: take a number from 0 on")
-        if not self.out:
-            raise UsageError("--out: name a folder")
-        if not self.only or set(self.only) - set(PARTS):
-            raise UsageError(f"--only {','.join(self.only)}: take one or more of {', '.join(PARTS)}")
-        check_tables(self.engine, self.tables)
-        if self.incremental and not self.tables:
-            raise UsageError("--incremental: name --tables as well: what is known of the log is kept there")
-        if self.recheck and not self.incremental:
-            raise UsageError("--recheck: goes with --incremental: a full build reads everything anyway")
-        self._check_delay()
         _ = self.window
         (out,) = checked_paths(self.out)
         # DIR holds the build that --incremental starts from.
@@ -113,22 +98,42 @@ class BuildSettings(StoreSettings):
         tables = given_place(self.tables, self.incremental)
         return replace(self, **shared, out=out, overwrite=overwrite, tables=tables)
 
-    def _check_delay(self) -> None:
-        """Raises UsageError where less than the whole log would decide what was delivered."""
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the settings, those of the store first."""
+        yield from super().problems()
+        if not self.tables and (self.messages_table or self.build_id):
+            yield "--messages-table and --build-id go with --tables: name where the tables are"
+        if self.build_id and not re.fullmatch(r"[A-Za-z0-9_.:+@/=-]{1,200}", self.build_id):
+            yield f"--build-id {self.build_id!a}: take up to 200 of A-Z a-z 0-9 _ . : + @ / = -"
+        if self.until_offset < 0:
+            yield f"--until-offset {self.until_offset}: take a number from 0 on"
+        if not self.out:
+            yield "--out: name a folder"
+        if not self.only or set(self.only) - set(PARTS):
+            yield f"--only {','.join(self.only)}: take one or more of {', '.join(PARTS)}"
+        yield from tables_problems(self.engine, self.tables)
+        if self.incremental and not self.tables:
+            yield "--incremental: name --tables as well: what is known of the log is kept there"
+        if self.recheck and not self.incremental:
+            yield "--recheck: goes with --incremental: a full build reads everything anyway"
+        yield from self._delay_problems()
+
+    def _delay_problems(self) -> Iterator[str]:
+        """Yield what is wrong where less than the whole log would decide what was delivered."""
         if self.undecided not in UNDECIDED:
-            raise UsageError(f"--undecided {self.undecided!a}: take one of {', '.join(UNDECIDED)}")
+            yield f"--undecided {self.undecided!a}: take one of {', '.join(UNDECIDED)}"
         if self.undecided != DELIVER and not self.write_delay:
-            raise UsageError("--undecided: goes with --write-delay")
+            yield "--undecided: goes with --write-delay"
         if self.write_delay and not 68 <= self.timer_log_size <= INT32_MAX:
-            raise UsageError("--broker-conf: mappedFileSizeTimerLog has 68 bytes or more")
+            yield "--broker-conf: mappedFileSizeTimerLog has 68 bytes or more"
         if self.write_delay and self.queue_order == "broker":
-            raise UsageError(
+            yield (
                 "--write-delay: needs --queue-order logical: in the broker's order units do not stand at the offsets of their "
                 "records"
             )
         for option, wanted in (("--write-delay", self.write_delay), ("--consumer-offsets", bool(self.consumer_offsets))):
             if wanted and (self.partial or self.incremental or self.only != PARTS):
-                raise UsageError(
+                yield (
                     f"{option}: needs all of the log and all parts: leave out --only, --include-topic, --exclude-topic, "
                     "--until-offset, --until-time and --incremental"
                 )

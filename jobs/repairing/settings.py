@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.settings import checked_paths
-from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.repair.links import LINKS, REFLINK
 
@@ -43,28 +43,32 @@ class RepairSettings(BuildSettings):
 
     def check(self) -> RepairSettings:
         """Return these settings with paths in their usual form. Raises UsageError for values that no repair can have."""
+        replicas = tuple(files.absolute(place) if place else place for place in checked_paths(*self.replicas))
+        # What is still damage after the repair would be reported, not refused: nothing but a torn tail should be left.
+        checked = replace(self, replicas=replicas, protected=(*self.protected, *replicas), on_damage="salvage", keep_zeros=True)
+        return super(RepairSettings, checked).check()  # type: ignore[return-value]  # replace keeps the class
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the settings, those of a build first."""
+        yield from super().problems()
         if self.link not in LINKS:
-            raise UsageError(f"--link {self.link!a}: take one of {', '.join(LINKS)}")
+            yield f"--link {self.link!a}: take one of {', '.join(LINKS)}"
         if self.include_broken and self.crc_on_recover:
-            raise UsageError(
+            yield (
                 "--include-broken: a broker takes records with a wrong body CRC only with checkCRCOnRecover=false: set it, "
                 "and name its --broker-conf"
             )
         if self.crc == "none" and self.crc_on_recover:
-            raise UsageError(
+            yield (
                 "--crc none: a broker cuts the log at a wrong body CRC: leave it out, or set checkCRCOnRecover=false and name "
                 "its --broker-conf"
             )
         if self.extend and not self.replicas:
-            raise UsageError("--extend: takes what a replica has behind the log's end: name a --replica")
+            yield "--extend: takes what a replica has behind the log's end: name a --replica"
         if self.majority and len(self.replicas) < 2:
-            raise UsageError("--majority: one of two logs is no majority: name two or more --replica")
+            yield "--majority: one of two logs is no majority: name two or more --replica"
         if any(not replica for replica in self.replicas):
-            raise UsageError("--replica: is empty: name a store")
-        replicas = tuple(files.absolute(place) for place in checked_paths(*self.replicas))
-        # What is still damage after the repair would be reported, not refused: nothing but a torn tail should be left.
-        checked = replace(self, replicas=replicas, protected=(*self.protected, *replicas), on_damage="salvage", keep_zeros=True)
-        return super(RepairSettings, checked).check()  # type: ignore[return-value]  # replace keeps the class
+            yield "--replica: is empty: name a store"
 
     def for_manifest(self) -> dict[str, Any]:
         """Return the settings that decide what is written, by the names of the manifest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -135,46 +136,47 @@ class StoreSettings:
         return size in self.named or getattr(self, size) != default_of(StoreSettings, size)
 
     def checked_places(self) -> dict[str, Any]:
-        """Check the settings that build and verify share, and return ``store`` and ``commitlogs`` in their usual form.
+        """Check the settings, and return ``store`` and ``commitlogs`` in their usual form.
 
-        Raises UsageError.
+        Raises UsageError, with a line for each setting that is wrong.
         """
+        if wrong := list(self.problems()):
+            raise UsageError("\n".join(wrong))
+        parse_delay_levels(self.delay_levels)
+        store, *commitlogs = checked_paths(self.store, *self.commitlogs)
+        return {"store": store, "commitlogs": tuple(commitlogs)}
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with each setting by itself, and with those that contradict each other."""
         if self.cq_file_size < UNIT_SIZE or self.cq_file_size % UNIT_SIZE or self.cq_file_size > INT32_MAX:
-            raise UsageError(f"--cq-file-size {self.cq_file_size}: take a multiple of {UNIT_SIZE} (one unit) below 2 GiB")
+            yield f"--cq-file-size {self.cq_file_size}: take a multiple of {UNIT_SIZE} (one unit) below 2 GiB"
         if self.batch_cq_file_size < BATCH_UNIT_SIZE or self.batch_cq_file_size % BATCH_UNIT_SIZE:
-            raise UsageError(
-                f"--batch-cq-file-size {self.batch_cq_file_size}: take a multiple of {BATCH_UNIT_SIZE} (one batch unit)"
-            )
+            yield (f"--batch-cq-file-size {self.batch_cq_file_size}: take a multiple of {BATCH_UNIT_SIZE} (one batch unit)")
         if self.batch_cq_file_size > INT32_MAX:
-            raise UsageError(f"--batch-cq-file-size {self.batch_cq_file_size}: a file has at most 2 GiB")
+            yield f"--batch-cq-file-size {self.batch_cq_file_size}: a file has at most 2 GiB"
         if self.broker_version not in RULES:
-            raise UsageError(f"--broker-version {self.broker_version!a}: take one of {', '.join(VERSIONS)}")
+            yield f"--broker-version {self.broker_version!a}: take one of {', '.join(VERSIONS)}"
         if self.batch_topics and not self.rules.batch_queues:
-            raise UsageError(
+            yield (
                 f"--topics-config: has batch topics (queue.type=BatchCQ), which RocketMQ "
                 f"{self.broker_version} does not know: leave it out"
             )
         if not are_possible(self.hash_slots, self.index_items):
-            raise UsageError(
+            yield (
                 f"--hash-slots {self.hash_slots} --index-items {self.index_items}: "
                 "take at least 1 slot and 2 items, and at most 2 GiB a file"
             )
         if self.segment_size > INT32_MAX:
-            raise UsageError(f"--segment-size {self.segment_size}: a segment has at most 2 GiB")
+            yield f"--segment-size {self.segment_size}: a segment has at most 2 GiB"
         for name, value in (("segment-size", self.segment_size), ("range-size", self.range_size)):
             if value < 0:
-                raise UsageError(f"--{name} {value}: take a number of bytes above 0")
+                yield f"--{name} {value}: take a number of bytes above 0"
         if self.engine not in ENGINES:
-            raise UsageError(f"--engine {self.engine!a}: take one of {', '.join(ENGINES)}")
+            yield f"--engine {self.engine!a}: take one of {', '.join(ENGINES)}"
         if self.engine == "local" and self.master and not self.master.startswith("local"):
-            raise UsageError(
-                f"--master {self.master}: --engine local runs on this machine alone: take local[N], or leave it out"
-            )
+            yield (f"--master {self.master}: --engine local runs on this machine alone: take local[N], or leave it out")
         if self.max_fill < 0:
-            raise UsageError(f"--max-fill {self.max_fill}: take a number from 0 on")
-        parse_delay_levels(self.delay_levels)
-        store, *commitlogs = checked_paths(self.store, *self.commitlogs)
-        return {"store": store, "commitlogs": tuple(commitlogs)}
+            yield f"--max-fill {self.max_fill}: take a number from 0 on"
 
 
 def default_of(settings: type[StoreSettings], name: str) -> Any:
@@ -182,10 +184,10 @@ def default_of(settings: type[StoreSettings], name: str) -> Any:
     return next(setting.default for setting in fields(settings) if setting.name == name)
 
 
-def check_tables(engine: str, tables: str) -> None:
-    """Raises UsageError where a run without Spark is asked for Delta tables."""
+def tables_problems(engine: str, tables: str) -> Iterator[str]:
+    """Yield what is wrong where a run without Spark is asked for Delta tables."""
     if engine == "local" and tables:
-        raise UsageError("--tables: Delta tables need Spark and Java: leave them out, or take --engine spark")
+        yield "--tables: Delta tables need Spark and Java: leave them out, or take --engine spark"
 
 
 def checked_paths(*places: str) -> list[str]:

@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.watching.options import add_watch_options
 _OWN: Final = ("only", "sample", "against", "report", "work", "tables", "incremental", "recheck")
 
 
-def verify_parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """Return the parser of ``rmq-reindex verify``. Options left out are absent, so that --broker-conf can tell."""
     parser = command_parser(
         "rmq-reindex verify",
@@ -49,7 +49,7 @@ def verify_parser() -> argparse.ArgumentParser:
 
 def parse_verify(arguments: Sequence[str]) -> VerifySettings:
     """Return the settings that the arguments behind ``verify`` make. Raises UsageError and InputError."""
-    return verify_settings(vars(verify_parser().parse_args(arguments)))
+    return verify_settings(vars(build_parser().parse_args(arguments)))
 
 
 def verify_settings(given: dict[str, Any]) -> VerifySettings:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.publishing.pointers import is_work
 from rocketmq_reindex.jobs.store.segments import Commitlog, list_segments
-from rocketmq_reindex.jobs.store.settings import StoreSettings, check_tables
+from rocketmq_reindex.jobs.store.settings import StoreSettings, tables_problems
 from rocketmq_reindex.storage_format.checks.differences import PARTS
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
@@ -50,27 +50,31 @@ class VerifySettings(StoreSettings):
         Raises UsageError for values that no verify can have, and InputError where something would be written into a store.
         """
         shared = self.checked_places()
-        if not self.store:
-            raise UsageError("rmq-reindex verify: name a STORE: see --help")
-        if not 0 < self.sample <= 1:
-            raise UsageError(f"--sample {self.sample}: take a share above 0 and up to 1, such as 0.1")
-        if self.against and (self.sample < 1 or self.only != PARTS or self.commitlogs):
-            raise UsageError("--against: compares two whole stores: leave out --sample, --only and --commitlog")
-        if self.incremental and (self.sample < 1 or self.against):
-            raise UsageError("--incremental: reads what is new of a whole log: leave out --sample and --against")
-        check_tables(self.engine, self.tables)
-        if bool(self.tables) != self.incremental:
-            raise UsageError("--incremental and --tables go together: what is known of the log is kept below --tables")
-        if self.recheck and not self.incremental:
-            raise UsageError("--recheck: goes with --incremental: a full verify reads everything anyway")
-        if self.master and not self.master.startswith("local") and not self.work:
-            raise UsageError("--work: name a folder that all executors share: the run keeps index items there for a while")
         checked = replace(self, **shared, tables=given_place(self.tables, self.incremental) if self.tables else "")
         for option, place in (("--report", self.report), ("--work", self.work)):
             # A build behind a URI has a folder for this in its own DIR.
             if place and not (option == "--work" and is_work(place, checked.store)):
                 check_apart(option, place, checked.stores)
         return checked
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the settings, those of the store first."""
+        yield from super().problems()
+        if not self.store:
+            yield "rmq-reindex verify: name a STORE: see --help"
+        if not 0 < self.sample <= 1:
+            yield f"--sample {self.sample}: take a share above 0 and up to 1, such as 0.1"
+        if self.against and (self.sample < 1 or self.only != PARTS or self.commitlogs):
+            yield "--against: compares two whole stores: leave out --sample, --only and --commitlog"
+        if self.incremental and (self.sample < 1 or self.against):
+            yield "--incremental: reads what is new of a whole log: leave out --sample and --against"
+        yield from tables_problems(self.engine, self.tables)
+        if bool(self.tables) != self.incremental:
+            yield "--incremental and --tables go together: what is known of the log is kept below --tables"
+        if self.recheck and not self.incremental:
+            yield "--recheck: goes with --incremental: a full verify reads everything anyway"
+        if self.master and not self.master.startswith("local") and not self.work:
+            yield "--work: name a folder that all executors share: the run keeps index items there for a while"
 
     @property
     def stores(self) -> tuple[str, ...]:

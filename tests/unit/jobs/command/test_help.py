@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 
 import pytest
 
-from rocketmq_reindex.jobs.cli import COMMANDS, main
+from rocketmq_reindex.jobs.cli import COMMANDS, main, parser_of
 from rocketmq_reindex.jobs.command.help import ABOUT, GROUPS, STATUSES, TITLES
 from tests.docs.pages import text_of
 
@@ -21,17 +22,8 @@ def command(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def parser(command: str, monkeypatch: pytest.MonkeyPatch) -> argparse.ArgumentParser:
-    made = list[argparse.ArgumentParser]()
-
-    def found(parser: argparse.ArgumentParser, *_: object) -> None:
-        made.append(parser)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(argparse.ArgumentParser, "parse_args", found)
-        main([command])
-    return made[0]
+def parser(command: str) -> argparse.ArgumentParser:
+    return parser_of(command)
 
 
 def test_each_option_stands_in_one_group(parser: argparse.ArgumentParser) -> None:
@@ -77,15 +69,15 @@ def test_the_statuses_are_those_of_the_page() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["build", "store", "--out", "x", "--overwite"], "(--overwite: did you mean --overwrite?)"),
-        (["build", "store", "--ouut=x"], "(--ouut: did you mean --out?)"),
-        (["verify", "store", "--againts", "other"], "(--againts: did you mean --against?)"),
-        (["query", "store", "--topic", "T", "--Key", "k"], "(--Key: did you mean --key"),
-        (["fetch", "built", "--too", "x"], "(--too: did you mean --to"),
-        (["preflight", "store", "--broker-config", "x"], "(--broker-config: did you mean --broker-conf"),
+        (["build", "store", "--out", "x", "--overwite"], "arguments: --overwite (did you mean --overwrite?)"),
+        (["build", "store", "--ouut=x"], "arguments: --ouut (did you mean --out?)"),
+        (["verify", "store", "--againts", "other"], "arguments: --againts (did you mean --against?)"),
+        (["query", "store", "--topic", "T", "--Key", "k"], "arguments: --Key (did you mean --key"),
+        (["fetch", "built", "--too", "x"], "arguments: --too (did you mean --to"),
+        (["preflight", "store", "--broker-config", "x"], "arguments: --broker-config (did you mean --broker-conf"),
         (["biuld", "store"], "(did you mean build?)"),
         (["Verify"], "(did you mean verify"),
-        (["--verison"], "(--verison: did you mean --version?)"),
+        (["--verison"], "arguments: --verison (did you mean --version?)"),
     ],
 )
 def test_a_misspelt_word_gets_the_near_one(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,6 +87,53 @@ def test_a_misspelt_word_gets_the_near_one(words: list[str], told: str, capsys: 
     (line,) = printed.err.splitlines()
     assert line.startswith("error: rmq-reindex")
     assert told in line
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["build", "store", "--out", "x", "--onn-damage", "stop", "--queue-ordr=broker", "other"],
+            [
+                "unrecognized arguments: --onn-damage (did you mean --on-damage?)",
+                "unrecognized arguments: --queue-ordr (did you mean --queue-order?)",
+                "unrecognized arguments: other",
+            ],
+        ),
+        (["build", "store", "--oout", "x"], ["unrecognized arguments: --oout (did you mean --out?)"]),
+        (
+            ["fetch", "--overwite"],
+            ["unrecognized arguments: --overwite", "the following arguments are required: BUILD, --to"],
+        ),
+        (
+            ["build", "store", "--out", "x", "--hash-slots", "few", "--on-damage", "skip", "--only", "all", "--lmqq"],
+            [
+                "argument --hash-slots: invalid int value: 'few'", "argument --on-damage: invalid choice: 'skip'",
+                "--only 'all': take one or more of", "unrecognized arguments: --lmqq (did you mean --lmq?)",
+            ],
+        ),
+        (
+            ["build", "store", "--out", "x", "--cq-file-size", "7", "--max-fill=-1", "--recheck"],
+            ["--cq-file-size 7: take a multiple", "--max-fill -1: take a number", "--recheck: goes with --incremental"],
+        ),
+        (["verify", "store", "--sample", "2", "--recheck"], ["--sample 2.0: take a share", "--recheck: goes with"]),
+        (["repair", "s", "--out", "x", "--extend", "--majority"], ["--extend: takes what", "--majority: one of two"]),
+        (["biuld", "store", "--out", "x", "--no-such"], ["(did you mean build?)"]),
+    ],
+)  # fmt: skip
+def test_each_wrong_word_has_its_line(words: list[str], told: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("error: ") for line in lines)
+    assert len(lines) == len(told)
+    assert all(text in line for text, line in zip(told, lines, strict=True))
+
+
+def test_each_wrong_word_is_an_event_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", "store", "--out", "x", "--log-format", "json", "--max-fill", "-1", "--recheck"]) == 2
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    errors = [event["msg"] for event in events if event["level"] == "ERROR"]
+    assert [error.partition(":")[0] for error in errors] == ["--max-fill -1", "--recheck"]
 
 
 @pytest.mark.parametrize("words", [["build", "store", "--out", "x", "--zzzzzzzzzz"], ["zzzzzz"], ["report", "x", "--x\x1b[2J"]])

@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.publishing.alive import VERIFY_NAME, last_beat
 from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.jobs.publishing.pointers import Pointer
 from rocketmq_reindex.jobs.verifying.log import sampled
-from rocketmq_reindex.jobs.verifying.options import parse_verify, verify_parser
+from rocketmq_reindex.jobs.verifying.options import build_parser, parse_verify
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.sizes import take_sizes
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
@@ -70,8 +70,8 @@ def test_a_broker_conf(tmp_path: Path) -> None:
 
 
 def test_options_of_a_build_mean_the_same() -> None:
-    assert {"--lmq", "--crc", "--delay-levels", "--topics-config"} <= verify_parser()._option_string_actions.keys()
-    assert not {"--out", "--overwrite", "--on-damage", "--include-topic"} & verify_parser()._option_string_actions.keys()
+    assert {"--lmq", "--crc", "--delay-levels", "--topics-config"} <= build_parser()._option_string_actions.keys()
+    assert not {"--out", "--overwrite", "--on-damage", "--include-topic"} & build_parser()._option_string_actions.keys()
 
 
 def test_sizes_that_the_files_say(tmp_path: Path) -> None:
