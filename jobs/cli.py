@@ -40,18 +40,6 @@ COMMANDS = {
 It takes the arguments behind the name, and returns the exit status.
 """
 
-_OPTIONS = {
-    "info": "describing", "build": "building", "query": "querying", "inspect": "inspecting", "verify": "verifying",
-    "preflight": "preflighting", "repair": "repairing", "fetch": "fetching", "report": "reporting",
-}  # fmt: skip
-"""The package that has the options of each command, in its module ``options``."""
-
-
-def parser_of(name: str) -> Parser:
-    """Return the parser of a command."""
-    found: Parser = importlib.import_module(f"rocketmq_reindex.jobs.{_OPTIONS[name]}.options").build_parser()
-    return found
-
 
 class _CtrlC:
     """What ctrl-C does where a command has no handler of its own (``jobs.command.failures.Interrupts``)."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rocketmq_reindex.jobs.api.ending import result_of
+from rocketmq_reindex.jobs.api.keyword_words import says_keywords
 from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, Time, given
 from rocketmq_reindex.jobs.api.results import BuildResult
 from rocketmq_reindex.jobs.api.run_build import run_build
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@says_keywords
 def build(
     store: PathLike | None = None,
     *,

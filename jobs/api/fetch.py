@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rocketmq_reindex.jobs.api.ending import result_of
+from rocketmq_reindex.jobs.api.keyword_words import says_keywords
 from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, given
 from rocketmq_reindex.jobs.api.results import FetchResult
 from rocketmq_reindex.jobs.api.run_fetch import run_fetch
@@ -10,6 +11,7 @@ from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.fetching.options import build_parser, fetch_settings
 
 
+@says_keywords
 def fetch(
     build: PathLike,
     *,

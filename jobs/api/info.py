@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from rocketmq_reindex.jobs.api.ending import result_of
 from rocketmq_reindex.jobs.api.info_result import InfoResult
+from rocketmq_reindex.jobs.api.keyword_words import says_keywords
 from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, given
 from rocketmq_reindex.jobs.api.run_info import run_info
 from rocketmq_reindex.jobs.describing.options import build_parser, info_settings
 
 
+@says_keywords
 def info(store: PathLike, *, commitlog: Paths | None = None) -> InfoResult:
     """Say what is in a store, what is missing or stale, and what to run next, as ``rmq-reindex info`` does.
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 from rocketmq_reindex.jobs.api.failing import failures_as_errors
+from rocketmq_reindex.jobs.api.keyword_words import says_keywords
 from rocketmq_reindex.jobs.api.keywords import PathLike, Size, given
 from rocketmq_reindex.jobs.api.messages import InspectResult
 from rocketmq_reindex.jobs.inspecting.options import build_parser, inspection
 from rocketmq_reindex.jobs.inspecting.show import summary_text
 
 
+@says_keywords
 def inspect(
     file: PathLike,
     *,

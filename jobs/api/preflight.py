@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 from rocketmq_reindex.jobs.api.ending import result_of
+from rocketmq_reindex.jobs.api.keyword_words import says_keywords
 from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, given
 from rocketmq_reindex.jobs.api.preflight_result import PreflightResult
 from rocketmq_reindex.jobs.api.run_preflight import run_preflight
 from rocketmq_reindex.jobs.preflighting.options import build_parser, preflight_settings
 
 
+@says_keywords
 def preflight(
     store: PathLike | None = None,
     *,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 from rocketmq_reindex.jobs.api.failing import failures_as_errors
+from rocketmq_reindex.jobs.api.keyword_words import says_keywords
 from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, Time, given
 from rocketmq_reindex.jobs.api.messages import FoundMessage, QueryResult
 from rocketmq_reindex.jobs.querying.options import build_parser, question
 from rocketmq_reindex.storage_format.errors import InputError
 
 
+@says_keywords
 def query(
     store: PathLike | None = None,
     *,

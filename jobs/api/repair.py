@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from rocketmq_reindex.jobs.api.ending import result_of
+from rocketmq_reindex.jobs.api.keyword_words import says_keywords
 from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, given
 from rocketmq_reindex.jobs.api.results import RepairResult
 from rocketmq_reindex.jobs.api.run_build import run_build
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@says_keywords
 def repair(
     store: PathLike | None = None,
     *,

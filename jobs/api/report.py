@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from rocketmq_reindex.jobs.api.failing import failures_as_errors
+from rocketmq_reindex.jobs.api.keyword_words import says_keywords
 from rocketmq_reindex.jobs.api.keywords import PathLike, given
 from rocketmq_reindex.jobs.api.results import ReportResult
 from rocketmq_reindex.jobs.reporting.options import ReportSettings, build_parser, report_settings
 from rocketmq_reindex.storage_format.names import escape
 
 
+@says_keywords
 def report(
     source: PathLike, *, out: PathLike | None = None, store: PathLike | None = None, summary: PathLike | None = None
 ) -> ReportResult:

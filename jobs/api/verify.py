@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rocketmq_reindex.jobs.api.ending import result_of
+from rocketmq_reindex.jobs.api.keyword_words import says_keywords
 from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, given
 from rocketmq_reindex.jobs.api.results import VerifyResult
 from rocketmq_reindex.jobs.api.run_verify import run_verify
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@says_keywords
 def verify(
     store: PathLike | None = None,
     *,

@@ -435,7 +435,6 @@ WRONG = """
 --physical 1 --begin 100000000002
 --topic ../x --queue 0 --offset 0
 --topic T --key k --begin yesterday
---topic T --key k --begin 2 --end 1
 --topic T --key k --begin 2023-11-14T22:13:20Z --end 2023-11-14T22:13:19Z
 --physical 1 --body all
 --physical 1 --body-max -1
