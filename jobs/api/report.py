@@ -44,9 +44,10 @@ def report(
 def write_page(settings: ReportSettings) -> ReportResult:
     """Make the page and write it. Raises ReindexError. The command line and the Python API share this."""
     with failures_as_errors("input or output"):
-        from rocketmq_reindex.jobs.publishing.whole_file import write_whole
+        from rocketmq_reindex.jobs.publishing.whole_file import check_writable, write_whole
         from rocketmq_reindex.jobs.reporting.make import make_page
 
+        check_writable("--out", settings.out)
         page = make_page(settings.source, settings.store, settings.summary)
         write_whole(settings.out, page)
     size = len(page.encode())

@@ -45,11 +45,13 @@ def look_at(settings: BuildSettings) -> Inputs:
     Raises InputError for folders that cannot be used, a running broker, a log without segments, and sizes that do not fit, of
     files or of ranges.
     """
+    # A wrong STORE is told before what stands at DIR.
+    log = list_segments(settings.roots, settings.segment_size, may_be_short=settings.may_be_short)
     # An incremental run may know what it left in DIR.
     inputs, known = list(settings.inputs), settings.incremental
-    target = output.check_places(inputs, settings.out, settings.overwrite, may_lack_manifest=known)
+    overwrite = settings.overwrite if settings.may_overwrite else None
+    target = output.check_places(inputs, settings.out, overwrite, may_lack_manifest=known)
     check_place(settings.tables, (settings.out, *settings.inputs))
-    log = list_segments(settings.roots, settings.segment_size, may_be_short=settings.may_be_short)
     check_range_size(settings.range_size, log.size)
     passing = tuple(check_broker(settings))
     warnings = [

@@ -83,6 +83,11 @@ class BuildSettings(StoreSettings):
         return False
 
     @property
+    def may_overwrite(self) -> bool:
+        """Whether ``--overwrite`` is an option of the command."""
+        return True
+
+    @property
     def partial(self) -> bool:
         """Whether less than the whole log is asked for."""
         limited = self.until_offset != INT64_MAX or self.until_time != INT64_MAX
@@ -107,6 +112,8 @@ class BuildSettings(StoreSettings):
             yield f"--build-id {self.build_id!a}: take up to 200 of A-Z a-z 0-9 _ . : + @ / = -"
         if self.until_offset < 0:
             yield f"--until-offset {self.until_offset}: take a number from 0 on"
+        if not all((*self.include_topics, *self.exclude_topics)):
+            yield "--include-topic and --exclude-topic: take a pattern of at least one character"
         if not self.out:
             yield "--out: name a folder"
         if not self.only or set(self.only) - set(PARTS):

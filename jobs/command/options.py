@@ -16,6 +16,8 @@ from rocketmq_reindex.storage_format.names import escape, near_names
 _MISSING: Final = "the following arguments are required: "
 """how argparse begins the message on arguments that are not there"""
 _SIMILAR: Final = 0.6
+_PLACES: Final = {"DIR": "folder", "URI": "folder", "STORE": "store", "STORE2": "store", "FILE": "file", "MANIFEST": "file"}
+"""what is named by the options that have such a value"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -55,6 +57,9 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if action.option_strings and "" in arg_strings and (what := _PLACES.get(str(action.metavar))):
+            # A variable of a script that is not set: as a path it would be the working folder.
+            self._wrong.append(f"{action.option_strings[0]}: is empty: name a {what}")
         try:
             return super()._get_values(action, arg_strings)
         except argparse.ArgumentError as error:

@@ -11,7 +11,6 @@ from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
 
-_NO_HOST: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 _S3A: Final = re.compile(r"^s3[an]://")
 """what Hadoop calls ``s3://``"""
 _VOLUMES: Final = "/Volumes/"
@@ -27,7 +26,7 @@ def given_place(place: str, scans: bool) -> str:
     """
     place = _S3A.sub("s3://", files.plain(place), count=1)
     where = f"--tables {escape(place)}"
-    if _NO_HOST.match(place):
+    if files.lacks_slash(place):
         raise UsageError(f"{where}: is no URI: write it with ://, or ./{escape(place)} for a folder of that name")
     if not files.is_remote(place) or not (scans or files.is_known(place)):
         return place

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.times import show_time
+from rocketmq_reindex.jobs.store.first_bytes import no_record
 from rocketmq_reindex.jobs.store.log import SegmentFile, StoreLog
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
@@ -82,11 +83,20 @@ def describe_log(log: StoreLog, problems: list[str]) -> dict[str, Any]:
     if isinstance(first, Message):
         found["first_time"] = show_time(first.store_time)
     elif not _is_blank(log, segments[0]):
-        problems.append(f"{escape(segments[0].path)}: its first record {first}")
+        path = segments[0].path
+        problems.append(foreign(path) or f"{escape(path)}: its first record: {first}")
     last = last_record(log)
     if last is not None:
         found["end_offset"], found["last_time"] = last.phy_offset + last.size, show_time(last.store_time)
     return found
+
+
+def foreign(path: str) -> str:
+    """Return that a segment is none of RocketMQ; "" for one that begins with a record, or that cannot be read."""
+    try:
+        return no_record(path)
+    except (OSError, InputError):
+        return ""
 
 
 def _is_blank(log: StoreLog, segment: SegmentFile) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any, Final
+from typing import Any
 
 from rocketmq_reindex.jobs.building import advice
 from rocketmq_reindex.jobs.building.running_broker import brokers
-from rocketmq_reindex.jobs.describing.log_span import describe_log
+from rocketmq_reindex.jobs.describing.log_span import describe_log, foreign
 from rocketmq_reindex.jobs.describing.queues import Queues, describe_queues, undispatched
 from rocketmq_reindex.jobs.describing.summary import InfoSummary
 from rocketmq_reindex.jobs.fetching.record import Record
@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.store.folders import reason
 from rocketmq_reindex.jobs.store.index_files import IndexSizes
 from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.jobs.store.segments import check_is_folder, check_is_store
+from rocketmq_reindex.jobs.store.segments import check_has_parts, check_is_folder, check_is_store, entries_of
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.store.sizes import QUEUES, index_files, index_sizes, sampled_sizes
 from rocketmq_reindex.jobs.store.versions import of_store
@@ -27,8 +27,7 @@ from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.udfs import files
 
-_PARTS: Final = ("commitlog", "consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
-_DAMAGE, _QUEUES, _INDEX = range(3)
+_FOREIGN, _DAMAGE, _QUEUES, _INDEX = range(4)
 
 
 class Look:
@@ -50,8 +49,9 @@ class Look:
         check_is_folder(store)
         if not self._settings.commitlogs:
             check_is_store(store)
-            if all(files.entry_of(files.join(store, part)).kind == files.ABSENT for part in _PARTS):
-                raise InputError(f"{escape(store)}: is no store: it has none of {', '.join(_PARTS)}")
+            check_has_parts(store)
+        else:
+            entries_of(self._settings.roots)
         summary.clean_stop = files.entry_of(files.join(store, "abort")).kind == files.ABSENT
         running, unknown = brokers(self._settings)
         summary.broker = running[0] if running else None
@@ -61,7 +61,8 @@ class Look:
             summary.log = describe_log(log, damage)
             summary.problems += damage
             if damage and log.segments:
-                self._wrong.add(_DAMAGE)
+                nothing = summary.log["last_time"] is None and foreign(log.segments[0].path)
+                self._wrong.add(_FOREIGN if nothing else _DAMAGE)
             self._look_at_queues(log)
             self._look_at_index(log)
         self._look_at_checkpoint()
@@ -130,6 +131,9 @@ class Look:
         words = advice.opening("build", settings, out)
         if not summary.log["segments"]:
             return {"why": "there is no log to build from: name its folder", "commands": [
+                advice.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
+        if _FOREIGN in self._wrong:
+            return {"why": "what lies in the folder of the log is no commitlog: name the right folder", "commands": [
                 advice.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
         if summary.broker:
             return {"why": "a broker runs here: stop it, or go on with a copy", "commands": []}

@@ -37,6 +37,8 @@ def parse_info(arguments: Sequence[str]) -> StoreSettings:
 def info_settings(given: Mapping[str, Any]) -> StoreSettings:
     """Return the settings that options make, by the names of the parser. Raises UsageError."""
     roots = given.get("commitlogs", ())
+    if not given["store"]:
+        raise UsageError("rmq-reindex info: name a STORE: see --help")
     try:
         store, *roots = map(files.checked, (given["store"], *roots))
     except InputError as error:

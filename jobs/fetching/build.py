@@ -62,6 +62,8 @@ def find_build(place: str) -> FoundBuild:
         return _read(place)
     published = pointers.pointers(place)
     if not published:
+        if files.entry_of(place).kind == files.ABSENT:
+            raise InputError(f"{escape(place)}: is not there: name what --out of a build was")
         raise InputError(f"{escape(place)}: holds no build (neither {MANIFEST} nor {pointers.POINTERS}/): name what --out was")
     return _read(pointers.build_folder(place, published[-1].build), published[-1])
 

@@ -65,7 +65,11 @@ def check_log(build: FoundBuild, roots: Sequence[str], segments: Sequence[Segmen
     """
     log, where = build.log, ", ".join(map(escape, roots))
     if not segments:
-        return [] if not log.records else [f"{where}: holds no segment, so nothing shows that the build is of the store's log"]
+        missing = (
+            f"{where}: holds no segment, so nothing shows that the build is of the store's log: neither a log nor a broker's "
+            "config/ comes with a build: put both there before a broker starts, which deletes ConsumeQueues without a log"
+        )
+        return [missing] if log.records else []
     if not log.segments or not log.records:
         # What has no record says nothing wrong of any log.
         return []

@@ -21,6 +21,7 @@ from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFS
 from rocketmq_reindex.jobs.store.checkpoint import read_times
 from rocketmq_reindex.jobs.store.lock import store_locked
 from rocketmq_reindex.jobs.store.rocksdb import check_swapped
+from rocketmq_reindex.jobs.store.segments import check_is_store
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape, redacted
 from rocketmq_reindex.storage_format.plurals import counted
@@ -67,11 +68,13 @@ class Fetch:
             )
         if not os.path.isdir(store):
             raise InputError(f"--to {escape(given.to)}: is not a folder: make it first")
-        with store_locked(store, make=not given.dry_run), contextlib.closing(Swap(store)) as swap, shown():
+        check_is_store(store)
+        with store_locked(store) as lock, contextlib.closing(Swap(store)) as swap, shown():
             journal = swap.pending()
             if journal and given.dry_run:
                 return [f"would first finish an earlier fetch that was cut short: {', '.join(journal['parts'])}"]
             if journal:
+                lock()
                 summary.previous = self._finished(swap, journal)
                 summary.swapped, summary.finished_earlier = journal["parts"], journal["build"]
             build, record = find_build(self._build), Record.read(store)
@@ -99,6 +102,7 @@ class Fetch:
                     f"would swap  {', '.join(parts) or 'nothing'} in {escape(store)}",
                     *self._would_keep(parts, record),
                 ]
+            lock()
             swap.clear()
             try:
                 fetch_all(build, parts, swap.new, swap.temporary, given.threads, self._read)
@@ -186,6 +190,9 @@ class Fetch:
         given = self._settings
         roots = given.commitlogs or (os.path.join(self._store, "commitlog"),)
         segments = segments_in(roots)
+        if given.commitlogs and not segments:
+            shown = ", ".join(map(escape, roots))
+            raise InputError(f"--commitlog {shown}: holds no segment: name the folder of the broker's log")
         check_wanted(build, self._store, segments, partial=given.partial, empty=given.allow_empty)
         if not given.other_log:
             self._summary.notes += check_log(build, roots, segments)

@@ -33,6 +33,8 @@ class Inspection:
 
     def check(self) -> Inspection:
         """Raises UsageError for values that no file can have."""
+        if not all(self.files):
+            raise UsageError("rmq-reindex inspect: a FILE has no name: see --help")
         if (self.hash_slots is None) != (self.index_items is None):
             raise UsageError("rmq-reindex inspect: --hash-slots and --index-items go together: see --help")
         for name in ("hash_slots", "index_items", "segment_size"):

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rocketmq_reindex.jobs.publishing.alive import VERIFY_NAME, Alive, last_beat
-from rocketmq_reindex.jobs.publishing.layout import MANIFEST, Standing
+from rocketmq_reindex.jobs.publishing.layout import MANIFEST, OR_OVERWRITE, Standing
 from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
 from rocketmq_reindex.jobs.publishing.places import is_repaired
 from rocketmq_reindex.jobs.publishing.pointers import BUILD, BUILDS, POINTERS, WORK, Pointer, build_folder, pointers
@@ -52,7 +52,7 @@ def standing(out: str) -> Standing | None:
     return None
 
 
-def check_place(out: str, overwrite: bool) -> str:
+def check_place(out: str, overwrite: bool | None) -> str:
     """Return OUT as it is. Raises InputError when it may not be written."""
     files.check_volume(out)
     shown, kind = escape(out), files.entry_of(out).kind
@@ -69,7 +69,7 @@ def check_place(out: str, overwrite: bool) -> str:
         if published and is_repaired(build_folder(out, published[-1].build)):
             raise InputError(f"{shown}: holds a repaired log, which nothing replaces: name another folder")
         if published and not overwrite:
-            raise InputError(f"{shown}: holds a build: name another folder, or give --overwrite")
+            raise InputError(f"{shown}: holds a build: name another folder{OR_OVERWRITE if overwrite is False else ''}")
     elif files.is_flat(out) and files.entry_of(_bucket(out)).kind == files.ABSENT:
         raise InputError(f"{escape(_bucket(out))}: is not there: make the bucket first")
     return out

@@ -22,10 +22,11 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 
-def check_places(inputs: list[str], out: str, overwrite: bool, *, may_lack_manifest: bool = False) -> str:
+def check_places(inputs: list[str], out: str, overwrite: bool | None, *, may_lack_manifest: bool = False) -> str:
     """Return the real path of DIR. Raises InputError when it may not be written: inside an input or around it, or not empty.
 
-    ``may_lack_manifest``: whether DIR holds a build is asked again later, where its manifest is not there.
+    ``overwrite`` is None where that is no option of the command. ``may_lack_manifest``: whether DIR holds a build is asked
+    again later, where its manifest is not there.
     """
     if not files.no_rename(out):
         places.real_path(out)

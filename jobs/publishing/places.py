@@ -12,6 +12,7 @@ from rocketmq_reindex.jobs.publishing.layout import (
     MANIFEST,
     MANIFEST_MAX,
     OF_BROKERS,
+    OR_OVERWRITE,
     PUBLISHED,
     REPAIRED,
     TOPICS,
@@ -23,7 +24,7 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
 
 
-def check_target(target: str, out: str, overwrite: bool, *, may_lack_manifest: bool = False) -> None:
+def check_target(target: str, out: str, overwrite: bool | None, *, may_lack_manifest: bool = False) -> None:
     """Raise InputError when what stands at DIR may not be replaced. Asked at the start, and again before publishing.
 
     What else lies beside a build stays in DIR (``local``), unless it may be a broker's, or cannot be moved.
@@ -42,7 +43,7 @@ def check_target(target: str, out: str, overwrite: bool, *, may_lack_manifest: b
             what = "move it away, or name an empty folder" if is_build else "name an empty folder"
             raise InputError(f"{escape(out)}: holds {escape(others[0])}, which no build writes: {what}")
         if names and not overwrite:
-            raise InputError(f"{escape(out)}: is not empty: name another folder, or give --overwrite")
+            raise InputError(f"{escape(out)}: is not empty: name another folder{OR_OVERWRITE if overwrite is False else ''}")
         if names and not is_build:
             raise InputError(
                 f"{escape(out)}: was not written by a build (it has no {MANIFEST}): name another folder, or move this one away"
@@ -121,7 +122,7 @@ def _entries(manifest: str) -> tuple[str, dict[str, dict[str, Any]]]:
     return kind, entries
 
 
-def check_place(out: str, overwrite: bool, *, may_lack_manifest: bool = False) -> str:
+def check_place(out: str, overwrite: bool | None, *, may_lack_manifest: bool = False) -> str:
     """Return the real path of DIR. Raises InputError when it may not be written.
 
     ``may_lack_manifest``: a folder without one may be a build's all the same, which is found out later (``put_back``).

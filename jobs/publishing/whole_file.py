@@ -6,9 +6,22 @@ import contextlib
 import os
 from typing import Final
 
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
 
 _COPIED_BYTES: Final = 16 << 20
+
+
+def check_writable(option: str, path: str) -> None:
+    """Raise InputError for the file that an option names, where no file can be written."""
+    if not path:
+        raise InputError(f"{option}: is empty: name a file")
+    if os.path.isdir(path):
+        raise InputError(f"{option} {escape(path)}: is a folder: name a file")
+    around = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(around):
+        raise InputError(f"{option} {escape(path)}: {escape(around)} is not a folder: make it first")
 
 
 def write_whole(path: str, text: str) -> None:

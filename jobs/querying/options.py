@@ -169,8 +169,10 @@ def _checked(query: Query) -> Query:
         raise refuse(f"--{asked[0]} needs --topic")
     if query.queue is None and (query.offset is not None or query.time is not None):
         raise refuse("--offset and --time need --queue")
-    if query.queue is not None and (query.offset is None) == (query.time is None):
+    if query.queue is not None and query.offset is None and query.time is None:
         raise refuse("--queue needs --offset or --time")
+    if query.offset is not None and query.time is not None:
+        raise refuse("take one of --offset and --time")
     if query.topic is not None and query.queue is not None and path_component(query.topic) is None:
         raise refuse(f"--topic {escape(query.topic)} is not a name that a folder can have")
     if asked[0] not in ("key", "tag") and (query.begin is not None or query.end is not None):
@@ -185,8 +187,8 @@ def _checked(query: Query) -> Query:
         value = getattr(query, name)
         if value is not None and not 0 <= value <= limit:
             raise refuse(f"--{name} {value} is out of range")
-    if "" in (query.key, query.tag, query.id):
-        raise refuse("a key, a tag and an id have at least one character")
+    if "" in (query.topic, query.key, query.tag, query.id):
+        raise refuse("a topic, a key, a tag and an id have at least one character")
     if query.sizes is not None and not are_possible(*query.sizes):
         raise refuse("take at least 1 slot and 2 items, and at most 2 GiB an IndexFile")
     return query

@@ -41,6 +41,10 @@ class RepairSettings(BuildSettings):
     def may_be_short(self) -> bool:
         return True
 
+    @property
+    def may_overwrite(self) -> bool:
+        return False
+
     def check(self) -> RepairSettings:
         """Return these settings with paths in their usual form. Raises UsageError for values that no repair can have."""
         replicas = tuple(files.absolute(place) if place else place for place in checked_paths(*self.replicas))
@@ -69,6 +73,9 @@ class RepairSettings(BuildSettings):
             yield "--majority: one of two logs is no majority: name two or more --replica"
         if any(not replica for replica in self.replicas):
             yield "--replica: is empty: name a store"
+        own = {files.canonical(place) for place in (self.store, *self.roots) if place}
+        if any(replica and files.canonical(replica) in own for replica in self.replicas):
+            yield "--replica: is the log itself that is to be repaired: name another copy of it"
 
     def for_manifest(self) -> dict[str, Any]:
         """Return the settings that decide what is written, by the names of the manifest."""

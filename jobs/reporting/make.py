@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
+from rocketmq_reindex.jobs.store.segments import check_is_folder, check_is_store
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
@@ -41,6 +42,8 @@ def make_page(source: str, store: str | None = None, summary: str | None = None)
         times = message_times(model, folder, commitlog)
         sampled = _sampled(times, model)
     elif store:
+        check_is_folder(store)
+        check_is_store(store)
         raise InputError(f"{escape(commitlog)}: is not there: --store names the folder around commitlog/")
     chains = []
     items: list[Any] = []
@@ -79,7 +82,7 @@ def _model(source: str, summary: str | None) -> tuple[Model, str]:
             f"{escape(path)}: neither a build's reindex.json nor what verify --report writes ({kind}: {escape(str(error))})"
         ) from None
     if summary:
-        of_run = _json(summary)
+        of_run = _json(summary, "give what build --json printed")
         model.seconds |= _seconds(of_run, summary)
         try:
             model.when = began("built", of_run.get("started"))
@@ -106,17 +109,17 @@ def _sampled(times: Times, model: Model) -> str:
     return text
 
 
-def _json(path: str) -> dict[str, Any]:
+def _json(path: str, what: str = "name what a build wrote, or the file of verify --report") -> dict[str, Any]:
     from rocketmq_reindex.udfs import files
 
     try:
         found = json.loads(files.read_bytes(path, MANIFEST_MAX))
     except FileNotFoundError:
-        raise InputError(f"{escape(path)}: is not there: name what a build wrote, or the file of verify --report") from None
+        raise InputError(f"{escape(path)}: is not there: {what}") from None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise InputError(f"{escape(path)}: is no JSON object: name what a build wrote, or the file of verify --report")
+        raise InputError(f"{escape(path)}: is no JSON object: {what}")
     return found
 
 

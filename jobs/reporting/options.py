@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex.jobs.command.options import Parser, command_parser
+from rocketmq_reindex.storage_format.errors import UsageError
 
 OUT: Final = "report.html"
 
@@ -43,5 +44,7 @@ def parse_report(arguments: Sequence[str]) -> ReportSettings:
 
 
 def report_settings(given: Mapping[str, Any]) -> ReportSettings:
-    """Settings from options, by the names of the parser."""
+    """Settings from options, by the names of the parser. Raises UsageError."""
+    if not given["source"]:
+        raise UsageError("rmq-reindex report: name DIR, or the file of verify --report: see --help")
     return ReportSettings(given["source"], given["out"], given["store"], given["summary"])

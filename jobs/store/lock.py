@@ -8,7 +8,7 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from rocketmq_reindex.jobs.store.ownership import give_handle
@@ -47,21 +47,35 @@ def holder(store: str) -> int | None:
 
 
 @contextlib.contextmanager
-def store_locked(store: str, make: bool = True) -> Iterator[None]:
+def store_locked(store: str) -> Iterator[Callable[[], None]]:
     """Lock the store as a broker does (``DefaultMessageStore.start``, 5.3: one byte of STORE/lock): none can start meanwhile.
 
-    Raises InputError when one runs. Without ``make`` a store that no broker has ever opened is not marked.
+    What is yielded makes and locks the file of a store that no broker has ever opened. It is to be called before anything is
+    written: a run that ends before leaves no file. Both raise InputError when a broker runs.
     """
     path = os.path.join(store, LOCK)
+    is_there = os.path.lexists(path)
+    with contextlib.ExitStack() as held:
+        if is_there:
+            held.enter_context(_held(store, path, is_new=False))
+
+        def make() -> None:
+            if not is_there:
+                held.enter_context(_held(store, path, is_new=True))
+
+        yield make
+
+
+@contextlib.contextmanager
+def _held(store: str, path: str, is_new: bool) -> Iterator[None]:
     # Not removed again: a broker may have it open by then, and another would lock a new one.
     flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
-    is_new = not os.path.lexists(path)
-    if is_new and not make:
-        yield
-        return
     if os.path.islink(path):
         raise InputError(f"{escape(path)}: is a link, as no broker's lock is: remove it")
-    handle = os.open(path, flags | (os.O_CREAT if is_new else 0), 0o644)
+    try:
+        handle = os.open(path, flags | (os.O_CREAT | os.O_EXCL if is_new else 0), 0o644)
+    except FileExistsError:
+        raise InputError(f"{escape(store)}: a broker was started on this store meanwhile (it made {LOCK}): stop it") from None
     try:
         if is_new:
             # A broker that may not write it does not start.

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.publishing.pointers import is_work
-from rocketmq_reindex.jobs.store.segments import Commitlog, list_segments
+from rocketmq_reindex.jobs.publishing.whole_file import check_writable
+from rocketmq_reindex.jobs.store.segments import Commitlog, check_is_folder, list_segments
 from rocketmq_reindex.jobs.store.settings import StoreSettings, tables_problems
 from rocketmq_reindex.storage_format.checks.differences import PARTS
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
@@ -55,6 +56,8 @@ class VerifySettings(StoreSettings):
             # A build behind a URI has a folder for this in its own DIR.
             if place and not (option == "--work" and is_work(place, checked.store)):
                 check_apart(option, place, checked.stores)
+        if self.report:
+            check_writable("--report", self.report)
         return checked
 
     def problems(self) -> Iterator[str]:
@@ -66,6 +69,8 @@ class VerifySettings(StoreSettings):
             yield f"--sample {self.sample}: take a share above 0 and up to 1, such as 0.1"
         if self.against and (self.sample < 1 or self.only != PARTS or self.commitlogs):
             yield "--against: compares two whole stores: leave out --sample, --only and --commitlog"
+        if self.against and self.store and files.canonical(self.against) == files.canonical(self.store):
+            yield f"--against {escape(self.against)}: is STORE itself: name another store"
         if self.incremental and (self.sample < 1 or self.against):
             yield "--incremental: reads what is new of a whole log: leave out --sample and --against"
         yield from tables_problems(self.engine, self.tables)
@@ -85,8 +90,7 @@ class VerifySettings(StoreSettings):
         """List the log of the store and, with --against, of the other. Raises InputError for what is no log."""
         stores = [files.absolute(store) for store in (self.store, self.against) if store]
         for store in stores:
-            if files.entry_of(store).kind != files.FOLDER:
-                raise InputError(f"{escape(store)}: is not a folder: name a store")
+            check_is_folder(store)
         roots = [self.roots, *((files.join(store, "commitlog"),) for store in stores[1:])]
         return [list_segments(root, self.segment_size) for root in roots]
 

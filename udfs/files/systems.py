@@ -14,7 +14,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.files.object_store import ObjectStore
 from rocketmq_reindex.udfs.files.s3 import open_s3
-from rocketmq_reindex.udfs.files.uris import Uri, is_remote, plain, split
+from rocketmq_reindex.udfs.files.uris import Uri, is_remote, lacks_slash, plain, split
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
@@ -51,6 +51,8 @@ def naming(path: str) -> Iterator[None]:
 def checked(path: str) -> str:
     """A path or URI from the command line, in the form that this package takes. Raises InputError for a wrong URI."""
     path = plain(path)
+    if lacks_slash(path):
+        raise InputError(f"{escape(path)}: is no URI: write it with ://, or ./{escape(path)} for a folder of that name")
     if is_remote(path):
         split(path)
     return path

@@ -39,6 +39,9 @@ def is_known(path: str) -> bool:
     return not is_remote(path) or path.partition("://")[0] in SCHEMES
 
 
+_ONE_SLASH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
+
+
 def plain(path: str) -> str:
     """For ``dbfs:/X`` the folder where Databricks mounts it; any other path as it is."""
     found = _DBFS.match(path)
@@ -46,6 +49,11 @@ def plain(path: str) -> str:
         return path
     rest = path[found.end() :]
     return f"/{rest}" if rest == "Volumes" or rest.startswith("Volumes/") else f"/dbfs/{rest}"
+
+
+def lacks_slash(path: str) -> bool:
+    """Whether a path looks like a URI with one slash in the place of two: ``s3:/bucket``."""
+    return _ONE_SLASH.match(path) is not None
 
 
 def split(uri: str) -> Uri:

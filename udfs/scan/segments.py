@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rocketmq_reindex.storage_format.errors import InputError
@@ -27,11 +28,31 @@ class Commitlog:
 
 
 _FOLDER = "commitlog"
+_PARTS = ("consumequeue", "batchconsumequeue", "index", "config")
+"""other folders of a store"""
+
+
+def no_folder(store: str) -> str:
+    """Return what is wrong with a STORE that is no folder, as an error; "" for a folder."""
+    kind = files.entry_of(store).kind
+    if kind == files.FOLDER:
+        return ""
+    if kind == files.ABSENT:
+        return f"{escape(store)}: is not there: STORE is the folder around commitlog/"
+    around = files.parent(files.parent(files.absolute(store)))
+    if first_byte(files.base(store)) is not None and files.entry_of(files.join(around, _FOLDER)).kind == files.FOLDER:
+        return f"{escape(store)}: is a file of a store: did you mean that, {escape(around)}?"
+    return f"{escape(store)}: is no folder: STORE is the folder around commitlog/"
 
 
 def meant_by(store: str) -> str:
     """Return what to ask who names a folder of segments in the place of a store, as the end of an error; "" for others."""
-    if files.entry_of(store).kind != files.FOLDER or not _has_segments(files.listing(store)):
+    if files.entry_of(store).kind != files.FOLDER:
+        return ""
+    around = files.parent(store)
+    if files.base(store) in _PARTS and files.entry_of(files.join(around, _FOLDER)).kind == files.FOLDER:
+        return f": it lies in a store: did you mean that, {escape(around)}?"
+    if not _has_segments(files.listing(store)):
         return ""
     if files.base(store) == _FOLDER:
         return f": it holds segments: did you mean the store around it, {escape(files.parent(store))}?"
@@ -42,15 +63,19 @@ def _has_segments(entries: list[files.Entry]) -> bool:
     return any(entry.kind == files.FILE and first_byte(entry.name) is not None for entry in entries)
 
 
-def _list(roots: tuple[str, ...]) -> list[files.Entry]:
+def entries_of(roots: Iterable[str]) -> list[files.Entry]:
+    """Return what lies in folders of segments. Raises InputError for what is no such folder, with what may be meant."""
     found = []
     for root in roots:
         kind = files.entry_of(root).kind
         if kind != files.FOLDER:
             what = "is not there" if kind == files.ABSENT else "is not a folder"
-            meant = meant_by(files.parent(root)) if files.base(root) == _FOLDER else ""
-            if meant:
-                raise InputError(f"{escape(files.parent(root))}: is no store{meant}")
+            store = files.parent(root)
+            if files.base(root) == _FOLDER and not files.is_flat(store):
+                if wrong := no_folder(store):
+                    raise InputError(wrong)
+                if meant := meant_by(store):
+                    raise InputError(f"{escape(store)}: is no store{meant}")
             raise InputError(f"{escape(root)}: {what}: STORE is the folder around commitlog/, --commitlog one of segments")
         entries = files.listing(root)
         inner = next((entry for entry in entries if entry.name == _FOLDER and entry.kind == files.FOLDER), None)
@@ -66,7 +91,7 @@ def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bo
     ``segment_size`` is in bytes; 0 takes it from the files. ``may_be_short``: so may segments before the last one be, which is
     damage then. Raises InputError with the first thing that is wrong.
     """
-    entries = sorted(_list(roots), key=lambda e: e.name)
+    entries = sorted(entries_of(roots), key=lambda e: e.name)
     for entry in entries:
         where = escape(entry.path)
         if entry.kind == files.OTHER:
@@ -116,7 +141,7 @@ def check_unchanged(before: Commitlog, roots: tuple[str, ...]) -> None:
 
     Raises InputError when a segment was added, removed or written in the meantime.
     """
-    now = {entry.path: entry for entry in _list(roots)}
+    now = {entry.path: entry for entry in entries_of(roots)}
     for entry in before.entries:
         if now.pop(entry.path, None) != entry:
             raise InputError(f"{escape(entry.path)}: changed during the run: stop the broker, or build from a copy")

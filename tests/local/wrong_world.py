@@ -1,0 +1,58 @@
+"""A folder with a sound store and everything that a wrong command may name in its place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from tests.docs.worlds import damaged, whole
+from tests.tools.local_engine import local_build
+
+SIZES = {"cq_file_size": 4000, "hash_slots": 500, "index_items": 1500, "broker_version": "5.3"}
+
+
+def make_world(world: Path) -> None:
+    """Fill ``world``; nothing in it is to be changed by a wrong command."""
+    whole(world)
+    (world / "of damaged").mkdir()
+    damaged(world / "of damaged")
+    for name, place in (("store", "damaged"), ("replica", "replica")):
+        (world / "of damaged" / name).rename(world / place)
+    shutil.rmtree(world / "of damaged")
+    assert local_build(world / "store", world / "built", None, **SIZES).exit == 0
+    assert local_build(world / "store", world / "part", None, only=("index", "checkpoint"), **SIZES).exit == 0
+    (world / "empty").mkdir()
+    _add_logs(world)
+    (world / "file").write_text("hello\n")
+    (world / "bad.conf").write_text("mappedFileSizeCommitLog=abc\n")
+    (world / "typo.conf").write_text("mapedFileSizeCommitLog=1048576\n")
+    (world / "my.cnf").write_text("[mysqld]\nport=3306\n")
+    (world / "broken.json").write_text("{")
+    os.mkfifo(world / "fifo")
+    os.symlink("loop", world / "loop")
+    os.symlink("nothing", world / "dangling")
+
+
+def _add_logs(world: Path) -> None:
+    """Folders with a log and nothing else, or the other way round."""
+    shutil.copytree(world / "store" / "consumequeue", world / "nolog" / "consumequeue")
+    for name in ("noindex", "holey"):
+        shutil.copytree(world / "store" / "commitlog", world / name / "commitlog")
+    second = world / "holey" / "commitlog" / "00000000000001048576"
+    second.unlink()
+    for name in ("text", "misnamed"):
+        (world / name / "commitlog").mkdir(parents=True)
+    (world / "text" / "commitlog" / "00000000000000000000").write_text("not a log\n" * 1000)
+    shutil.copy(world / "store" / "commitlog" / second.name, world / "misnamed" / "commitlog" / "00000000000000000000")
+
+
+def state(world: Path) -> dict[str, tuple[int, ...]]:
+    """What shows that something was written: each path with its size, times and inode."""
+    found = {}
+    for folder, folders, names in os.walk(world):
+        for name in (*folders, *names):
+            path = os.path.join(folder, name)
+            seen = os.lstat(path)
+            found[path] = (seen.st_mode, seen.st_size, seen.st_mtime_ns, seen.st_ino)
+    return found
