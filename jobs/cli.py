@@ -56,7 +56,8 @@ class _CtrlC:
         raise KeyboardInterrupt
 
 
-def _top_parser() -> Parser:
+def top_parser() -> Parser:
+    """Return the parser that names the commands, without their options."""
     from rocketmq_reindex import __version__
     from rocketmq_reindex.jobs.command.options import Parser
 
@@ -76,10 +77,10 @@ def _top_parser() -> Parser:
 def _run(words: list[str], ctrl_c: _CtrlC) -> int:
     if not words:
         # Whoever asks for nothing wants to know what there is. A script that lost its words has not done what was meant.
-        _top_parser().print_help(sys.stderr)
+        top_parser().print_help(sys.stderr)
         return 2
     if words[0] not in COMMANDS:
-        _top_parser().parse_args(words)
+        top_parser().parse_args(words)
         return 0
     from rocketmq_reindex.jobs.watching import clock
 

@@ -43,6 +43,7 @@ def bundle_wheel(wheel: Path, folder: Path) -> Path:
         for member in source.infolist():
             data = source.read(member)
             name = member.filename.replace(f"{old_info}/", f"{info}/", 1)
+            name = name.replace(f"{package}-{version}.data/", f"{package}-{new}.data/", 1)
             if name == f"{info}/RECORD":
                 continue
             if name == f"{info}/METADATA":

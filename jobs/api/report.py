@@ -16,7 +16,7 @@ def report(
 ) -> ReportResult:
     """Write one HTML page about a build or a verify, as ``rmq-reindex report`` does. The page is complete in itself.
 
-    This needs matplotlib: install ``rocketmq-reindex[report]``.
+    This needs matplotlib: ``pip install matplotlib`` brings it.
 
     Args:
         source: What a build wrote, or the file of ``verify(report=...)``.

@@ -90,4 +90,5 @@ def epilog(command: str) -> str:
     examples = "\n".join(f"  {example}" for example in about.examples)
     statuses = "\n".join(f"  {status}  {STATUSES[status]}" for status in about.statuses)
     name = "example" if len(about.examples) == 1 else "examples"
-    return f"{name}:\n{examples}\n\nexit status:\n{statuses}\n\nmore: docs/reference/{command}.md"
+    more = f"man rmq-reindex-{command}, and docs/reference/{command}.md in the sources"
+    return f"{name}:\n{examples}\n\nexit status:\n{statuses}\n\nmore: {more}"

@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.integers import INT32_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
-from rocketmq_reindex.storage_format.start.store import DEFAULT_COUNT_LIMIT
+from rocketmq_reindex.storage_format.start.rules import DEFAULT_COUNT_LIMIT
 from rocketmq_reindex.storage_format.versions import NEWEST
 from rocketmq_reindex.udfs import files
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rocketmq_reindex.storage_format.start.store import DEFAULT_COUNT_LIMIT, RELEASES
+from rocketmq_reindex.storage_format.start.rules import DEFAULT_COUNT_LIMIT, RELEASES
 from rocketmq_reindex.storage_format.versions import NEWEST, VERSIONS, line_of, numbers_of
 from rocketmq_reindex.udfs import files
 

@@ -20,8 +20,8 @@ from rocketmq_reindex.storage_format.start.queue_state import LoadFailure, Queue
 from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, STOPS, Rows
 from rocketmq_reindex.storage_format.start.recovery import End, SegmentChoice, Start, read_log, read_times, reading_of
 from rocketmq_reindex.storage_format.start.reput import KeptLog, reput
-from rocketmq_reindex.storage_format.start.rules import RULES
-from rocketmq_reindex.storage_format.start.store import DEFAULT_COUNT_LIMIT, QueueFolder, StartSettings, Store
+from rocketmq_reindex.storage_format.start.rules import DEFAULT_COUNT_LIMIT, RULES
+from rocketmq_reindex.storage_format.start.store import QueueFolder, StartSettings, Store
 from rocketmq_reindex.storage_format.start.work import MemorySpool, Nobody, Spool, Told
 
 _HELD: Final = 1 << 20

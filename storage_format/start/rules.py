@@ -1,4 +1,4 @@
-"""In what the start of one release differs from that of another."""
+"""In what the start of one release differs from that of another. It imports little: options show what stands here."""
 
 from __future__ import annotations
 
@@ -56,3 +56,7 @@ RULES: Final = {
     release: _rules(release, number) for number, release in enumerate(("4.9.8", "5.3.3", "5.3.4", "5.4.0", "5.5.0", "5.5.1"))
 }
 """oldest first"""
+RELEASES: Final = tuple(RULES)
+"""The releases whose start is known here, oldest first."""
+DEFAULT_COUNT_LIMIT: Final = 4 << 30
+"""bytes of the log that are read at most only to count what is lost"""

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-
-from rocketmq_reindex.storage_format.start.rules import RULES
-
-RELEASES: Final = tuple(RULES)
-"""The releases whose start is known here, oldest first."""
-DEFAULT_COUNT_LIMIT: Final = 4 << 30
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import rocketmq_reindex
+from scripts import manuals
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools.faulty_processes import PATIENCE, ROOT, java
@@ -107,6 +108,7 @@ def test_it_puts_one_package_beside_the_others(installed: Installed) -> None:
     assert tops == {PACKAGE, record.parent.name, ".."}
     assert {path.name for path in installed.packages.iterdir()} == {PACKAGE, record.parent.name, "dependencies.pth"}
     assert [path.name for path in installed.folder.glob("bin/rmq*")] == ["rmq-reindex"]
+    assert all((installed.folder / place).read_text() == text for place, text in manuals.files())
     found = Parser().parsestr((record.parent / "METADATA").read_text())
     assert (found["Name"], found["Version"]) == ("rocketmq-reindex", rocketmq_reindex.__version__)
     assert "Typing :: Typed" in found.get_all("Classifier", [])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any, Final
 
 from tests.docs.worlds import damaged, whole
 from tests.tools.local_engine import local_build
 
-SIZES = {"cq_file_size": 4000, "hash_slots": 500, "index_items": 1500, "broker_version": "5.3"}
+SIZES: Final[dict[str, Any]] = {"cq_file_size": 4000, "hash_slots": 500, "index_items": 1500, "broker_version": "5.3"}
 
 
 def make_world(world: Path) -> None:
@@ -49,7 +50,7 @@ def _add_logs(world: Path) -> None:
 
 def state(world: Path) -> dict[str, tuple[int, ...]]:
     """What shows that something was written: each path with its size, times and inode."""
-    found = {}
+    found = dict[str, tuple[int, ...]]()
     for folder, folders, names in os.walk(world):
         for name in (*folders, *names):
             path = os.path.join(folder, name)

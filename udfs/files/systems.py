@@ -135,7 +135,7 @@ def _webhdfs(uri: Uri) -> pafs.FileSystem:
         from fsspec.implementations.webhdfs import WebHDFS  # type: ignore[import-untyped]
         from pyarrow import fs as pafs
     except ImportError:
-        raise InputError("webhdfs:// needs the packages fsspec and requests: pip install 'rocketmq-reindex[hdfs]'") from None
+        raise InputError("webhdfs:// needs the packages fsspec and requests: pip install fsspec requests") from None
 
     class Timed(WebHDFS):  # type: ignore[misc]  # fsspec ships no types
         """Gives the modification time of a file under the name that pyarrow takes."""

@@ -28,7 +28,7 @@ from rocketmq_reindex.jobs.repairing.settings import RepairSettings
 from rocketmq_reindex.jobs.reporting.options import OUT
 from rocketmq_reindex.jobs.reporting.options import build_parser as report_parser
 from rocketmq_reindex.jobs.verifying.options import build_parser as verify_parser
-from rocketmq_reindex.storage_format.start.store import DEFAULT_COUNT_LIMIT
+from rocketmq_reindex.storage_format.start.rules import DEFAULT_COUNT_LIMIT
 from rocketmq_reindex.storage_format.versions import NEWEST
 
 

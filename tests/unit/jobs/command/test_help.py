@@ -58,7 +58,7 @@ def test_the_end_of_the_help(command: str, capsys: pytest.CaptureFixture[str]) -
     assert f"  {ABOUT[command].examples[0]}" in lines
     at = lines.index("exit status:")
     assert [int(line.split()[0]) for line in lines[at + 1 : lines.index("", at)]] == list(ABOUT[command].statuses)
-    assert lines[-1] == f"more: docs/reference/{command}.md"
+    assert lines[-1] == f"more: man rmq-reindex-{command}, and docs/reference/{command}.md in the sources"
     assert text_of(f"reference/{command}")
 
 

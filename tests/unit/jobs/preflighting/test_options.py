@@ -10,7 +10,8 @@ import pytest
 from rocketmq_reindex.jobs.preflighting.options import parse_preflight
 from rocketmq_reindex.jobs.preflighting.settings import LINES
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError, UsageError
-from rocketmq_reindex.storage_format.start.store import RELEASES, StartSettings
+from rocketmq_reindex.storage_format.start.rules import RELEASES
+from rocketmq_reindex.storage_format.start.store import StartSettings
 
 
 def test_a_line_stands_for_its_newest_release() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.storage_format.start.prediction import DispatchOutcome
-from rocketmq_reindex.storage_format.start.store import RELEASES, Store
+from rocketmq_reindex.storage_format.start.rules import RELEASES
+from rocketmq_reindex.storage_format.start.store import Store
 from tests.tools.encode import Message
 from tests.tools.log_writer import LogWriter
 from tests.unit.storage_format.start.stores import SEGMENT, file, queue, start, units

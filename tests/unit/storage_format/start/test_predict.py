@@ -10,7 +10,8 @@ import pytest
 
 from rocketmq_reindex.storage_format.record.layout import AT_PHYSICAL_OFFSET, BAD_POSITION, REASONS
 from rocketmq_reindex.storage_format.start.prediction import DispatchOutcome, IndexOutcome, LogOutcome, QueueOutcome
-from rocketmq_reindex.storage_format.start.store import RELEASES, IndexFileData, Store
+from rocketmq_reindex.storage_format.start.rules import RELEASES
+from rocketmq_reindex.storage_format.start.store import IndexFileData, Store
 from tests.tools.batch_log import batch
 from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter
