@@ -13,7 +13,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
 class Manuals(BuildHookInterface):
@@ -21,7 +21,7 @@ class Manuals(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002  the hook's signature
         """Make the files and tell hatch where each goes."""
-        import manuals
+        from scripts import manuals
 
         self.folder = tempfile.mkdtemp(prefix="rmq-reindex-manuals-")
         for place, text in manuals.files():

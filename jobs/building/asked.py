@@ -45,7 +45,7 @@ def check_left(settings: BuildSettings, segments: Sequence[Segment], accepted: S
     if any(summary.records for summary in accepted):
         return
     if read:
-        raise InputError(f"--exclude-topic: leaves none of the log's records out of {read}: {_ALL_THE_SAME}")
+        raise InputError(f"--exclude-topic: leaves none of the log's records out of {read:,}: {_ALL_THE_SAME}")
     if settings.until_time != INT64_MAX and chain.later >= 0:
         raise InputError(
             f"--until-time: {show_time(settings.until_time)} lies before the log's first record"

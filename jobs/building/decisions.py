@@ -181,14 +181,14 @@ class _Decisions:
             )
         if batches and outcome.filled and self.settings.on_damage == "fail":
             raise RefusedError(
-                f"queues: {outcome.filled} missing offsets would have to be filled, and {counted(batches, 'record')} of inner"
+                f"queues: {outcome.filled:,} missing offsets would have to be filled, and {counted(batches, 'record')} of inner"
                 " batches may have them: give --topics-config, or choose --on-damage salvage"
             )
         most = self.chain.fills(self.settings.max_fill)
         if outcome.filled > most:
             explained = most - self.settings.max_fill
             raise RefusedError(
-                f"queues: {outcome.filled} missing offsets would have to be filled,"
+                f"queues: {outcome.filled:,} missing offsets would have to be filled,"
                 f" more than --max-fill {self.settings.max_fill}{f' and {explained} for lost bytes' if explained else ''}"
             )
 

@@ -53,7 +53,7 @@ def _look_at_queues(settings: BuildSettings, folder: str, name: str, unit: int, 
     size, option = getattr(settings, name), f"--{name.replace('_', '-')}"
     found = sampled_sizes(folder, unit)
     if found.usual and found.usual != size:
-        text = f"{escape(folder)}: has files of {found.usual} bytes, a build makes files of {size}"
+        text = f"{escape(folder)}: has files of {found.usual:,} bytes, a build makes files of {size:,}"
         if settings.is_named(name):
             sizes.warnings.append(f"{text}, as {option} says: a broker starts on files of its own setting alone")
             return
@@ -62,10 +62,10 @@ def _look_at_queues(settings: BuildSettings, folder: str, name: str, unit: int, 
             sizes.refused.append(f"{text}: {wanted}")
             return
         sizes.taken[name] = size = found.usual
-        sizes.notes.append(f"{files.base(folder)}: files of {size} bytes, taken from the files")
+        sizes.notes.append(f"{files.base(folder)}: files of {size:,} bytes, taken from the files")
     if found.usual and found.others:
         sizes.warnings.append(
-            f"{escape(folder)}: beside files of {size} bytes has others ({_few(found.others)} bytes): {option} is {size}"
+            f"{escape(folder)}: beside files of {size:,} bytes has others ({_few(found.others)} bytes): {option} is {size}"
         )
 
 
@@ -78,7 +78,7 @@ def _look_at_index(settings: BuildSettings, store: str, sizes: Sizes) -> None:
         return
     where, options = escape(files.join(store, "index")), "--hash-slots {} --index-items {}"
     if usual != size:
-        text = f"{where}: has files of {usual} bytes, a build makes files of {size}"
+        text = f"{where}: has files of {usual:,} bytes, a build makes files of {size:,}"
         if settings.is_named("hash_slots") or settings.is_named("index_items"):
             sizes.warnings.append(f"{text}, as {options.format(*made)} says: a broker finds nothing in files of other settings")
             return
@@ -89,11 +89,11 @@ def _look_at_index(settings: BuildSettings, store: str, sizes: Sizes) -> None:
             return
         made, size = shown, usual
         sizes.taken |= dict(zip(("hash_slots", "index_items"), made, strict=True))
-        sizes.notes.append("index: {} slots and {} items a file, taken from the files".format(*made))
+        sizes.notes.append("index: {:,} slots and {:,} items a file, taken from the files".format(*made))
     if len(counted) > 1:
         others = sorted(counted.keys() - {usual})
         sizes.warnings.append(
-            f"{where}: beside files of {size} bytes has others ({_few(others)} bytes): {options.format(*made)}"
+            f"{where}: beside files of {size:,} bytes has others ({_few(others)} bytes): {options.format(*made)}"
         )
 
 
@@ -111,18 +111,18 @@ def other_sizes(store: str, parts: Collection[str], sizes: Mapping[str, int]) ->
         usual = sampled_sizes(folder, unit).usual if part in parts else 0
         if usual not in (0, sizes[name]):
             warnings.append(
-                f"{escape(folder)}: had files of {usual} bytes, the build has files of {sizes[name]}: a broker starts on "
+                f"{escape(folder)}: had files of {usual:,} bytes, the build has files of {sizes[name]:,}: a broker starts on "
                 "files of its own setting alone"
             )
     usual = _usual(Counter(entry.size for entry in index_files(store))) if "index" in parts else 0
     size = file_size(sizes["hash_slots"], sizes["index_items"])
     if usual not in (0, size):
         warnings.append(
-            f"{escape(files.join(store, 'index'))}: had files of {usual} bytes, the build has files of {size}: a broker finds "
-            "nothing in files of other settings"
+            f"{escape(files.join(store, 'index'))}: had files of {usual:,} bytes, the build has files of {size:,}: a broker "
+            "finds nothing in files of other settings"
         )
     return warnings
 
 
 def _few(sizes: list[int]) -> str:
-    return ", ".join(map(str, sizes[:OTHERS_LISTED])) + (", ..." if len(sizes) > OTHERS_LISTED else "")
+    return ", ".join(f"{size:,}" for size in sizes[:OTHERS_LISTED]) + (", ..." if len(sizes) > OTHERS_LISTED else "")

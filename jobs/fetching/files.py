@@ -64,7 +64,7 @@ def _fetch(build: FoundBuild, file: Wanted, new: str, temporary: str) -> int:
         stored = reader.size()
         if stored not in (file.size, file.used):
             raise InputError(
-                f"{escape(source)}: has {stored} bytes instead of {file.used} or {file.size}: fetch again, or build again"
+                f"{escape(source)}: has {stored:,} bytes instead of {file.used:,} or {file.size:,}: fetch again, or build again"
             )
         at = 0
         while at < file.used:

@@ -33,6 +33,6 @@ def _list(place: str, size: int) -> list[Segment]:
             found.append(Segment(entry.name, entry.path, start, start + entry.size, start + size))
     if not found:
         raise InputError(
-            f"{escape(root)}: holds no segment of at most {size} bytes: --replica is a store, or a folder of segments"
+            f"{escape(root)}: holds no segment of at most {size:,} bytes: --replica is a store, or a folder of segments"
         )
     return found

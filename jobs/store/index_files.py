@@ -142,8 +142,8 @@ class IndexFiles:
         if file.pages.size != file_size(slots, items):
             self._notes.add(
                 "IndexFile of a wrong size",
-                f"{escape(file.path)}: has {file.pages.size} bytes, not the {file_size(slots, items)} of {slots} slots and "
-                f"{items} items: looked into all the same",
+                f"{escape(file.path)}: has {file.pages.size:,} bytes, not the {file_size(slots, items):,} of {slots:,} slots "
+                f"and {items:,} items: looked into all the same",
                 lost=file.pages.size < file_size(slots, items),
             )
         read = file.pages.read

@@ -63,6 +63,6 @@ def check_checkpoint(
     if times.log_end < found.master_flushed and "checkpoint-master" not in differences.counts:
         behind = found.master_flushed - times.log_end
         summary.notes.append(
-            f"masterFlushedOffset {found.master_flushed} lies {behind} bytes behind the log's end: "
+            f"masterFlushedOffset {found.master_flushed} lies {behind:,} bytes behind the log's end: "
             "the store is a replica's, which had not caught up with its master"
         )

@@ -61,7 +61,7 @@ def check_log(
         tally.add(kind, 1, f"commitlog/{hole.segment}", hole.offset, text)
         summary.add_damage(hole)
     if chain.stale:
-        summary.notes.append(f"offset {chain.stale.offset}, {chain.stale.length} bytes: {chain.stale.reason}")
+        summary.notes.append(f"offset {chain.stale.offset}, {chain.stale.length:,} bytes: {chain.stale.reason}")
     elif chain.torn:
         torn = chain.torn
         summary.notes.append(
@@ -71,5 +71,5 @@ def check_log(
     if last and last.data_end == last.start and settings.rules.drops_empty_files:
         summary.notes.append(f"commitlog/{last.name} has no bytes: a broker of 5.x removes it")
     elif last and last.data_end < last.segment_end:
-        text = f"{last.data_end - last.start} of {last.segment_end - last.start} bytes"
+        text = f"{last.data_end - last.start:,} of {last.segment_end - last.start:,} bytes"
         tally.add("log-segment-short", 1, f"commitlog/{last.name}", last.data_end, text)

@@ -56,6 +56,6 @@ def check_order(
     if found.filled <= most:
         return LogOrder(found.placements, found.batches, wrong=wrong)
     needed = found.filled - (most - settings.max_fill)
-    text = f"{found.filled} missing queue offsets: a build fills at most {most} with --max-fill {settings.max_fill}"
+    text = f"{found.filled:,} missing queue offsets: a build fills at most {most} with --max-fill {settings.max_fill}"
     tally.add("log-queue-gaps", found.filled, "commitlog", 0, text)
     return LogOrder(found.placements, found.batches, needed, wrong)

@@ -30,13 +30,13 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
         if found and found != getattr(settings, name):
             changes[name] = found
             if "consumequeue" in settings.only:
-                notes.append(f"{folder}: files of {found} bytes, taken from the files")
+                notes.append(f"{folder}: files of {found:,} bytes, taken from the files")
     slots, items, known = _index_sizes(settings)
     changes |= {"hash_slots": slots, "index_items": items}
     if not known:
         notes.append("index: files without an item: their slots and items are not known")
     elif (slots, items) != (settings.hash_slots, settings.index_items):
-        notes.append(f"index: {slots} slots and {items} items a file, taken from the files")
+        notes.append(f"index: {slots:,} slots and {items:,} items a file, taken from the files")
     topics = files.join(settings.store, "config", "topics.json")
     if not settings.batch_topics and settings.rules.batch_queues and files.entry_of(topics).kind == files.FILE:
         try:
@@ -71,7 +71,7 @@ def _index_sizes(settings: VerifySettings) -> tuple[int, int, bool]:
         return *guess, True
     if without_items(found):
         return *(_any_sizes(size) or usual), False
-    raise InputError(f"index: files of {size} bytes, with unknown slots: give --hash-slots and --index-items")
+    raise InputError(f"index: files of {size:,} bytes, with unknown slots: give --hash-slots and --index-items")
 
 
 def _any_sizes(size: int) -> tuple[int, int] | None:

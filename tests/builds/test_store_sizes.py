@@ -57,8 +57,8 @@ def test_sizes_left_out_are_taken_from_the_files(store: Path, tmp_path: Path) ->
     summary = local_build(store, tmp_path / "out")
     assert (summary.exit, summary.warnings) == (0, [])
     assert summary.notes == [
-        f"consumequeue: files of {CQ} bytes, taken from the files",
-        f"index: {SLOTS} slots and {ITEMS} items a file, taken from the files",
+        f"consumequeue: files of {CQ:,} bytes, taken from the files",
+        f"index: {SLOTS:,} slots and {ITEMS:,} items a file, taken from the files",
     ]
     assert "\nnote     consumequeue: files of" in summary.to_text()
     assert local_build(store, tmp_path / "named", **SMALL).notes == []
@@ -70,7 +70,7 @@ def test_sizes_left_out_are_taken_from_the_files(store: Path, tmp_path: Path) ->
 
 def test_a_dry_run_tells_what_it_takes(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", str(store), "--out", str(tmp_path / "out"), "--dry-run", "--engine", "local"]) == 0
-    assert f"note     consumequeue: files of {CQ} bytes, taken from the files" in (told := capsys.readouterr().out)
+    assert f"note     consumequeue: files of {CQ:,} bytes, taken from the files" in (told := capsys.readouterr().out)
     assert main(["build", str(store), "--out", str(tmp_path / "out"), "--dry-run", "--engine", "local", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"] == told.splitlines()
     assert "plan" not in json.loads(local_build(store, tmp_path / "out").to_json())
@@ -83,7 +83,7 @@ def test_one_file_alone_may_be_torn(store: Path, tmp_path: Path) -> None:
         if path != keep:
             path.unlink()
     keep.write_bytes(keep.read_bytes()[:40])
-    assert "has files of 40 bytes, a build makes files of 6000000: give --cq-file-size 40" in refusal(store)
+    assert "has files of 40 bytes, a build makes files of 6,000,000: give --cq-file-size 40" in refusal(store)
     assert local_build(store, tmp_path / "out").error == refusal(store)
     assert not (tmp_path / "out").exists()
 
@@ -152,7 +152,7 @@ def test_mixed_sizes_are_told(store: Path, size: int) -> None:
     last.write_bytes(bytes(size))
     for words in ((), ("--cq-file-size", str(CQ))):
         (warning,) = told(store, "--only", "consumequeue", *words).warnings
-        assert f"beside files of {CQ} bytes has others ({size} bytes): --cq-file-size is {CQ}" in warning
+        assert f"beside files of {CQ:,} bytes has others ({size:,} bytes): --cq-file-size is {CQ}" in warning
 
 
 def test_fetch_tells_of_a_build_of_other_sizes(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,8 +164,8 @@ def test_fetch_tells_of_a_build_of_other_sizes(store: Path, tmp_path: Path, caps
         assert fetch([str(tmp_path / name), "--to", str(store)]) == 0
         notes = [line for line in capsys.readouterr().err.splitlines() if "had files of" in line]
         assert len(notes) == wanted
-    assert f"consumequeue: had files of {CQ} bytes, the build has files of {2 * CQ}: a broker starts on" in notes[0]
-    assert f"index: had files of {40 + 4 * SLOTS + 20 * ITEMS} bytes, the build has files of 1876: " in notes[1]
+    assert f"consumequeue: had files of {CQ:,} bytes, the build has files of {2 * CQ:,}: a broker starts on" in notes[0]
+    assert f"index: had files of {40 + 4 * SLOTS + 20 * ITEMS:,} bytes, the build has files of 1,876: " in notes[1]
 
 
 def test_nothing_to_compare_with(store: Path) -> None:

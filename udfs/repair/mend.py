@@ -261,7 +261,7 @@ def _lost(damage: Damage, before: _Side | None, after: _Side | None) -> tuple[in
         if not neighbours:
             where = f"{escape(damage.segment.path)}: offset {damage.offset}"
             raise InputError(
-                f"{where}: {damage.length} bytes are too few for a record, and no record beside them can go with them"
+                f"{where}: {damage.length:,} bytes are too few for a record, and no record beside them can go with them"
             )
         taken = neighbours.pop(0)
         low, high = min(low, taken.place.offset), max(high, taken.place.offset + taken.message.size)

@@ -118,7 +118,7 @@ def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bo
         last = index == len(entries) - 1
         if entry.size > size or (entry.size < size and not last and not may_be_short):
             raise InputError(
-                f"{where}: has {entry.size} bytes where a segment has {size}: give the right file or --segment-size"
+                f"{where}: has {entry.size:,} bytes where a segment has {size:,}: give the right file or --segment-size"
             )
         if segments and start < segments[-1].segment_end:
             raise InputError(
@@ -126,11 +126,12 @@ def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bo
             )
         if size and (start - int(entries[0].name)) % size:
             raise InputError(
-                f"{where}: its name is not a multiple of {size} bytes after the first segment: wrong name or wrong size"
+                f"{where}: its name is not a multiple of {size:,} bytes after the first segment: wrong name or wrong size"
             )
         if entry.size < size and last:
             warnings.append(
-                f"last segment {entry.name} has {entry.size} of {size} bytes: taken as torn, built up to its last whole record"
+                f"last segment {entry.name} has {entry.size:,} of {size:,} bytes: taken as torn, built up to its last "
+                "whole record"
             )
         segments.append(Segment(entry.name, entry.path, start, start + entry.size, start + size))
     return Commitlog(segments, entries, warnings)
