@@ -11,6 +11,8 @@ from rocketmq_reindex.jobs.inspecting.look import look
 from rocketmq_reindex.jobs.inspecting.options import Inspection, parse_inspection
 from rocketmq_reindex.jobs.inspecting.show import show_rows, show_summary
 from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
+from rocketmq_reindex.jobs.watching import compiling
+from rocketmq_reindex.jobs.watching.stages import Stages
 
 
 def inspect(arguments: Sequence[str]) -> int:
@@ -36,7 +38,8 @@ def _show(path: str, asked: Inspection, apart: bool) -> int:
     """Print one file, ``apart`` from the one before it by an empty line. Returns the exit status."""
     try:
         with failures_as_errors(path):
-            found = look(path, asked)
+            with Stages(quiet=False, loop=compiling.SCAN) as told:
+                found = look(path, asked, told)
             if apart:
                 print()
             show_summary(found.summary, asked.json)

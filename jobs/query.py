@@ -13,6 +13,8 @@ from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.querying.show import show
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
+from rocketmq_reindex.jobs.watching import compiling
+from rocketmq_reindex.jobs.watching.stages import Stages
 
 
 def query(arguments: Sequence[str]) -> int:
@@ -22,7 +24,8 @@ def query(arguments: Sequence[str]) -> int:
     try:
         with failures_as_errors("STORE"):
             asked = parse_query(arguments)
-            with Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan) as search:
+            stages = Stages(quiet=False, loop=compiling.SCAN)
+            with stages, Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan, told=stages) as search:
                 found = show(answer(asked, search), search.log, asked, notes)
             notes.close()
         return 1 if notes.lost and not found else 0

@@ -9,6 +9,7 @@ from rocketmq_reindex.jobs.inspecting.kinds import QUEUE, TIMER_CHECK, TIMER_LOG
 from rocketmq_reindex.jobs.inspecting.options import Inspection
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape, redacted
+from rocketmq_reindex.storage_format.told import Nobody, Told
 from rocketmq_reindex.udfs import files
 
 
@@ -25,23 +26,26 @@ class Look(NamedTuple):
         return {"file": self.file, "kind": self.kind, **self.found.summary}
 
 
-def look(path: str, asked: Inspection) -> Look:
-    """Inspect one file. Raises InputError and UnreadableError for a file that is none of a store, and OSError."""
+def look(path: str, asked: Inspection, told: Told | None = None) -> Look:
+    """Inspect one file; ``told`` is told how far that is.
+
+    Raises InputError and UnreadableError for a file that is none of a store, and OSError.
+    """
     path = files.checked(path)
     entry = files.entry_of(path)
     if entry.kind != files.FILE:
         what = "is not there" if entry.kind == files.ABSENT else "is no file"
         raise InputError(f"{escape(path)}: {what}: give files of a store")
     kind = asked.kind or kind_of(path)
-    return Look(redacted(path), kind, _inspect(kind, path, asked))
+    return Look(redacted(path), kind, _inspect(kind, path, asked, told or Nobody()))
 
 
-def _inspect(kind: str, path: str, asked: Inspection) -> Inspected:
+def _inspect(kind: str, path: str, asked: Inspection, told: Told) -> Inspected:
     """Modules that compile are imported for their own kind alone."""
     if kind == "segment":
         from rocketmq_reindex.jobs.inspecting.segment import segment
 
-        return segment(path, asked.segment_size, asked.first_offset)
+        return segment(path, asked.segment_size, asked.first_offset, told)
     if kind == "index":
         from rocketmq_reindex.jobs.inspecting.index import index
 

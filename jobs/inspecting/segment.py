@@ -24,6 +24,7 @@ from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.scan.stale_tail import StaleTail
 from rocketmq_reindex.storage_format.text.java_string import java_text
+from rocketmq_reindex.storage_format.told import Told
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.pages import Pages
 from rocketmq_reindex.udfs.scan.stale_tails import reason
@@ -38,21 +39,22 @@ _TRANSACTIONS: Final = {
 }
 
 
-def segment(path: str, whole: int | None, first: int | None = None) -> Inspected:
+def segment(path: str, whole: int | None, first: int | None, told: Told) -> Inspected:
     """What a segment holds, with a row for each good record. Raises UnreadableError where its first offset is not known."""
     size = files.entry_of(path).size
     begin = begin_of(path, size, first)
     one = SegmentFile(path, begin.offset, size)
     scanner = RangeScanner(ScanSettings(want_units=False))
     end = one.start + max(size, whole or _beside(path, size))
-    for _ in scan_segment(scanner, one, end):
+    told.begin("scan", size)
+    for _ in scan_segment(scanner, one, end, told):
         pass
     summary = scanner.summary
     if summary.last_good < 0 and summary.last_sound < 0 and (said := no_record(path)):
         raise InputError(said)
     tail = stale_tail(one, end, _later(path, one), summary)
     rows = Rows(lambda: (fields(message) for message in _messages(one, summary)))
-    return Inspected(_summary(one, begin, end, summary, tail), rows)
+    return Inspected(_summary(one, begin, end, summary, tail, told), rows)
 
 
 def _later(path: str, one: SegmentFile) -> list[SegmentFile]:
@@ -96,8 +98,9 @@ def _stretches(one: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, i
         yield low, stop
 
 
-def _glances(one: SegmentFile, summary: RangeSummary) -> Iterator[Glance]:
+def _glances(one: SegmentFile, summary: RangeSummary, told: Told) -> Iterator[Glance]:
     """Every good record, as ``message.glance`` gives it."""
+    told.begin("count", sum(stop - low for low, stop in _stretches(one, summary)))
     with files.Reader(one.path) as reader:
 
         def load(phy_offset: int) -> bytes:
@@ -111,6 +114,7 @@ def _glances(one: SegmentFile, summary: RangeSummary) -> Iterator[Glance]:
             while phy_offset < stop:
                 at = phy_offset - base
                 if at + r.FILLER_MIN > len(data) or at + struct.unpack_from(">i", data, at)[0] > len(data):
+                    told.moved(phy_offset - base)
                     data, base, at = load(phy_offset), phy_offset, 0
                 size, magic = struct.unpack_from(">ii", data, at)
                 if magic == r.MAGIC_BLANK or size < r.RECORD_MIN or at + size > len(data):
@@ -120,11 +124,13 @@ def _glances(one: SegmentFile, summary: RangeSummary) -> Iterator[Glance]:
                 phy_offset += size
 
 
-def _summary(one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, tail: StaleTail | None) -> dict[str, Any]:
+def _summary(
+    one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, tail: StaleTail | None, told: Told
+) -> dict[str, Any]:
     kinds: Counter[tuple[int, int]] = Counter()
     raw: dict[bytes, list[int]] = {}
     used = body = 0
-    for size, version, flag, sys_flag, time, body_size, name in _glances(one, scanned):
+    for size, version, flag, sys_flag, time, body_size, name in _glances(one, scanned, told):
         if is_filler(sys_flag, flag):
             continue
         kinds[sys_flag, version] += 1

@@ -27,7 +27,7 @@ from rocketmq_reindex.storage_format.start.listing import FILE, Listing
 from rocketmq_reindex.storage_format.start.loading import Loading, load
 from rocketmq_reindex.storage_format.start.predict import predict
 from rocketmq_reindex.storage_format.start.prediction import Prediction, Refusal
-from rocketmq_reindex.storage_format.start.work import Told
+from rocketmq_reindex.storage_format.told import Told
 from rocketmq_reindex.storage_format.topics import BATCH_QUEUE
 
 LOST: Final = 4

@@ -28,14 +28,16 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.storage_format.scan.stale_tail import StaleTail
+from rocketmq_reindex.storage_format.told import Told
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.stale_tails import find_stale_tail, framed, has_data
 from rocketmq_reindex.udfs.scan.stale_tails import reason as stale_reason
 
 
 def scan_log(
-    log: StoreLog, names: list[str] | None, hash_of: Callable[[str], int], notes: Notes, parts: Sequence[Part] | None = None
-) -> set[int]:
+    log: StoreLog, names: list[str] | None, hash_of: Callable[[str], int], notes: Notes, told: Told,
+    parts: Sequence[Part] | None = None,
+) -> set[int]:  # fmt: skip
     """Physical offsets of records that may have a key or tag: one of their items has its hash.
 
     ``names`` None: of any topic; ``hash_of`` gives the hash for a topic. ``parts`` of the log are read, None: all of it.
@@ -43,7 +45,7 @@ def scan_log(
     scanner = RangeScanner(ScanSettings(crc_mode=CRC_NONE, want_units=False))
     found: set[int] = set()
     stale: list[StaleTail] = []
-    for block in _blocks(scanner, log, stale, notes, parts):
+    for block in _blocks(scanner, log, stale, notes, told, parts):
         # Every topic of the block's records is in the table by now.
         hashes = {hash_of(name) for name in (scanner.names.texts if names is None else names)}
         hit = np.isin(block.items.staged["key_hash"], np.array(sorted(hashes), dtype=np.int64))
@@ -52,13 +54,13 @@ def scan_log(
 
 
 def scan_queue(
-    log: StoreLog, topic: str, queue: int, offset: int | None, time: int | None, most: int, notes: Notes
+    log: StoreLog, topic: str, queue: int, offset: int | None, time: int | None, most: int, notes: Notes, told: Told
 ) -> Iterator[Found]:
     """The messages whose records name ``most`` offsets from ``offset`` on, or the first ``most`` stored at ``time`` or later.
 
     Of a topic that was made anew several may name the same offset: each is found.
     """
-    units = _units(log, topic, queue, notes)
+    units = _units(log, topic, queue, notes, told)
     if offset is None:
         assert time is not None
         yield from islice((found for found in _messages(log, units, notes) if found.message.store_time >= time), most)
@@ -85,12 +87,12 @@ class _Unit(NamedTuple):
     phy_offset: int
 
 
-def _units(log: StoreLog, topic: str, queue: int, notes: Notes) -> list[_Unit]:
+def _units(log: StoreLog, topic: str, queue: int, notes: Notes, told: Told) -> list[_Unit]:
     """The records that are dispatched to a queue, in the order of the log."""
     scanner = RangeScanner(ScanSettings(crc_mode=CRC_NONE, lmq=topic.startswith(LMQ_PREFIX), want_items=False))
     found: list[_Unit] = []
     stale: list[StaleTail] = []
-    for block in _blocks(scanner, log, stale, notes):
+    for block in _blocks(scanner, log, stale, notes, told):
         names = np.array([k for k, text in enumerate(scanner.names.texts) if text == topic], dtype=np.int32)
         count = scanner.queue_count
         queues = np.flatnonzero(np.isin(scanner.queues.name[:count], names) & (scanner.queues.queue_id[:count] == queue))
@@ -109,16 +111,19 @@ def _messages(log: StoreLog, units: list[_Unit], notes: Notes) -> Iterator[Found
 
 
 def _blocks(
-    scanner: RangeScanner, log: StoreLog, stale: list[StaleTail], notes: Notes, parts: Sequence[Part] | None = None
-) -> Iterator[Block]:
+    scanner: RangeScanner, log: StoreLog, stale: list[StaleTail], notes: Notes, told: Told,
+    parts: Sequence[Part] | None = None,
+) -> Iterator[Block]:  # fmt: skip
     """The blocks of all segments, or of parts of the log; what of them cannot be read, or is damaged, is a note.
 
     Old records behind the log's end are among them: known once their segment has been read, they are put into ``stale``.
     """
-    for number, segment, part in _pieces(log.segments, parts):
+    pieces = list(_pieces(log.segments, parts))
+    told.begin("scan", sum(part.high - part.low for _, _, part in pieces))
+    for number, segment, part in pieces:
         end = segment_end(log.segments, segment)
         try:
-            yield from scan_segment(scanner, segment, end, part)
+            yield from scan_segment(scanner, segment, end, told, part)
             tail = stale_tail(segment, end, log.segments[number + 1 :], scanner.summary)
         except (OSError, InputError) as error:
             notes.add("unreadable segment", f"{escape(segment.path)}: {reason(error)}")
@@ -134,6 +139,7 @@ def _blocks(
         for offset, length in scanner.summary.lost:
             size = counted(length, "byte")
             notes.add("lost bytes", f"{escape(segment.path)}: offset {offset}, {size}: a repair filled them: nothing is left")
+    told.end()
 
 
 def _pieces(segments: list[SegmentFile], parts: Sequence[Part] | None) -> Iterator[tuple[int, SegmentFile, Part]]:
@@ -164,21 +170,33 @@ def segment_end(segments: list[SegmentFile], segment: SegmentFile) -> int:
     return segment.start + (longest if segment is segments[-1] else segment.size)
 
 
-def scan_segment(scanner: RangeScanner, segment: SegmentFile, end: int, part: Part | None = None) -> Iterator[Block]:
+def scan_segment(
+    scanner: RangeScanner, segment: SegmentFile, end: int, told: Told, part: Part | None = None
+) -> Iterator[Block]:
     """The blocks of a segment, or of a part of it. Whole it would end at the offset ``end``. Raises OSError, InputError."""
     stop = segment.start + segment.size
     low, high = part or (segment.start, stop)
     spec = RangeSpec(0, segment.path, segment.start, end, stop, low, high, True)
     with files.Reader(segment.path) as reader:
         reader.read_ahead(high - segment.start)
+        reached = low
+
+        def seen(stop: int) -> None:
+            nonlocal reached
+            if stop > reached:
+                told.moved(stop - reached)
+                reached = stop
 
         def read(at: int, out: npt.NDArray[np.uint8]) -> None:
+            seen(at)
             reader.read_into(at - segment.start, out)
 
         def view(at: int, count: int) -> npt.NDArray[np.uint8] | None:
+            seen(at)
             return reader.view(at - segment.start, count)
 
         yield from scanner.scan(spec, read, view)
+        seen(high)
 
 
 class Damage(NamedTuple):

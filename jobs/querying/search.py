@@ -24,6 +24,7 @@ from rocketmq_reindex.storage_format.names import escape, near_names
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
+from rocketmq_reindex.storage_format.told import Nobody, Told
 from rocketmq_reindex.udfs import files
 
 _OFFSET_ID: Final = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
@@ -42,12 +43,17 @@ def _each_once(offsets: Iterable[int]) -> Iterator[int]:
 
 
 class Search:
-    """``roots`` are the folders of segments; ``scan``: keys are looked for in the log itself, times in every unit."""
+    """``roots`` are the folders of segments; ``scan``: keys are looked for in the log itself, times in every unit.
+
+    ``told`` is told how far the reading of the log is.
+    """
 
     def __init__(
-        self, store: str, roots: Sequence[str], notes: Notes, *, sizes: IndexSizes | None = None, scan: bool = False
-    ) -> None:
+        self, store: str, roots: Sequence[str], notes: Notes, *, sizes: IndexSizes | None = None, scan: bool = False,
+        told: Told | None = None,
+    ) -> None:  # fmt: skip
         self._store, self._sizes, self._scan, self._notes = store, sizes, scan, notes
+        self._told = told or Nobody()
         self._index: IndexFiles | None = None
         check_is_folder(store)
         check_is_store(store)
@@ -160,7 +166,9 @@ class Search:
         if self._scan:
             from rocketmq_reindex.jobs.querying.scan import scan_log
 
-            return iter(sorted(scan_log(self.log, names, lambda name: key_hash(name, key), self._notes), reverse=True))
+            return iter(
+                sorted(scan_log(self.log, names, lambda name: key_hash(name, key), self._notes, self._told), reverse=True)
+            )
         index = self._opened_index()
         if not index.present:
             folder, size = files.join(self._store, "index"), sum(segment.size for segment in self.log.segments)
@@ -183,7 +191,7 @@ class Search:
             files_of = f"the tag items of {len(indexed)} of {counted(len(index.files), 'IndexFile')}"
             self._notes.say(f"searched: {files_of}" + (f", and {read} without tag items" if rest.log_bytes else ""))
         by_index = iter(()) if index is None else index.phy_offsets(tag_hash(topic, tag))
-        return heapq.merge(by_index, sorted(rest.phy_offsets(self._notes), reverse=True), reverse=True)
+        return heapq.merge(by_index, sorted(rest.phy_offsets(self._notes, self._told), reverse=True), reverse=True)
 
     def _opened_index(self) -> IndexFiles:
         if self._index is None:
@@ -204,7 +212,7 @@ class Search:
         if self._scan and (offset is not None or queue is None):
             from rocketmq_reindex.jobs.querying.scan import scan_queue
 
-            return scan_queue(self.log, topic, number, offset, time, most, self._notes)
+            return scan_queue(self.log, topic, number, offset, time, most, self._notes, self._told)
         return self.in_queue(queue or self.queue(topic, number), offset, time, most)
 
     def queue(self, topic: str, number: int) -> StoreQueue:

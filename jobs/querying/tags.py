@@ -14,6 +14,7 @@ from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.store.tag_items import Part
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import tag_hash
+from rocketmq_reindex.storage_format.told import Told
 
 RECORDS_MAX: Final = 4096
 """records that are read one by one: more of them take longer than to load what scans"""
@@ -31,13 +32,13 @@ class UnindexedTag:
             self._walk(part)
         self.log_bytes += sum(part.high - part.low for part in self._long)
 
-    def phy_offsets(self, notes: Notes) -> set[int]:
+    def phy_offsets(self, notes: Notes, told: Told) -> set[int]:
         """Physical offsets of the records; those that were scanned may have another tag with the same hash."""
         if not self._long:
             return self._found
         from rocketmq_reindex.jobs.querying.scan import scan_log
 
-        found = scan_log(self._log, [self._topic], lambda topic: tag_hash(topic, self._tag), notes, self._long)
+        found = scan_log(self._log, [self._topic], lambda topic: tag_hash(topic, self._tag), notes, told, self._long)
         return self._found | found
 
     def _walk(self, part: Part) -> None:

@@ -92,7 +92,7 @@ def compare_replicas(scan: Scan, replicas: list[list[Segment]], log: Commitlog) 
         if stretches:
             tasks = task_count(len(stretches), 2 * sum(one.length for one in stretches), scan.engine.cores)
             plan = plans.write_plan(scan.staging, f"stretches-{number}", stretches)
-            results = scan.engine.numbers(CompareLogs(plan, tasks, scan.task.settings), tasks)
+            results = scan.engine.numbers(CompareLogs(scan.staging, plan, tasks, scan.task.settings), tasks)
             found += [(number, record) for one in LogDifference.read(results) for record in one.records]
     return Differing(sorted(found, key=lambda one: (one[1].phy_offset, one[0])), replicas)
 

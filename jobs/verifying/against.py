@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from rocketmq_reindex.jobs.building.planning import store_scan
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
@@ -14,7 +16,7 @@ from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.sizes import take_sizes
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.verifying.work import work_folder
-from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.jobs.watching.progress import Reporter, Work
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.names import escape, redacted
@@ -56,10 +58,9 @@ class Against:
         with self.summary.telling_leftovers(), self.engines() as engine, work_folder(work, left, engine.is_here) as staging:
             up = self.summary.seconds["session"] = self.reporter.elapsed()
             for part, compare in (("log", self._logs), ("consumequeue", self._queues), ("index", self._index)):
-                with self.reporter.step(f"compare {part}") as step:
-                    compare(engine, staging, logs)
-                    self.summary.seconds[part] = step.seconds
-                self.reporter.line(f"compare: {part}: done after {self.summary.seconds[part]:.1f} s")
+                begin = time.monotonic()
+                compare(engine, staging, logs)
+                self.summary.seconds[part] = time.monotonic() - begin
             self.summary.seconds["verify"] = self.reporter.elapsed() - up
             for log, store in zip(logs, (self.a, self.b), strict=True):
                 check_unchanged(log, (files.join(store, "commitlog"),))
@@ -77,7 +78,10 @@ class Against:
             return
         tasks = task_count(len(stretches), 2 * summary.bytes, engine.cores)
         plan = plans.write_plan(staging, "stretches", stretches)
-        differences = LogDifference.read(engine.numbers(CompareLogs(plan, tasks, store_scan(self.settings)), tasks))
+        sizes = {f"log-{k}": sum(one.length for one in plans.share(stretches, k, tasks)) for k in range(tasks)}
+        with self.reporter.stage("compare log", *Work.of_tasks(staging, "bytes", sizes)):
+            comparer = CompareLogs(staging, plan, tasks, store_scan(self.settings))
+            differences = LogDifference.read(engine.numbers(comparer, tasks))
         ends = [log.segments[-1].data_end for log in logs]
         if differences:
             first, count = min(one.first for one in differences), sum(one.bytes for one in differences)
@@ -111,8 +115,11 @@ class Against:
                 continue
             tasks = task_count(len(names), sum(log.size for log in logs), engine.cores, DERIVED_BYTES)
             plan = plans.write_plan(staging, f"topics-{folder}", names)
-            comparer = CompareQueues(self.a, self.b, folder, plan, tasks, start)
-            for found in AgainstResult.read(engine.numbers(comparer, tasks)):
+            comparer = CompareQueues(staging, self.a, self.b, folder, plan, tasks, start)
+            topics = {f"{folder}-{k}": len(names[k::tasks]) for k in range(tasks)}
+            with self.reporter.stage(f"compare {folder}", *Work.of_tasks(staging, "topics", topics)):
+                results = AgainstResult.read(engine.numbers(comparer, tasks))
+            for found in results:
                 self.tally.merge(found.tally)
                 self.summary.files["consumequeue"] += found.files
                 self.summary.units += found.units
@@ -132,8 +139,12 @@ class Against:
             self.tally.add("against-index-file", 1, f"index/{escape(name)}", 0, f"only in {'AB'[k]}")
         self.summary.files["index"] = len(pairs)
         if pairs:
-            comparer = CompareIndex(self.a, self.b, plans.write_plan(staging, "pairs", pairs), self.settings.hash_slots)
-            for found in AgainstResult.read(engine.numbers(comparer, len(pairs))):
+            plan = plans.write_plan(staging, "pairs", pairs)
+            comparer = CompareIndex(staging, self.a, self.b, plan, self.settings.hash_slots)
+            numbers = {f"index-{k}": 1 for k in range(len(pairs))}
+            with self.reporter.stage("compare index", *Work.of_tasks(staging, "files", numbers)):
+                results = AgainstResult.read(engine.numbers(comparer, len(pairs)))
+            for found in results:
                 self.tally.merge(found.tally)
 
     def _checkpoints(self) -> None:

@@ -11,6 +11,7 @@ from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import FILES_LISTED, LOST_LISTED, VerifySummary, lost_example
+from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format.checks.checkpoint import IndexEnd
 from rocketmq_reindex.storage_format.checks.differences import EXAMPLES_MAX, Tally
 from rocketmq_reindex.storage_format.checks.index_neighbours import LogFacts, Neighbour, empty_headers, out_of_order
@@ -22,7 +23,7 @@ from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files, plans
-from rocketmq_reindex.udfs.verify.index import CheckIndex, IndexFileCheck, ListedIndexFile
+from rocketmq_reindex.udfs.verify.index import CHUNKS, CheckIndex, IndexFileCheck, ListedIndexFile
 from rocketmq_reindex.udfs.verify.index_items import IndexItems, Span
 from rocketmq_reindex.udfs.verify.items import CompareItems, ItemsResult
 from rocketmq_reindex.udfs.verify.lost import Lost
@@ -162,6 +163,16 @@ class Index:
         summary.index_list = [{name: getattr(check, name) for name in shown} for check in readable[:FILES_LISTED]]
         return tally
 
+    def checks(self) -> Work:
+        """Return the files that ``check_files`` checks, and a probe of how many it has."""
+        total, staging = len(self._listed), self.scan.staging
+
+        def probe() -> tuple[int, float]:
+            done = sum(name.startswith(CHUNKS) for name in files.names(staging.plans))
+            return done, done / total if total else 0
+
+        return Work("files", total, 0, probe)
+
     def _neighbours(self) -> list[Neighbour]:
         return [
             Neighbour(check.name, IndexHeader(**check.header), check.used, check.first, check.last)
@@ -182,14 +193,25 @@ class Index:
     ) -> IndexResult:
         """Compare the items of all files with the keys of the log; ``unread`` as in ``Queues``."""
         scan, result = self.scan, IndexResult()
-        spans = _spans(accepted, segments, unread)
+        spans, tasks = self._shared(accepted, segments, unread)
         tables = self._tables(segments[0].start if segments else 0)
         plan = plans.write_plan(scan.staging, "index-items", [spans, tables])
-        size = sum(summary.high - summary.low for summary in accepted)
-        tasks = max(1, task_count(len(spans), size, scan.engine.cores, DERIVED_BYTES))
-        result.take(ItemsResult.read(scan.engine.numbers(CompareItems(plan, tasks), tasks)))
+        result.take(ItemsResult.read(scan.engine.numbers(CompareItems(scan.staging, plan, tasks), tasks)))
         self._check_empty(accepted, segments[0].start if segments else 0, bool(unread), result.tally)
         return result
+
+    def items(self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]) -> Work:
+        """Return the items of the log that are compared, and a probe of how many are; arguments as for ``compare``."""
+        spans, tasks = self._shared(accepted, segments, unread)
+        items = {f"items-{k}": sum(span.items for span in plans.share(spans, k, tasks)) for k in range(tasks)}
+        return Work.of_tasks(self.scan.staging, "items", items)
+
+    def _shared(
+        self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]
+    ) -> tuple[list[Span], int]:
+        """Returns the stretches of the log, and how many tasks share them."""
+        spans, size = _spans(accepted, segments, unread), sum(summary.high - summary.low for summary in accepted)
+        return spans, max(1, task_count(len(spans), size, self.scan.engine.cores, DERIVED_BYTES))
 
     def _tables(self, log_start: int) -> list[IndexItems]:
         """Returns what the comparison needs of the files. A first file inherits a time from one that may have expired."""

@@ -11,12 +11,14 @@ from rocketmq_reindex.jobs.store.folders import entries_of
 from rocketmq_reindex.jobs.verifying.order import LogOrder
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, VerifySummary
+from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.versions import VersionRules
 from rocketmq_reindex.udfs import files, plans, schemas
+from rocketmq_reindex.udfs.progress import Positions, mean_of
 from rocketmq_reindex.udfs.verify.batches import VerifyBatches
 from rocketmq_reindex.udfs.verify.listing import ListingResult, ListQueues
 from rocketmq_reindex.udfs.verify.queue_results import EMPTY_ENDS, FOLDER, IDLE, QueueEntry, QueuesResult, QueueTask
@@ -124,13 +126,31 @@ class Queues:
             folder, file_size, self.segments, log, self.unread, rules.opens_empty_queue_file, self.stale,
         )  # fmt: skip
 
+    def units(self, accepted: list[RangeSummary]) -> Work:
+        """Return the units of the log that are compared, and a probe of how many are."""
+        total, mean, positions = _units(accepted), self._mean(accepted), Positions(self.scan.staging)
+
+        def probe() -> tuple[int, float]:
+            shares = positions.shares().items()
+            done = mean * sum(share for name, share in shares if name.startswith(("queues-", "batches-")))
+            return int(done), done / total if total else 0
+
+        return Work("units", total, 0, probe)
+
+    def _mean(self, accepted: list[RangeSummary]) -> int:
+        return mean_of(_units(accepted), len(self.scan.task.keys))
+
     def compare(self, accepted: list[RangeSummary], rules: VersionRules) -> QueueResult:
         """Compare every queue of the log and of the store; ``rules`` are the broker's."""
         scan, settings, result = self.scan, self.settings, QueueResult()
-        left_out = scan.left_out(accepted)
-        verify = VerifyQueues(self._task(FOLDER, settings.cq_file_size, rules), self.order.placements)
+        left_out, place = scan.left_out(accepted), (scan.staging, self._mean(accepted))
+        verify = VerifyQueues(*place, self._task(FOLDER, settings.cq_file_size, rules), self.order.placements)
         result.take(QueuesResult.read(scan.engine.reduce(schemas.UNITS, left_out, None, verify)))
         if settings.batch_topics and not self.unread:
-            batches = VerifyBatches(self._task(BATCH_FOLDER, settings.batch_cq_file_size, rules), self.order.batches)
+            batches = VerifyBatches(*place, self._task(BATCH_FOLDER, settings.batch_cq_file_size, rules), self.order.batches)
             result.take(QueuesResult.read(scan.engine.reduce(schemas.BATCHES, left_out, None, batches)))
         return result
+
+
+def _units(accepted: list[RangeSummary]) -> int:
+    return sum(summary.units + summary.batch_units for summary in accepted)

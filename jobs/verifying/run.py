@@ -6,8 +6,8 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from typing import TypeVar
+from concurrent.futures import Future, wait
+from typing import Final, TypeVar
 
 from rocketmq_reindex.jobs.building import running_broker, stale_tails
 from rocketmq_reindex.jobs.building.notices import fillers, first_cut
@@ -32,7 +32,7 @@ from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.verifying.sizes import take_sizes
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.verifying.work import work_folder
-from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.jobs.watching.progress import Reporter, Work
 from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, LOG, QUEUES, UNCHECKED, Tally
 from rocketmq_reindex.storage_format.checks.fitting import Sign, fit
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND
@@ -46,6 +46,8 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify.scan import ANY_FILE, VerifyScan
 
 T = TypeVar("T")
+_SILENT: Final = 1.0
+"""seconds that nothing is said of what goes on beside the scan when that is done"""
 
 
 class Verify:
@@ -150,8 +152,7 @@ class Verify:
             size = sum(s.data_end - s.start for s in chosen)
             scan.first(chosen, range_size(settings, size, segment_bytes, engine.cores), INT64_MAX)
             chain = scan.settle(chosen)
-            for part in looked:
-                self.tally.merge(part.result())
+            self._wait(looked, index)
         check_is_log(chosen, chain)
         accepted = chain.accepted
         self._count(chosen, accepted)
@@ -174,12 +175,14 @@ class Verify:
         self.log_findings.cut = first_cut(self.settings.rules, log.segments, damaged)
 
         def compare_index() -> IndexResult:
-            result = self._part("index", lambda: index.compare(accepted, log.segments, unread))
+            work = index.items(accepted, log.segments, unread)
+            result = self._part("index", work, lambda: index.compare(accepted, log.segments, unread))
             self.signs += versions.of_tags(result.tags)
             return result
 
         def compare_queues() -> QueueResult:
-            return self._part("consumequeue", lambda: queues.compare(accepted, self.settings.rules))
+            work = queues.units(accepted)
+            return self._part("consumequeue", work, lambda: queues.compare(accepted, self.settings.rules))
 
         with self._timed("compare"), self.reporter.step("compare"), beside(engine, "compare") as pool:
             compared: list[Future[QueueResult] | Future[IndexResult]] = []
@@ -201,12 +204,18 @@ class Verify:
         if CHECKPOINT in settings.only:
             check_checkpoint(self.settings, log, accepted, index, self.tally, self.summary)
 
-    def _part(self, name: str, compare: Callable[[], T]) -> T:
-        with self._timed(name, beside=True), self.reporter.step(f"compare {name}") as step:
-            self.reporter.line(f"compare: {name}")
-            result = compare()
-            self.reporter.line(f"compare: {name}: done after {step.seconds:.1f} s")
-            return result
+    def _part(self, name: str, work: Work, compare: Callable[[], T]) -> T:
+        with self._timed(name, beside=True), self.reporter.stage(f"compare {name}", *work):
+            return compare()
+
+    def _wait(self, looked: list[Future[Tally]], index: Index) -> None:
+        """Wait for what went on beside the scan; with a sample the IndexFiles take longer."""
+        stage: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+        if wait(looked, _SILENT).not_done:
+            stage = self.reporter.stage("check index", *index.checks())
+        with stage:
+            for part in looked:
+                self.tally.merge(part.result())
 
     def _scan_settings(self) -> ScanSettings:
         only = self.settings.only

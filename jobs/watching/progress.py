@@ -5,15 +5,39 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+from typing import NamedTuple
 
 from rocketmq_reindex.jobs.watching.pace import Pace
+from rocketmq_reindex.udfs.progress import Positions
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 INTERVAL = 0.5
 
 Probe = Callable[[], tuple[int, float]]
 """How far a stage is: (things done, share of all its work that is done)."""
+
+
+class Work(NamedTuple):
+    """What a stage has to do, as ``Reporter.stage`` takes it."""
+
+    things: str
+    total: int
+    total_bytes: int
+    probe: Probe
+
+    @classmethod
+    def of_tasks(cls, staging: StagingFolder, things: str, tasks: Mapping[str, int]) -> Work:
+        """Return work of which each task has so many things, by the name of its ``Position``."""
+        total, positions = sum(tasks.values()), Positions(staging)
+
+        def probe() -> tuple[int, float]:
+            shares = positions.shares()
+            done = sum(count * shares.get(name, 0) for name, count in tasks.items())
+            return int(done), done / total if total else 0
+
+        return cls(things, total, 0, probe)
 
 
 class StageSeconds:

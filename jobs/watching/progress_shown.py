@@ -75,21 +75,25 @@ class Bar(Shown):
 
     def stage_started(self, stage: Stage) -> None:
         if stage.probe is not None:
-            done = f"0/{stage.total} {stage.things}"
+            done = _count(stage, 0)
             in_bytes = stage.total_bytes > 0
             self._tasks[stage] = self._bar.add_task(stage.name, total=_whole(stage), done=done, in_bytes=in_bytes, left="")
 
     def stage_moved(self, stage: Stage, things: int, size: int) -> None:
-        completed, done = size if stage.total_bytes else stage.share * _whole(stage), f"{things}/{stage.total} {stage.things}"
+        completed, done = size if stage.total_bytes else stage.share * _whole(stage), _count(stage, things)
         left = stage.pace.left
         rest = "" if left is None else f"{timedelta(seconds=round(left))} left"
         self._bar.update(self._tasks[stage], completed=completed, done=done, left=rest)
 
     def stage_ended(self, stage: Stage, failed: bool) -> None:
         if stage in self._tasks:
-            done = "failed" if failed else f"{stage.total}/{stage.total} {stage.things}"
+            done = "failed" if failed else _count(stage, stage.total)
             completed = None if failed else _whole(stage)
             self._bar.update(self._tasks.pop(stage), done=done, completed=completed, left="")
+
+
+def _count(stage: Stage, things: int) -> str:
+    return f"{things:,}/{stage.total:,} {stage.things}"
 
 
 def _whole(stage: Stage) -> int:
@@ -128,10 +132,8 @@ class Lines(Shown):
 
 
 def _plain(stage: Stage, things: int, size: int) -> str:
-    text = f"{stage.name}: {things}/{stage.total} {stage.things}"
-    if not stage.total_bytes:
-        return text
     rate, left = stage.pace.rate, stage.pace.left
-    speed = f", {rate * stage.total_bytes / 1e6:.0f} MB/s" if rate else ""
+    read = f", {size:,} bytes" if stage.total_bytes else ""
+    speed = f", {rate * stage.total_bytes / 1e6:.0f} MB/s" if rate and stage.total_bytes else ""
     rest = f", {left:.0f} s left" if left is not None else ""
-    return f"{text}, {size:,} bytes{speed}{rest}"
+    return f"{stage.name}: {_count(stage, things)}{read}{speed}{rest}"

@@ -6,31 +6,26 @@ import contextlib
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rocketmq_reindex.jobs.watching import compiling
-
-if TYPE_CHECKING:
-    from rocketmq_reindex.jobs.watching.progress import Reporter
 
 _SILENT: Final = 1.0
 """seconds: most stores are done by then"""
 
 
 class Stages:
-    """A ``storage_format.start.work.Told``; a context manager. With ``quiet`` nothing is shown."""
+    """A ``storage_format.told.Told``; a context manager. With ``quiet`` nothing is shown."""
 
     def __init__(self, quiet: bool, loop: str) -> None:
         """``loop``: the record loop that the stages run, which may have to be compiled (``watching.compiling``)."""
         self._quiet, self._loop, self._begun = quiet, loop, time.monotonic()
         self._name, self._size, self._done, self._shown = "", 0, 0, False
-        self._reporter: Reporter | None = None
-        self._open = contextlib.ExitStack()
         self._stage = contextlib.ExitStack()
 
     def begin(self, stage: str, size: int) -> None:
         """A stage begins that reads at most ``size`` bytes."""
-        self._stage.close()
+        self.end()
         if size and self._loop and not self._quiet:
             if text := compiling.line(self._loop):
                 print(text, file=sys.stderr, flush=True)
@@ -40,16 +35,21 @@ class Stages:
     def moved(self, size: int) -> None:
         """So many bytes more of the stage are done."""
         self._done += size
-        if self._shown or self._quiet or not self._size or time.monotonic() - self._begun < _SILENT:
+        if self._shown or self._quiet or self._done >= self._size or time.monotonic() - self._begun < _SILENT:
             return
         self._shown = True
-        if self._reporter is None:
-            # rich takes a moment to import.
-            from rocketmq_reindex.jobs.watching.progress import Reporter
-            from rocketmq_reindex.jobs.watching.progress_shown import usual
+        # rich takes a moment to import.
+        from rocketmq_reindex.jobs.watching.progress import Reporter
+        from rocketmq_reindex.jobs.watching.progress_shown import usual
 
-            self._reporter = self._open.enter_context(Reporter([usual()]))
-        self._stage.enter_context(self._reporter.stage(self._name, "MiB", -(-self._size // (1 << 20)), self._size, self._probe))
+        # A bar of its own: an open one takes what is printed on stdout to stderr.
+        reporter = self._stage.enter_context(Reporter([usual()]))
+        self._stage.enter_context(reporter.stage(self._name, "MiB", -(-self._size // (1 << 20)), self._size, self._probe))
+
+    def end(self) -> None:
+        """The stage is over: what is printed next stands below it."""
+        self._stage.close()
+        self._size = 0
 
     def _probe(self) -> tuple[int, float]:
         return self._done >> 20, self._done / self._size
@@ -59,4 +59,3 @@ class Stages:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stage.__exit__(kind, error, trace)
-        self._open.close()

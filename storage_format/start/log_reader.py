@@ -15,7 +15,7 @@ from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, STORE_TIME
 from rocketmq_reindex.storage_format.start.broker_record import FIELDS, PHY_OFFSET, READ, Reading, broker_record
 from rocketmq_reindex.storage_format.start.record_loop import DAMAGED, HAS_UNIT, LIGHT, Rows, new_rows, read_rows
 from rocketmq_reindex.storage_format.start.store import StoreFile
-from rocketmq_reindex.storage_format.start.work import Told
+from rocketmq_reindex.storage_format.told import Told
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.lmq import new_lmqs
 from rocketmq_reindex.storage_format.walk.name_table import NameTable

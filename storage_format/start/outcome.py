@@ -28,7 +28,7 @@ from rocketmq_reindex.storage_format.start.recovery import REASONS, End, Start, 
 from rocketmq_reindex.storage_format.start.reput import KeptLog
 from rocketmq_reindex.storage_format.start.rules import RULES
 from rocketmq_reindex.storage_format.start.store import StartSettings, Store, StoreFile
-from rocketmq_reindex.storage_format.start.work import Told
+from rocketmq_reindex.storage_format.told import Told
 
 Queues = Mapping[tuple[str, int], QueueState | BatchQueueState]
 

@@ -22,7 +22,8 @@ from rocketmq_reindex.storage_format.start.recovery import End, SegmentChoice, S
 from rocketmq_reindex.storage_format.start.reput import KeptLog, reput
 from rocketmq_reindex.storage_format.start.rules import DEFAULT_COUNT_LIMIT, RULES
 from rocketmq_reindex.storage_format.start.store import QueueFolder, StartSettings, Store
-from rocketmq_reindex.storage_format.start.work import MemorySpool, Nobody, Spool, Told
+from rocketmq_reindex.storage_format.start.work import MemorySpool, Spool
+from rocketmq_reindex.storage_format.told import Nobody, Told
 
 _HELD: Final = 1 << 20
 """units of this start in memory, of all queues: 12 bytes each"""

@@ -1,4 +1,4 @@
-"""What a start is worked out with: room outside of memory, and somebody who is told how far it is."""
+"""Room outside of memory for what a start is worked out with."""
 
 from __future__ import annotations
 
@@ -39,23 +39,3 @@ class MemorySpool:
 
     def room(self, size: int) -> Bytes:
         return np.zeros(size, np.uint8)
-
-
-class Told(Protocol):
-    """Is told how far the work is."""
-
-    def begin(self, stage: str, size: int) -> None:
-        """A stage begins that reads at most ``size`` bytes."""
-
-    def moved(self, size: int) -> None:
-        """So many bytes more of the stage are done."""
-
-
-class Nobody:
-    """Is told, and tells nobody."""
-
-    def begin(self, stage: str, size: int) -> None:
-        pass
-
-    def moved(self, size: int) -> None:
-        pass

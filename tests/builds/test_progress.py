@@ -1,4 +1,4 @@
-"""What a build says of itself while it runs: it moves within a range and within an IndexFile, and its time left comes true."""
+"""What a run says of itself: it moves within a range, an IndexFile and a verify's compare, and its time left comes true."""
 
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ import numpy.typing as npt
 import pytest
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
+from rocketmq_reindex.storage_format.checks.queues import UnitChecker
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
+from rocketmq_reindex.udfs.verify import index_items, items
+from rocketmq_reindex.udfs.verify.index import CheckIndex, IndexFileCheck, ListedIndexFile
 from rocketmq_reindex.udfs.write import index as write_index
 from tests.tools.encode import Message
-from tests.tools.local_engine import InlineEngine, run_build, single
+from tests.tools.local_engine import InlineEngine, local_build, run_build, single
+from tests.tools.local_verify import run_verify
 from tests.tools.log_writer import LogWriter
 
 CHUNK = 16384
+RECORDS = 3600
 SECONDS = 4.0
 """What the scan takes, and the writing of the IndexFile."""
 
@@ -75,7 +81,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_moves_within_a_range_and_its_time_left_comes_true(tmp_path: Path) -> None:
     store, out, kept = tmp_path / "store", tmp_path / "out", Kept()
     with LogWriter(store / "commitlog", 2 << 20) as writer:
-        for number in range(3600):
+        for number in range(RECORDS):
             writer.append(Message(queue_id=number % 8, body=bytes(400), properties={"KEYS": f"key-{number}"}))
     with Reporter([kept]) as reporter:
         summary = run_build(BuildSettings(str(store), str(out)).check(), single(InlineEngine()), reporter)
@@ -98,3 +104,63 @@ def test_it_moves_within_a_range_and_its_time_left_comes_true(tmp_path: Path) ->
     size = os.path.getsize(next((store / "commitlog").iterdir()))
     assert all(0 <= done <= size for _, _, done, _, _ in scan)
     assert any(things == 0 and done > 0 for _, things, done, _, _ in scan)
+
+
+@pytest.fixture
+def slow_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison of units, and one of items, that take SECONDS each."""
+    expect, compare, begin = UnitChecker.expect, items._compare, RangeScanner.__init__
+
+    def in_chunks(self: RangeScanner, settings: ScanSettings) -> None:
+        begin(self, dataclasses.replace(settings, chunk=CHUNK))
+
+    def slow_expect(self: UnitChecker, rows: npt.NDArray[np.int64]) -> None:
+        time.sleep(SECONDS * rows.shape[1] / RECORDS)
+        expect(self, rows)
+
+    def slow_items(tables: Any, staged: npt.NDArray[np.void], *rest: Any) -> None:
+        time.sleep(SECONDS * len(staged) / RECORDS)
+        compare(tables, staged, *rest)
+
+    monkeypatch.setattr(RangeScanner, "__init__", in_chunks)
+    monkeypatch.setattr(UnitChecker, "expect", slow_expect)
+    monkeypatch.setattr(items, "_compare", slow_items)
+    monkeypatch.setattr(index_items, "PIECE_ITEMS", RECORDS // 50)
+
+
+@pytest.mark.usefixtures("slow_compare")
+def test_a_verify_moves_within_its_compare(tmp_path: Path) -> None:
+    store, kept = tmp_path / "store", Kept()
+    with LogWriter(store / "commitlog", 1 << 16) as writer:
+        for number in range(RECORDS):
+            writer.append(Message(queue_id=0, body=bytes(400), properties={"KEYS": f"key-{number}"}))
+    assert local_build(store, tmp_path / "out", broker_version="5.3").exit == 0
+    for name in ("consumequeue", "index", "checkpoint"):
+        (tmp_path / "out" / name).rename(store / name)
+    with Reporter([kept]) as reporter:
+        summary = run_verify(VerifySettings(str(store)).check(), reporter=reporter)
+    assert (summary.exit, summary.findings) == (0, []), summary.error
+    for name in ("compare consumequeue", "compare index"):
+        inside = [(done, share) for _, done, _, share, _ in kept.of(name) if 0 < share < 1]
+        assert len(set(inside)) >= 4, name
+        assert inside == sorted(inside)
+        assert all(abs(done - share * RECORDS) <= 1 for done, share in inside), "units and items, not tasks"
+
+
+def test_a_check_of_the_index_that_outlasts_the_scan_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, kept, check = tmp_path / "store", Kept(), CheckIndex._check
+
+    def slow(self: CheckIndex, file: ListedIndexFile) -> IndexFileCheck:
+        time.sleep(1.5)
+        return check(self, file)
+
+    with LogWriter(store / "commitlog", 1 << 16) as writer:
+        for number in range(60):
+            writer.append(Message(queue_id=0, body=bytes(400), properties={"KEYS": f"key-{number}"}))
+    assert local_build(store, tmp_path / "out", index_items=32).exit == 0
+    (tmp_path / "out" / "index").rename(store / "index")
+    monkeypatch.setattr(CheckIndex, "_check", slow)
+    with Reporter([kept]) as reporter:
+        wanted = VerifySettings(str(store), only=("index",), index_items=32, named=frozenset({"index_items"}))
+        run_verify(wanted.check(), reporter=reporter)
+    assert {things for _, things, _, _, _ in kept.of("check index")} >= {1}

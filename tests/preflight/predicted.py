@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.preflighting.options import preflight_settings
 from rocketmq_reindex.jobs.preflighting.run import Preflight
 from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.start.work import Nobody
+from rocketmq_reindex.storage_format.told import Nobody
 from tests.preflight.settings import Conf
 
 

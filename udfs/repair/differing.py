@@ -17,8 +17,10 @@ from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files, plans, results
+from rocketmq_reindex.udfs.progress import Position
 from rocketmq_reindex.udfs.repair.walking import Walker
 from rocketmq_reindex.udfs.results import Result
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 CHUNK: Final = 8 << 20
 """Bytes that are compared at once."""
@@ -106,6 +108,7 @@ class CompareLogs:
     ``plan`` is the plan of ``Stretch`` that ``tasks`` tasks share, ``settings`` are those of a scan of log A.
     """
 
+    staging: StagingFolder
     plan: str
     tasks: int
     settings: ScanSettings
@@ -114,8 +117,16 @@ class CompareLogs:
         stretches = [Stretch(*fields) for fields in plans.read_plan(self.plan)]
         walker = Walker(self.settings)
         for task in plans.numbers(batches):
-            found = (_compared(walker, stretch) for stretch in plans.share(stretches, task, self.tasks))
-            yield results.batch(difference for difference in found if difference)
+            mine = plans.share(stretches, task, self.tasks)
+            position, done = Position(self.staging, f"log-{task}", sum(stretch.length for stretch in mine)), 0
+            found = list[LogDifference]()
+            for stretch in mine:
+                difference = _compared(walker, stretch)
+                found += [difference] if difference else []
+                done += stretch.length
+                position.moved(done)
+            position.ended(done)
+            yield results.batch(found)
 
 
 def _compared(walker: Walker, stretch: Stretch) -> LogDifference | None:

@@ -22,7 +22,9 @@ from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.udfs import files, plans, results
+from rocketmq_reindex.udfs.progress import Position
 from rocketmq_reindex.udfs.results import Result
+from rocketmq_reindex.udfs.staging import StagingFolder
 
 CHUNK: Final = 8 << 20
 """Bytes that are compared at once."""
@@ -49,6 +51,7 @@ class CompareQueues:
     Units of records before ``log_start``, the first phy_offset that both logs have, do not count.
     """
 
+    staging: StagingFolder
     a: str
     b: str
     folder: str
@@ -59,11 +62,14 @@ class CompareQueues:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         names = plans.read_plan(self.plan)
         for task in plans.numbers(batches):
-            result = AgainstResult()
-            for name in names[task :: self.tasks]:
+            result, mine = AgainstResult(), names[task :: self.tasks]
+            position = Position(self.staging, f"{self.folder}-{task}", len(mine))
+            for done, name in enumerate(mine):
+                position.moved(done)
                 paths = [_below(files.join(store, self.folder, name)) for store in (self.a, self.b)]
                 for path in sorted(paths[0] | paths[1]):
                     self._pair(f"{self.folder}/{name}/{path}", result)
+            position.ended(len(mine))
             yield results.batch([result])
 
     def _pair(self, path: str, result: AgainstResult) -> None:
@@ -121,6 +127,7 @@ class CompareIndex:
     slots of their files, 0 where it is unknown.
     """
 
+    staging: StagingFolder
     a: str
     b: str
     plan: str
@@ -132,6 +139,7 @@ class CompareIndex:
             result = AgainstResult()
             one, other = pairs[number]
             self._pair(one, other, result.tally)
+            Position(self.staging, f"index-{number}", 1).ended(1)
             yield results.batch([result])
 
     def _pair(self, one: str, other: str, tally: Tally) -> None:

@@ -18,6 +18,8 @@ from rocketmq_reindex.storage_format.queue.placement import BatchPlacement
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.udfs import results, schemas
 from rocketmq_reindex.udfs.order.placements import Placements
+from rocketmq_reindex.udfs.progress import BucketsPosition
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify.queue_files import QueueFiles
 from rocketmq_reindex.udfs.verify.queue_results import BROKER, IN_ORDER, LOGICAL, QueuesResult, QueueTask
 from rocketmq_reindex.udfs.verify.record_heads import RecordHeads
@@ -47,9 +49,11 @@ class VerifyBatches:
     """Reduces rows of BATCHES (files and units) to one result (``QueuesResult``).
 
     ``placements`` is the plan of the logical placements of queues out of order (``PlanWriter``), or "". In a broker's order
-    each unit is appended (``BatchConsumeQueue``, RocketMQ 5.3).
+    each unit is appended (``BatchConsumeQueue``, RocketMQ 5.3). ``mean`` is as in ``BucketsPosition``.
     """
 
+    staging: StagingFolder
+    mean: int
     task: QueueTask
     placements: str
 
@@ -57,6 +61,7 @@ class VerifyBatches:
         odd = Placements(self.placements, lambda _, kept, fills: BatchPlacement(kept, fills))
         result, heads = QueuesResult(), RecordHeads(self.task.segments)
         queues: dict[tuple[bytes, int], _Batch] = {}
+        position = BucketsPosition(self.staging, "batches", self.mean)
         for cells_of_bucket in schemas.by_bucket(batches):
             for cell in cells_of_bucket:
                 pieces = cells.unpack(cell.data, cells.BATCH_COLUMNS)
@@ -67,9 +72,11 @@ class VerifyBatches:
                     queue.table += zip(*pieces.columns[:2].tolist(), strict=True)
                 else:
                     self._take(queue, pieces.columns, self._opened(key, queue, heads, odd))
+                    position.moved(cell.bucket, pieces.columns.shape[1])
             for key, queue in sorted(queues.items()):
                 self._close(key, queue, result, self._opened(key, queue, heads, odd))
             queues.clear()
+        position.ended()
         yield results.batch([result])
 
     @staticmethod

@@ -26,6 +26,8 @@ CHUNK_ITEMS: Final = 1 << 16
 """Items whose lowest and highest phy_offset are noted together."""
 CHUNK: Final = np.dtype([("low", "<i8"), ("high", "<i8")])
 """The lowest and highest phy_offset of a chunk."""
+CHUNKS: Final = "chunks-"
+"""begins the name of a file of them: there is one for each file that is checked"""
 _FIELDS: Final = {
     "index-count": "indexCount",
     "index-slot-count": "hashSlotCount",
@@ -131,7 +133,7 @@ class CheckIndex:
         lengths = slot_lengths(view, found.items)
         longest = int(lengths.max(initial=0))
         powers = np.bincount(np.ceil(np.log2(lengths[lengths > 0])).astype(np.int64)) if longest else np.zeros(0, np.int64)
-        chunks = files.join(self.staging.plans, f"chunks-{uuid.uuid4().hex}")
+        chunks = files.join(self.staging.plans, f"{CHUNKS}{uuid.uuid4().hex}")
         files.write_bytes(self.staging.temporary, chunks, [table])
         return IndexFileCheck(
             file.number,

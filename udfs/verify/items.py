@@ -18,7 +18,9 @@ from rocketmq_reindex.storage_format.index.file import time_differences
 from rocketmq_reindex.storage_format.integers import INT64_MIN
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import plans, results
+from rocketmq_reindex.udfs.progress import Position
 from rocketmq_reindex.udfs.results import Result
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify.index_items import IndexItems, ItemReader, Span
 from rocketmq_reindex.udfs.verify.lost import Lost, listed
 from rocketmq_reindex.udfs.verify.tags import TagsFound
@@ -77,6 +79,7 @@ class CompareItems:
     ``plan`` is a plan of two lists: ``Span`` by offset, which ``tasks`` tasks share, and ``IndexItems`` by name.
     """
 
+    staging: StagingFolder
     plan: str
     tasks: int
 
@@ -86,11 +89,15 @@ class CompareItems:
         tables = [IndexItems(*fields) for fields in planned_files]
         for task in plans.numbers(batches):
             mine = plans.share(spans, task, self.tasks)
+            position, done = Position(self.staging, f"items-{task}", sum(span.items for span in mine)), 0
             progress = _Progress(first=mine[0].low if mine else -1, before=UNKNOWN if task else NONE_BEFORE)
             for span in mine:
                 reader = ItemReader(tables, span)
                 for low, high, items in span.pieces():
                     _compare(tables, items, reader.between(low, high), progress)
+                    done += len(items)
+                    position.moved(done)
+            position.ended(done)
             yield results.batch([progress.result()])
 
 

@@ -19,6 +19,8 @@ from rocketmq_reindex.storage_format.queue.placement import PlacementTable
 from rocketmq_reindex.storage_format.queue.runs import Run
 from rocketmq_reindex.udfs import results, schemas
 from rocketmq_reindex.udfs.order.placements import Placements
+from rocketmq_reindex.udfs.progress import BucketsPosition
+from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify.queue_files import QueueFiles
 from rocketmq_reindex.udfs.verify.queue_results import (
     BROKER,
@@ -56,9 +58,11 @@ class VerifyQueues:
     """Reduces rows of UNITS (files, runs and units of ``VerifyScan`` and ``ListQueues``) to one result (``QueuesResult``).
 
     A queue out of order is compared with each order that it may have; the one that fits best counts. ``placements`` is the
-    plan of where ``--queue-order logical`` puts their units (``PlanWriter``), or "".
+    plan of where ``--queue-order logical`` puts their units (``PlanWriter``), or "". ``mean`` is as in ``BucketsPosition``.
     """
 
+    staging: StagingFolder
+    mean: int
     task: QueueTask
     placements: str = ""
 
@@ -66,6 +70,7 @@ class VerifyQueues:
         result, heads = QueuesResult(), RecordHeads(self.task.segments)
         odd = Placements(self.placements, lambda key, kept, fills: PlacementTable(kept, fills, _waits(key[0])))
         queues: dict[tuple[bytes, int], _Queue] = {}
+        position = BucketsPosition(self.staging, "queues", self.mean)
         for cells_of_bucket in schemas.by_bucket(batches):
             for cell in cells_of_bucket:
                 for name, queue_id, rows in cells.unpack(cell.data, cells.UNIT_COLUMNS).parts():
@@ -77,7 +82,9 @@ class VerifyQueues:
                         queue.runs.append(rows)
                     else:
                         self._take((name, queue_id), queue, rows, heads, odd)
+                        position.moved(cell.bucket, rows.shape[1])
             self._finish(queues, result, heads, odd)
+        position.ended()
         yield results.batch([result])
 
     def _take(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.udfs import progress
-from rocketmq_reindex.udfs.progress import Position, Positions
+from rocketmq_reindex.udfs.progress import BucketsPosition, Position, Positions, mean_of
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 
@@ -112,4 +112,39 @@ def test_work_without_parts(staging: StagingFolder, clock: Clock) -> None:
     position = Position(staging, "0", 0)
     clock.seconds += 1
     position.moved(0)
+    assert written(staging) == []
+
+
+def test_the_end_is_told_at_once(staging: StagingFolder) -> None:
+    Position(staging, "7", 10).ended(10)
+    assert Positions(staging).shares() == {"7": 1.0}
+    Position(staging, "8", 0).ended(0)
+    assert len(written(staging)) == 1
+
+
+def test_a_hot_bucket_tells_all_of_its_units(staging: StagingFolder) -> None:
+    """Tasks learn their units from the rows alone: one of them may have nearly all."""
+    units, buckets = {3: 100, 5: 0, 9: 1_000_000}, 1000
+    mean = mean_of(sum(units.values()), buckets)
+    for bucket, count in units.items():
+        position = BucketsPosition(staging, "queues", mean)
+        for _ in range(10):
+            position.moved(bucket, count // 10)
+        position.ended()
+    shares = Positions(staging).shares()
+    assert sorted(shares) == ["queues-3", "queues-9"]
+    done = mean * sum(shares.values())
+    assert 0.99 < done / sum(units.values()) <= 1
+
+
+def test_a_task_of_several_buckets_is_one_work(staging: StagingFolder) -> None:
+    position = BucketsPosition(staging, "queues", 10)
+    for bucket in (4, 8, 12):
+        position.moved(bucket, 5)
+    position.ended()
+    assert Positions(staging).shares() == {"queues-4": 1.5}
+
+
+def test_a_task_without_rows_tells_nothing(staging: StagingFolder) -> None:
+    BucketsPosition(staging, "queues", 10).ended()
     assert written(staging) == []

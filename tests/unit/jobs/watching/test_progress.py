@@ -94,7 +94,7 @@ def test_lines_become_ever_more_seldom(capsys: pytest.CaptureFixture[str], monke
     for half in range(1, 2 * 86400):
         now[0] = half / 2
         lines.stage_moved(stage, half // 2, half // 2)
-        if capsys.readouterr().err.startswith(f"scan: {half // 2}/"):
+        if capsys.readouterr().err.startswith(f"scan: {half // 2:,}/"):
             at.append(now[0])
     assert at[:3] == [5, 10, 15], "the first lines come each five seconds"
     pauses = [later - before for before, later in pairwise(at)]
