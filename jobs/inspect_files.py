@@ -10,9 +10,9 @@ from rocketmq_reindex.jobs.command.options import any_text, no_more_output
 from rocketmq_reindex.jobs.inspecting.look import look
 from rocketmq_reindex.jobs.inspecting.options import Inspection, parse_inspection
 from rocketmq_reindex.jobs.inspecting.show import show_rows, show_summary
-from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.stages import Stages
+from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 
 
 def inspect(arguments: Sequence[str]) -> int:

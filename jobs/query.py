@@ -12,9 +12,9 @@ from rocketmq_reindex.jobs.querying.options import parse_query
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.querying.show import show
 from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.stages import Stages
+from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 
 
 def query(arguments: Sequence[str]) -> int:

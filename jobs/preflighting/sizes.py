@@ -48,7 +48,7 @@ def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -
             return given
         found = usual_size(entries, unit)
         if found not in (0, default):
-            notes.append(f"{what}: files of {found} bytes, taken from the files")
+            notes.append(f"{what}: files of {found:,} bytes, taken from the files")
         return found or default
 
     def of_queues(batch: bool) -> Iterable[Listed]:
@@ -64,7 +64,7 @@ def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -
     if slots is None or items is None:
         slots, items = _index_sizes(listing.indexes, lambda entry: maps.get(os.path.join(store, entry.path), entry.size))
         if (slots, items) != (DEFAULT_SLOTS, DEFAULT_ITEMS):
-            notes.append(f"index: {slots} slots and {items} items a file, taken from the files")
+            notes.append(f"index: {slots:,} slots and {items:,} items a file, taken from the files")
     return StoreSizes(files, slots, items, tuple(notes))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.jobs.building.advice import REPAIR, REPAIRS, WITHOUT_REPLICA
+from rocketmq_reindex.jobs.building.advice import DIR, REPAIR, REPAIRS, REPLICA, WITHOUT_REPLICA, shell
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
 from rocketmq_reindex.storage_format.plurals import counted
@@ -55,6 +55,13 @@ class Index:
     end: int
 
 
+class Step(NamedTuple):
+    """What to do next: in words, and as a command to paste, "" for none."""
+
+    text: str
+    command: str = ""
+
+
 @dataclass
 class Model:
     """``seconds`` by stage; ``sizes`` in bytes; ``segments`` are (start, bytes); ``damage`` (offset, bytes, reason)."""
@@ -64,6 +71,12 @@ class Model:
     version: str
     when: str = ""
     """when the run began, or else what is known of that"""
+    verdict: str = ""
+    good: bool = True
+    """whether nothing is missing, and nothing differs"""
+    steps: list[Step] = field(default_factory=list)
+    """what to do next, the first one first"""
+    warnings: list[str] = field(default_factory=list)
     records: int = 0
     facts: list[tuple[str, str]] = field(default_factory=list)
     queues: list[Queue] = field(default_factory=list)
@@ -99,7 +112,8 @@ def of_build(manifest: dict[str, Any], name: str) -> Model:
     model = Model(name, "build", str(manifest["version"]), settings=settings, segments=inputs)
     model.records = int(counts["records"])
     model.damage = [(int(d["offset"]), int(d["length"]), str(d["reason"])) for d in manifest["damage"]]
-    model.notes = [str(warning) for warning in manifest["warnings"]]
+    model.warnings = [str(warning) for warning in manifest["warnings"]]
+    _judge_build(model, "repair" in manifest)
     kinds = {"log read": sum(size for _, size in inputs), "ConsumeQueue": 0, "IndexFile": 0, "other": 0}
     ends: dict[tuple[str, int], list[int]] = {}
     for entry in manifest["files"]:
@@ -130,6 +144,22 @@ def of_build(manifest: dict[str, Any], name: str) -> Model:
     return model
 
 
+def _judge_build(model: Model, repaired: bool) -> None:
+    """Say what became of the damage, and what to do next. The store that a repair made is whole."""
+    places = counted(len(model.damage), "damaged place")
+    model.good = repaired or not model.damage
+    if repaired:
+        model.verdict = f"repaired: {places} of the log"
+        return
+    model.verdict = f"built without what stood in {places} of the log" if model.damage else "built from the whole log"
+    lays_out = "lay it out for a broker"
+    if model.damage:
+        repair = shell(["rmq-reindex", "repair", "STORE", "--out", DIR, "--replica", REPLICA])
+        model.steps.append(Step(f"{REPAIR}: {WITHOUT_REPLICA}", repair))
+        lays_out = "or lay this build out for a broker, without those messages"
+    model.steps.append(Step(lays_out, shell(["rmq-reindex", "fetch", model.title, "--to", "STORE"])))
+
+
 def of_verify(summary: dict[str, Any], name: str) -> Model:
     """From what ``verify --report`` wrote. Raises KeyError, TypeError or ValueError for what is none."""
     model = Model(name, "verify", str(summary["version"]), settings=dict(summary["settings"]))
@@ -137,14 +167,10 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
     model.damage = [(int(d["offset"]), int(d["length"]), str(d["reason"])) for d in summary["damage"]]
     model.notes = [str(note) for note in summary["notes"]]
     model.findings = list(summary["findings"])
-    if summary["mend"]:
-        # Some differences need other means, or no build is advised.
-        rest = any(not str(finding.get("mend", "")).startswith("rmq-reindex") for finding in model.findings)
-        repair = str(summary["mend"]).startswith(REPAIRS)
-        first = f"{REPAIR}: {WITHOUT_REPLICA}: " if repair else f"{'some' if rest else 'all'} of it is mended by: "
-        model.notes.append(f"{first}{summary['mend']}")
-        model.notes += [f"or: {way['command']}, which {way['loses']}" for way in summary.get("other_ways", ())]
-    model.notes += [f"no build is advised for some of it: {reason}" for reason in summary.get("not_mended", ())]
+    model.good = not (summary["error"] or model.findings)
+    kinds = counted(len(model.findings), "kind of difference", "kinds of differences")
+    model.verdict = str(summary["error"] or (kinds if model.findings else "no differences"))
+    model.steps = _mends(model, summary)
     model.seconds = {str(stage): float(seconds) for stage, seconds in summary["seconds"].items()}
     model.seconds.pop("total", None)
     total = model.seconds.pop("verify", None)
@@ -160,10 +186,21 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
         _index(str(entry["name"]), entry, model.settings, used=int(entry["used"])) for entry in summary["index_list"]
     ]
     model.facts = _against(summary) if summary.get("against") else _verified(model, summary)
-    kinds = counted(len(model.findings), "kind of difference", "kinds of differences")
-    verdict = kinds if model.findings else "no differences"
-    model.facts.insert(0, ("verdict", summary["error"] or verdict))
     return model
+
+
+def _mends(model: Model, summary: dict[str, Any]) -> list[Step]:
+    """Returns what mends the differences of a verify."""
+    steps = list[Step]()
+    if summary["mend"]:
+        # Some differences need other means, or no build is advised.
+        rest = any(not str(finding.get("mend", "")).startswith("rmq-reindex") for finding in model.findings)
+        repair = str(summary["mend"]).startswith(REPAIRS)
+        first = f"{REPAIR}: {WITHOUT_REPLICA}" if repair else f"{'some' if rest else 'all'} of it is mended by"
+        steps.append(Step(first, str(summary["mend"])))
+        steps += [Step(f"or, which {way['loses']}", str(way["command"])) for way in summary.get("other_ways", ())]
+    steps += [Step(f"no build is advised for some of it: {reason}") for reason in summary.get("not_mended", ())]
+    return steps
 
 
 def _verified(model: Model, summary: dict[str, Any]) -> list[tuple[str, str]]:

@@ -23,6 +23,10 @@ from rocketmq_reindex.storage_format.plurals import counted
 TOPICS_SHOWN: Final = 20
 QUEUES_SHOWN: Final = 200
 ROWS_SHOWN: Final = 100
+LINES_OPEN: Final = 5
+TILES_SOME: Final = 5
+TILES_MANY: Final = 7
+"""tiles in a row, at most: in a window of some 1,000 pixels, and in a wider one"""
 
 
 class Page:
@@ -45,13 +49,17 @@ class Page:
     def to_html(self) -> str:
         title = f"{self.model.command}: {escape(self.model.title)}"
         facts = "".join(_fact(name, value) for name, value in self.model.facts)
+        of = len(self.model.facts)
+        columns = f"--some:{columns_of(of, TILES_SOME)};--many:{columns_of(of, TILES_MANY)}"
         when = f" \u00b7 {html(self.model.when)}" if self.model.when else ""
         cards = f'<div class="grid">{"".join(self.cards)}</div>'
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{html(title)}</title><style>{STYLE}</style></head><body><main><h1>{html(title)}</h1>"
-            f'<p class="sub">rmq-reindex {html(self.model.version)}{when}</p><dl class="facts">{facts}</dl>'
+            f'<p class="sub">rmq-reindex {html(self.model.version)}{when}</p>'
+            f"{_verdict(self.model)}{_said('Warnings', self.model.warnings)}"
+            f'<dl class="facts" style="{columns}">{facts}</dl>'
             f"{''.join(self.above)}{cards}{''.join(self.below)}</main></body></html>\n"
         )
 
@@ -65,15 +73,41 @@ def figure(*inner: str, caption: str = "") -> str:
     return f"<figure>{''.join(inner)}{text}</figure>"
 
 
+def columns_of(tiles: int, most: int) -> int:
+    """Return how many tiles stand in a row, at most ``most``, so that none stands alone in the last one."""
+    for rows in range(-(-tiles // most), tiles):
+        columns = -(-tiles // rows)
+        if tiles - columns * (rows - 1) > 1:
+            return columns
+    return 1
+
+
 def _fact(name: str, value: str) -> str:
-    wide = " class=wide" if name == "verdict" else ""
-    return f"<div{wide}><dt>{html(name)}</dt><dd{_verdict(name, value)}>{html(value)}</dd></div>"
+    bad = ' class="bad"' if name == "damaged places" and value != "0" else ""
+    return f"<div><dt>{html(name)}</dt><dd{bad}>{html(value)}</dd></div>"
 
 
-def _verdict(name: str, value: str) -> str:
-    if name == "verdict":
-        return f' class="{"good" if value == "no differences" else "bad"}"'
-    return ' class="bad"' if name == "damaged places" and value != "0" else ""
+def _verdict(model: Model) -> str:
+    steps = "".join(f"<li>{html(text)}{_command(command)}</li>" for text, command in model.steps)
+    listed = f'<ul class="steps">{steps}</ul>' if steps else ""
+    tone = "good" if model.good else "bad"
+    return f'<section class="verdict {tone}"><h2>{html(model.verdict)}</h2>{listed}</section>'
+
+
+def _command(command: str) -> str:
+    return f"<pre><code>{html(command)}</code></pre>" if command else ""
+
+
+def _said(title: str, texts: Sequence[str]) -> str:
+    """A section of lines: the first ones open, very many cut."""
+    if not texts:
+        return ""
+    lines = [f"<li>{html(text)}</li>" for text in texts[:ROWS_SHOWN]]
+    if len(texts) > ROWS_SHOWN:
+        lines.append(f"<li>and {len(texts) - ROWS_SHOWN:,} more</li>")
+    more = lines[LINES_OPEN:]
+    rest = f"<details><summary>{len(more):,} more</summary><ul>{''.join(more)}</ul></details>" if more else ""
+    return section(title, f'<ul class="note">{"".join(lines[:LINES_OPEN])}</ul>{rest}')
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], most: int = ROWS_SHOWN) -> str:
@@ -108,6 +142,7 @@ def bytes_text(size: float) -> str:
 def render(model: Model, times: Times, sampled: str, chains: Sequence[npt.NDArray[np.int64]], cut: str = "") -> str:
     """The whole page. ``chains``: of each IndexFile looked into, slots by chain length; ``cut`` says if that is not all."""
     page = Page(model)
+    page.above.append(_said("Notes", model.notes))
     if model.findings:
         page.above.append(section("Differences", differences(model.findings)))
     _times(page, times, sampled)
@@ -117,10 +152,6 @@ def render(model: Model, times: Times, sampled: str, chains: Sequence[npt.NDArra
     _damage(page)
     if any(model.seconds.values()):
         page.card("Time by stage", bars([Bar(name, value, f"{value:.1f} s") for name, value in model.seconds.items()]))
-    if model.notes:
-        items = "".join(f"<li>{html(note)}</li>" for note in model.notes[:ROWS_SHOWN])
-        more = f"<li>and {len(model.notes) - ROWS_SHOWN:,} more</li>" if len(model.notes) > ROWS_SHOWN else ""
-        page.below.append(section("Said on the way", f'<ul class="note">{items}{more}</ul>'))
     settings = [[name, _setting(value)] for name, value in sorted(model.settings.items())]
     inner = table(("setting", ""), settings)
     page.below.append(section("Settings", f"<details><summary>{counted(len(settings), 'setting')}</summary>{inner}</details>"))
@@ -128,12 +159,15 @@ def render(model: Model, times: Times, sampled: str, chains: Sequence[npt.NDArra
 
 
 def _setting(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ", ".join(map(_setting, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def _times(page: Page, times: Times, sampled: str) -> None:
-    series = plots.largest(times)
+    series, whole = plots.largest(times)
     if series:
+        sampled += f"; {whole}" if whole else ""
         plot = page.plot(
             "messages over time by topic", 2.6, lambda axes: plots.timeline(axes, series),
             legend([printable(name) for name, _, _ in series]), caption=f"{sampled}; UTC",

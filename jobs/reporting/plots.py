@@ -79,13 +79,24 @@ _SPAN_MIN: Final = 1000
 _BINS: Final = 60
 
 
-def largest(times: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> list[Series]:
-    """Topics by their messages; those with the fewest are one where there are more than colours."""
+def largest(times: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> tuple[list[Series], str]:
+    """Topics by their messages, and a caption where all are shown as one.
+
+    Those with the fewest are one where there are more than colours. Where these have more messages than any other, one colour
+    shows all topics: colours would tell of the smaller part alone.
+    """
     ordered = sorted(((name, *of) for name, of in times.items()), key=lambda one: -int(one[2].sum()))
     if len(ordered) <= len(SERIES):
-        return ordered
+        return ordered, ""
     shown, rest = ordered[: len(SERIES) - 1], ordered[len(SERIES) - 1 :]
-    return [*shown, (f"{len(rest)} more", np.concatenate([of[1] for of in rest]), np.concatenate([of[2] for of in rest]))]
+    summed = _summed(f"{len(rest)} more", rest)
+    if int(summed[2].sum()) <= int(shown[0][2].sum()):
+        return [*shown, summed], ""
+    return [_summed("all topics", ordered)], f"all {len(ordered):,} topics as one: none stands out"
+
+
+def _summed(name: str, series: Sequence[Series]) -> Series:
+    return name, np.concatenate([of[1] for of in series]), np.concatenate([of[2] for of in series])
 
 
 def timeline(axes: Any, series: Sequence[Series]) -> None:
@@ -104,6 +115,7 @@ def timeline(axes: Any, series: Sequence[Series]) -> None:
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
     axes.yaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+    axes.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
     axes.set(ylabel="messages", ylim=(0, None), xlim=(middles[0], middles[-1]))
 
 

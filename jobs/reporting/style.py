@@ -18,10 +18,16 @@ main { max-width: 76rem; margin: 0 auto; padding: 1.5rem 1rem 4rem }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0; overflow-wrap: anywhere } h2 { font-size: 1.1rem; margin: 0 0 .6rem }
 .sub, figcaption, .note { color: var(--muted); font-size: .9rem } .note { overflow-wrap: anywhere }
 .sub { margin: .3rem 0 0 } figcaption { margin-top: .4rem } ul.note { margin: 0; padding-left: 1.2rem }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(7.2rem, 1fr)); gap: .75rem; margin: 1.25rem 0 .75rem }
+.facts { display: grid; grid-template-columns: repeat(var(--many), 1fr); gap: .75rem; margin: 0 0 .75rem }
 .facts div, section { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .8rem 1rem }
-.facts dt { color: var(--muted); font-size: .8rem } .facts .wide { grid-column: span 2 }
+.facts dt { color: var(--muted); font-size: .8rem }
 .facts dd { margin: 0; font-size: 1.25rem; font-variant-numeric: tabular-nums; overflow-wrap: anywhere }
+.verdict.good, .verdict.bad { margin-top: 1.25rem; border-left: .35rem solid var(--tone); color: var(--ink) }
+.verdict h2 { color: var(--tone); font-size: 1.25rem;
+  margin: 0; overflow-wrap: anywhere } .verdict.good { --tone: var(--good) } .verdict.bad { --tone: var(--bad) }
+.steps { margin: .5rem 0 0; padding: 0; list-style: none } .steps li + li { margin-top: .6rem }
+pre { margin: .3rem 0 0; padding: .45rem .7rem; background: var(--paper); border: 1px solid var(--line); border-radius: .35rem;
+  white-space: pre-wrap }
 .grid { columns: 28rem 2; column-gap: .75rem; margin-bottom: .75rem } section { margin: 0 0 .75rem; break-inside: avoid }
 figure { margin: 0 } figure + figure { margin-top: 1rem } svg { display: block; width: 100%; height: auto }
 svg text { font-family: system-ui, sans-serif !important }
@@ -38,6 +44,11 @@ code { font: .85rem ui-monospace, monospace; overflow-wrap: anywhere }
 .bars b { font-weight: 400; color: var(--muted); padding-left: .4rem; white-space: nowrap }
 .bars.long { display: block } .bars.long span { text-align: left; line-height: 1.3; margin-top: .45rem }
 .bars.long span, .legend span { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; overflow: hidden }
+@media (max-width: 70rem) { .facts { grid-template-columns: repeat(var(--some), 1fr) } }
+@media (max-width: 44rem) { .facts { display: block; background: var(--card); border: 1px solid var(--line);
+  border-radius: .6rem; padding: .4rem 1rem }
+  .facts div { display: flex; justify-content: space-between; gap: 1rem; border: 0; padding: .2rem 0 }
+  .facts dt { font-size: .9rem } .facts dd { font-size: 1rem } }
 @media (max-width: 58.7rem) { .grid { columns: auto; margin-bottom: 0 } }
 @media (max-width: 30rem) {
   .bars.tight { display: block } .bars.tight span { display: block; text-align: left; margin-top: .3rem } }

@@ -37,6 +37,10 @@ addEventListener("load", () => {
       - Math.max(...[...e.querySelectorAll("b")].map(b => b.getBoundingClientRect().width))) / e.getBoundingClientRect().width),
     names: Math.max(0, ...[...document.querySelectorAll(".bars span, .legend span")].map(
       e => e.getBoundingClientRect().height)),
+    facts: [...document.querySelectorAll(".facts > div")].map(e => e.getBoundingClientRect()).map(r => [r.top, r.left]),
+    order: [...document.querySelectorAll("h1, section, dl.facts")].map(
+      e => e.querySelector("h2")?.textContent ?? e.tagName.toLowerCase()),
+    verdict: document.querySelector(".verdict h2").getBoundingClientRect().bottom,
     loaded: performance.getEntriesByType("resource").map(e => e.name), scripts: document.scripts.length,
   };
   const out = document.createElement("pre");

@@ -161,7 +161,8 @@ def test_the_page_of_a_verify(tmp_path: Path) -> None:
     (tmp_path / "verify.json").write_text(json.dumps(verified()))
     text = make_page(str(tmp_path / "verify.json"))
     check_page(text)
-    assert ">1 kind of difference<" in text
+    assert '<section class="verdict bad"><h2>1 kind of difference</h2>' in text
+    assert text.index("verdict bad") < text.index("<h2>Notes</h2>") < text.index("<h2>Differences</h2>")
     for name, number in (("key items", 150), ("tag items", 37), ("tag items missing", 4)):
         assert re.search(f">{name}<.{{1,20}}<dd[^>]*>{number}<", text), name
     assert {"queue-unit-missing", "3", "record without a unit"} <= set(cells(text))
@@ -170,13 +171,15 @@ def test_the_page_of_a_verify(tmp_path: Path) -> None:
     assert "<dt>units missing</dt><dd>3</dd>" in text
     found = cells(text)
     assert found[found.index("missing offsets") + 1 :][:6] == ["T", "0", "0", "100", "97", "3"]
-    assert "all of it is mended by: rmq-reindex build store --out DIR" in text
+    assert "all of it is mended by<pre><code>rmq-reindex build store --out DIR</code>" in text
     assert {"scan", "session"} <= set(re.findall(r"<span>(\w+)</span>", text))
     abort = verified()["findings"][0] | {"kind": "abort-file", "mend": "stop the broker; after a build remove it"}
     (tmp_path / "verify.json").write_text(json.dumps(verified(findings=[*verified()["findings"], abort])))
-    assert "some of it is mended by: rmq-reindex build store --out DIR" in make_page(str(tmp_path / "verify.json"))
+    assert "some of it is mended by<pre><code>rmq-reindex build store --out DIR</code>" in make_page(
+        str(tmp_path / "verify.json")
+    )
     (tmp_path / "verify.json").write_text(json.dumps(verified(findings=[], mend=None, damage=[])))
-    assert '<dd class="good">no differences</dd>' in make_page(str(tmp_path / "verify.json"))
+    assert '<section class="verdict good"><h2>no differences</h2></section>' in make_page(str(tmp_path / "verify.json"))
 
 
 def test_an_empty_build(tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.reporting.make import make_page
 from rocketmq_reindex.jobs.reporting.model import of_build, of_verify
-from rocketmq_reindex.jobs.reporting.page import render
+from rocketmq_reindex.jobs.reporting.page import columns_of, render
+from rocketmq_reindex.jobs.reporting.plots import largest
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build
@@ -176,4 +178,41 @@ def test_places_of_a_kind(tmp_path: Path) -> None:
     assert few_told.split("</table>")[0].count("<li>") == 2
     assert "in all" not in few_told.split("</table>")[0]
     assert "<dd" in text
-    assert told(text, "verdict") == "2 kinds of differences"
+    assert "<h2>2 kinds of differences</h2>" in text
+
+
+@pytest.mark.parametrize("most", [5, 7])
+def test_no_tile_stands_alone(most: int) -> None:
+    for tiles in range(2, 30):
+        columns = columns_of(tiles, most)
+        assert 1 < columns <= most
+        assert tiles % columns != 1, (tiles, columns)
+    assert columns_of(1, most) == 1
+
+
+@pytest.mark.parametrize(("sizes", "shown"), [([100] * 8, 8), ([100] * 20, 1), ([500, *[10] * 20], 8), ([500, *[100] * 20], 1)])
+def test_what_is_summed_is_never_the_largest(sizes: list[int], shown: int) -> None:
+    times = {f"T{k}": (np.arange(size), np.ones(size, np.int64)) for k, size in enumerate(sizes)}
+    series, caption = largest(times)
+    assert (len(series), bool(caption)) == (shown, shown == 1)
+    assert sum(int(weights.sum()) for _, _, weights in series) == sum(sizes)
+    assert max(series, key=lambda one: int(one[2].sum()))[0] == ("all topics" if shown == 1 else "T0")
+
+
+def test_a_damaged_build_says_what_to_do_first(tmp_path: Path) -> None:
+    out, store = built(tmp_path, [Message("T", properties={"KEYS": "k"}) for _ in range(9)])
+    manifest = json.loads((tmp_path / "out" / "reindex.json").read_text())
+    page = make_page(out, store)
+    assert f"rmq-reindex fetch {out} --to STORE" in page
+    assert "Warnings" not in page
+    damage = {"segment": "0" * 20, "offset": 1_234_567, "length": 40, "reason": "bad magic code"}
+    manifest |= {"damage": [damage], "warnings": [f"warning {k}" for k in range(9)]}
+    path = tmp_path / "reindex.json"
+    path.write_text(json.dumps(manifest))
+    page = make_page(str(path))
+    order = ("verdict bad", "rmq-reindex repair STORE --out DIR --replica REPLICA", "rmq-reindex fetch", "<h2>Warnings</h2>",
+             "warning 4", "<summary>4 more</summary>", "warning 5", "<dl")  # fmt: skip
+    assert [page.index(text) for text in order] == sorted(page.index(text) for text in order)
+    assert "1,234,567" in page
+    path.write_text(json.dumps(manifest | {"repair": {}}))
+    assert '<section class="verdict good"><h2>repaired: 1 damaged place of the log</h2></section>' in make_page(str(path))
