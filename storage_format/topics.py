@@ -7,7 +7,7 @@ know.
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX, SYSTEM_PREFIX
 
@@ -73,12 +73,8 @@ def batch_topics(text: str) -> tuple[str, ...]:
 
     Raises ValueError with what is wrong with it (no JSON, no ``topicConfigTable``, a queue type of no file kind known here).
     """
-    table = json.loads(text)
-    table = table.get("topicConfigTable") if isinstance(table, dict) else None
-    if not isinstance(table, dict):
-        raise ValueError("has no topicConfigTable")
     found = []
-    for name, config in table.items():
+    for name, config in _table(text).items():
         attributes = config.get("attributes") if isinstance(config, dict) else None
         # QueueTypeUtils.getCQType: without the attribute a queue is simple.
         kind = attributes.get(QUEUE_TYPE, SIMPLE_QUEUE) if isinstance(attributes, dict) else SIMPLE_QUEUE
@@ -87,3 +83,16 @@ def batch_topics(text: str) -> tuple[str, ...]:
         if kind == BATCH_QUEUE:
             found.append(name)
     return tuple(sorted(found))
+
+
+def topic_names(text: str) -> frozenset[str]:
+    """The topics of a topics.json. Raises ValueError with what is wrong with it."""
+    return frozenset(_table(text))
+
+
+def _table(text: str) -> dict[str, Any]:
+    table = json.loads(text)
+    table = table.get("topicConfigTable") if isinstance(table, dict) else None
+    if not isinstance(table, dict):
+        raise ValueError("has no topicConfigTable")
+    return table

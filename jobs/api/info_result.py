@@ -20,7 +20,7 @@ class InfoResult(Result):
     """``segments``, ``bytes``, ``segment_size``, ``first_offset``, ``end_offset``, ``first_time``, ``last_time``,
     ``missing`` bytes between segments"""
     topics: list[dict[str, Any]]
-    """``topic``, ``queues`` and ``messages``; the largest first"""
+    """``topic``, ``queues``, ``queues_looked_into``, ``messages``, ``first_time`` and ``last_time``; the largest first"""
     queues: int
     queues_looked_into: int
     messages: int

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 from rocketmq_reindex.jobs.building import advice
 from rocketmq_reindex.jobs.building.running_broker import brokers
 from rocketmq_reindex.jobs.describing.log_span import describe_log, foreign
-from rocketmq_reindex.jobs.describing.queues import Queues, describe_queues, undispatched
+from rocketmq_reindex.jobs.describing.queues import Queues, Undispatched, configured, describe_queues, undispatched
 from rocketmq_reindex.jobs.describing.summary import InfoSummary
 from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.store import rocksdb
@@ -28,6 +28,8 @@ from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.udfs import files
 
 _FOREIGN, _DAMAGE, _QUEUES, _INDEX = range(4)
+_LISTED: Final = 3
+"""topics that a problem names"""
 
 
 class Look:
@@ -90,11 +92,24 @@ class Look:
         if not found.looked_into:
             self._wrong.add(_QUEUES)
             self._problem("consumequeue/: no queue has a file")
-        elif found.looked_into == found.queues and (lacking := undispatched(log, found.reach)):
+        elif found.looked_into == found.queues:
+            config = configured(self._store)
+            self._judge_end(undispatched(log, found.reach, found.names | (config or frozenset())), found.reach, config is None)
+
+    def _judge_end(self, behind: Undispatched, reach: int, unsure: bool) -> None:
+        """Say which records at the log's end have no unit. ``unsure``: nothing says which topics there should be."""
+        if behind.lacking:
             self._wrong.add(_QUEUES)
             self._problem(
-                f"consumequeue/: its last unit is of the record that ends at {found.reach}; "
-                f"{counted(lacking, 'record')} behind it, or more, have none"
+                f"consumequeue/: its last unit is of the record that ends at {reach}; "
+                f"{counted(behind.lacking, 'record')} behind it, or more, have none"
+            )
+        elif behind.deleted and unsure:
+            topics = ", ".join(map(escape, sorted(behind.topics)[:_LISTED]))
+            of = counted(behind.deleted, "record") + (" is" if behind.deleted == 1 else " are")
+            self._problem(
+                f"consumequeue/: behind {reach} {of} of topics without a queue ({topics}): if nobody deleted these, a build "
+                "makes their queues again"
             )
 
     def _look_at_index(self, log: StoreLog) -> None:

@@ -22,7 +22,7 @@ class InfoSummary:
     """``segments``, ``bytes``, ``segment_size``, ``first_offset``, ``end_offset``, ``first_time``, ``last_time``,
     ``missing`` bytes between segments"""
     topics: list[dict[str, Any]] = field(default_factory=list)
-    """``topic``, ``queues``, ``messages``; the largest first"""
+    """``topic``, ``queues``, ``queues_looked_into``, ``messages``, ``first_time``, ``last_time``; the largest first"""
     queues: int = 0
     queues_looked_into: int = 0
     messages: int = 0
@@ -91,11 +91,17 @@ def _queues(summary: InfoSummary) -> list[str]:
         first = f"queues   no files; in a sample of {counted(summary.sampled, 'record')}: {topics}, {queues}"
     else:
         partly = summary.queues_looked_into < summary.queues
-        where = f" in the first {counted(summary.queues_looked_into, 'queue')}" if partly else ""
+        where = f" in the first {counted(summary.queues_looked_into, 'queue')}; others were not looked into" if partly else ""
         first = f"queues   {topics}, {queues}, {counted(summary.messages, 'message')}{where}"
-    shown = [
-        f"         {one['topic']}: {counted(one['messages'], 'message')} in {counted(one['queues'], 'queue')}"
-        for one in summary.topics[:TOPICS_SHOWN]
-    ]
+    shown = [f"         {_topic(one, bool(summary.sampled))}" for one in summary.topics[:TOPICS_SHOWN]]
     rest = len(summary.topics) - len(shown)
     return [first, *shown, *([f"         {counted(rest, 'more topic')}, with --json"] if rest else [])]
+
+
+def _topic(one: dict[str, Any], sampled: bool) -> str:
+    queues, looked = counted(one["queues"], "queue"), one["queues_looked_into"]
+    if not sampled and not looked:
+        return f"{one['topic']}: {queues}, not looked into"
+    partly = f"{looked:,} of " if not sampled and looked < one["queues"] else ""
+    stored = f", stored {one['first_time']} to {one['last_time']}" if one["first_time"] else ""
+    return f"{one['topic']}: {counted(one['messages'], 'message')} in {partly}{queues}{stored}"

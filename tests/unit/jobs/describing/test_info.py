@@ -15,9 +15,12 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.command.times import show_time
 from tests.golden.stores import NAMES, GoldenStore, read_files, unpack
 from tests.reference.log import read_segments, walk
 from tests.reference.settings import Settings
+from tests.tools.encode import EPOCH
+from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
@@ -203,3 +206,80 @@ def test_the_python_api(golden: GoldenStore) -> None:
     assert "<th>messages</th><td>2,500</td>" in found._repr_html_()
     with pytest.raises(rr.InputError):
         rr.info(golden.path / "commitlog")
+
+
+@pytest.fixture
+def ending(tmp_path: Path) -> Path:
+    """A store whose last records are all of one topic, whose queue is gone."""
+    store = tmp_path / "ending"
+    with LogWriter(store / "commitlog", 1 << 16) as writer:
+        for k in range(40):
+            topic = "Gone" if k >= 30 else "Kept"
+            writer.append(Message(topic, store_timestamp=EPOCH + 1000 * k, properties={"KEYS": f"k{k}"}))
+    assert local_build(store, tmp_path / "built", cq_file_size=400, hash_slots=50, index_items=60).exit == 0
+    for part in ("consumequeue", "index", "checkpoint"):
+        (tmp_path / "built" / part).rename(store / part)
+    shutil.rmtree(store / "consumequeue" / "Gone")
+    return store
+
+
+def write_config(store: Path, *topics: str) -> None:
+    (store / "config").mkdir(exist_ok=True)
+    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {topic: {} for topic in topics}}))
+
+
+def test_records_of_a_deleted_topic_lack_no_unit(ending: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = info(ending, capsys)
+    (problem,) = found["problems"]
+    assert "10 records are of topics without a queue (Gone): if nobody deleted these, a build makes" in problem
+    assert shlex.split(found["next"]["commands"][0])[1] == "preflight"
+    write_config(ending, "Kept")
+    found = info(ending, capsys)
+    assert (found["problems"], shlex.split(found["next"]["commands"][0])[1]) == ([], "preflight")
+    write_config(ending, "Kept", "Gone")
+    found = info(ending, capsys)
+    (problem,) = found["problems"]
+    assert "10 records behind it, or more, have none" in problem
+    assert shlex.split(found["next"]["commands"][0])[1] == "build"
+
+
+def test_each_topic_has_its_times(ending: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (kept,) = info(ending, capsys)["topics"]
+    assert (kept["first_time"], kept["last_time"]) == (show_time(EPOCH), show_time(EPOCH + 29_000))
+    shutil.rmtree(ending / "consumequeue")
+    sampled = {one["topic"]: (one["first_time"], one["last_time"]) for one in info(ending, capsys)["topics"]}
+    assert sampled["Gone"] == (show_time(EPOCH + 30_000), show_time(EPOCH + 39_000))
+    assert main(["info", str(ending)]) == 0
+    assert f"Gone: 10 messages in 1 queue, stored {show_time(EPOCH + 30_000)} to" in capsys.readouterr().out
+
+
+def test_times_of_what_has_not_expired(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """The times of a topic are those of its records, as a reader of the log finds them."""
+    first = min((golden.path / "commitlog").iterdir())
+    first.unlink()
+    topics, times = {one["topic"]: one for one in info(golden.path, capsys)["topics"]}, dict[str, list[int]]()
+    for record in walk(*read_segments([golden.path / "commitlog"], None), Settings()).records:
+        times.setdefault(record.topic, []).append(record.store_timestamp)
+    for topic, of in times.items():
+        assert topics[topic]["first_time"] == show_time(min(of))
+        assert topics[topic]["last_time"] == show_time(max(of))
+
+
+def test_more_queues_than_are_looked_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three topics: the last has two queues that are looked into, and the files of the rest are not opened."""
+    store = tmp_path / "many"
+    with LogWriter(store / "commitlog", 1 << 20) as writer:
+        for topic, queues in (("A", 999), ("B", 999), ("C", 5), ("D", 2)):
+            for queue in range(queues):
+                writer.append(Message(topic, queue, body=b""))
+    assert local_build(store, tmp_path / "built", cq_file_size=400).exit == 0
+    (tmp_path / "built" / "consumequeue").rename(store / "consumequeue")
+    found = info(store, capsys)
+    assert (found["queues"], found["queues_looked_into"], found["messages"]) == (2005, 2000, 2000)
+    looked = {one["topic"]: (one["queues"], one["queues_looked_into"]) for one in found["topics"]}
+    assert looked == {"A": (999, 999), "B": (999, 999), "C": (5, 2), "D": (2, 0)}
+    assert main(["info", str(store)]) == 0
+    told = capsys.readouterr().out
+    assert "2,000 messages in the first 2,000 queues; others were not looked into" in told
+    assert "C: 2 messages in 2 of 5 queues, stored " in told
+    assert "D: 2 queues, not looked into" in told
