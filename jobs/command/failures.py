@@ -18,6 +18,7 @@ from rocketmq_reindex.storage_format.names import escape
 
 JVM_GONE = "Spark's JVM is gone (killed, or out of memory)"
 
+_CAUSE: Final = "Caused by: "
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED: Final = 128 + signal.SIGINT
 """the exit status after ctrl-C, as shells have it"""
@@ -122,16 +123,20 @@ def was_interrupted(error: BaseException) -> bool:
     return seen is not None
 
 
-def _reason(error: BaseException) -> str:
-    """The text of an error; where Spark only names a class of its own, that of the innermost cause, as of a wrong setting.
+def innermost(error: BaseException) -> str:
+    """Return the innermost cause of an error of Java's, ``CLASS: MESSAGE``; "" where there is none.
 
-    Java's trace names that one last (``Throwable.printStackTrace``); pyspark keeps it in ``CapturedException._stackTrace``.
+    Java's trace names that one last (``Throwable.printStackTrace``): py4j has the trace in the error's text, pyspark in
+    ``CapturedException._stackTrace``.
     """
+    lines = f"{error}\n{getattr(error, '_stackTrace', '')}".splitlines()
+    return next((line.removeprefix(_CAUSE) for line in reversed(lines) if line.startswith(_CAUSE)), "")
+
+
+def _reason(error: BaseException) -> str:
+    """The text of an error; where Spark only names a class of its own, that of the innermost cause, as of a wrong setting."""
     text = str(error)
-    causes = [line for line in str(getattr(error, "_stackTrace", "")).splitlines() if line.startswith("Caused by: ")]
-    if "Error while instantiating" not in text or not causes:
-        return text
-    return causes[-1].removeprefix("Caused by: ").partition(": ")[2] or text
+    return innermost(error).partition(": ")[2] or text if "Error while instantiating" in text else text
 
 
 def _one_line(error: BaseException, more: str) -> str:

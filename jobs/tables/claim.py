@@ -59,7 +59,7 @@ class Claim:
 
     def check(self) -> None:
         """Raises InputError when another run has taken the build over."""
-        found = self._row()
+        found = again(self._row)
         if found is not None and found.run != self.attempt.run:
             whose = f" ({escape(found.host)}, process {found.pid})" if found.host and found.state == "started" else ""
             raise InputError(f"--build-id {escape(self.build)}: a later run{whose} has this id as well: give each run its own")

@@ -6,17 +6,22 @@ Nothing of Delta's Python package is needed: SQL and DataFrames do, on any sessi
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
+from rocketmq_reindex.jobs.command.failures import innermost
 from rocketmq_reindex.jobs.tables.making import is_conflict, literal
 
 APPLICATION: Final = "rmq-reindex"
 PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 """seconds at most, before it is tried again"""
+_CUT: Final = re.compile(r"[\w.]+\.(ConnectionClosed|NoHttpResponse|NoSuchUpload|Socket|EOF)Exception\b|.*\bConnection reset\b")
+"""What S3A does not try again: the reading of ranges whose answer breaks off (``S3AInputStream.readVectored``), and an upload
+in parts that is whole, where the answer was lost and a server knows the upload no more."""
 _SMALL_QUERIES: Final = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Java made and compiled for a query that runs once, over a handful of rows, is a fifth of the JVM's time with tables."""
 
@@ -43,11 +48,15 @@ def write(
 
 
 def again(call: Callable[[], Result], pauses: Sequence[float] = PAUSES) -> Result:
-    """Call again after a conflict: when two runs commit to a table at the same time, Delta refuses one of them."""
+    """Call again, up to once for each of ``pauses``, after an error that may pass.
+
+    That is a conflict, since Delta refuses one of two runs that commit to a table at the same time, and an answer of the store
+    that broke off.
+    """
     try:
         return call()
     except Exception as error:
-        if not pauses or not is_conflict(error):
+        if not pauses or not (is_conflict(error) or _CUT.match(innermost(error))):
             raise
     time.sleep(random.uniform(0.5, 1) * pauses[0])
     return again(call, pauses[1:])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.udfs import files
+from tests.stores.tables_session import Started, started_session
 from tests.tools.hdfs_server import hdfs_server
 from tests.tools.s3_server import BUCKET, s3_server
 
@@ -32,6 +33,12 @@ def hdfs_uris(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
 @pytest.fixture(scope="session")
 def hdfs(hdfs_uris: tuple[str, str]) -> str:
     return hdfs_uris[0]
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    with started_session(tmp_path_factory.mktemp("jvm")) as found:
+        yield found
 
 
 @pytest.fixture

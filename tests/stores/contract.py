@@ -44,10 +44,9 @@ class FilesContract:
         assert [when // grain for when in listed] == [entry.modified // grain]
         assert files.names(aside) == []
 
-    @pytest.mark.parametrize("own", [False, True])
-    def test_what_lies_between_is_zeros(self, place: str, aside: str, own: bool) -> None:
+    def test_what_lies_between_is_zeros(self, place: str, aside: str) -> None:
         target = files.join(place, "file")
-        with files.writing(aside, target, own) as writer:
+        with files.writing(aside, target) as writer:
             writer.append(b"head")
             writer.write_at(3 << 20, b"middle")
             writer.write_at((3 << 20) + 6, b"!")
@@ -58,10 +57,9 @@ class FilesContract:
         assert writer.written == 11
 
     @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, OSError])
-    @pytest.mark.parametrize("own", [False, True])
-    def test_a_body_that_raises_leaves_nothing(self, place: str, aside: str, error: type[BaseException], own: bool) -> None:
+    def test_a_body_that_raises_leaves_nothing(self, place: str, aside: str, error: type[BaseException]) -> None:
         target = files.join(place, "file")
-        with pytest.raises(error), files.writing(aside, target, own) as writer:  # noqa: PT012
+        with pytest.raises(error), files.writing(aside, target) as writer:  # noqa: PT012
             writer.append(b"half of it")
             raise error
         assert files.entry_of(target).kind == files.ABSENT

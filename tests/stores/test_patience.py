@@ -56,7 +56,7 @@ DATA = random.Random(7).randbytes(11 << 20)
 
 
 def _large(place: str) -> None:
-    with files.writing(place, files.join(place, "large"), own=True) as writer:
+    with files.writing(place, files.join(place, "large")) as writer:
         for low in range(0, len(DATA), 1 << 20):
             writer.append(DATA[low : low + (1 << 20)])
         writer.finish()
@@ -94,7 +94,7 @@ def test_each_request_is_tried_again(kind: str, fault: int, s3_place: str) -> No
 
 @pytest.mark.usefixtures("short")
 def test_a_completed_upload_whose_answer_was_lost_is_whole(s3_place: str) -> None:
-    """The second request to complete it is told that there is no such upload."""
+    """The second request to complete it is told that there is no such upload: then the file goes again."""
     completed = list[str]()
 
     def refuses(sought: Sought) -> int:
@@ -110,12 +110,38 @@ def test_a_completed_upload_whose_answer_was_lost_is_whole(s3_place: str) -> Non
 
 
 @pytest.mark.usefixtures("short")
-def test_an_upload_that_was_never_completed_is_none(s3_place: str) -> None:
-    def refuses(sought: Sought) -> int:
-        return 403 if sought.kind == "POST" and "uploadId" in sought.query else 0
+@pytest.mark.parametrize(("query", "operation"), [("uploads", "Create"), ("uploadId", "Complete")])
+def test_an_upload_that_was_never_completed_is_none(query: str, operation: str, s3_place: str) -> None:
+    """A stream of pyarrow that could not begin its upload sends what it has when it goes: nothing, which is a file."""
 
-    with pytest.raises(OSError, match=r"Access Denied \(ACCESS_DENIED, CompleteMultipartUpload\)"):
+    def refuses(sought: Sought) -> int:
+        return 403 if sought.kind == "POST" and query in sought.query else 0
+
+    with pytest.raises(OSError, match=rf"Access Denied \(ACCESS_DENIED, {operation}MultipartUpload\)"):
         doing(s3_place, refuses, _large)
+    assert files.names(s3_place) == []
+
+
+def test_a_part_is_waited_for(s3_place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And whoever watches hears of it: the file goes again as a whole."""
+    monkeypatch.setattr(waiting, "SELDOM", 0.0)
+    refuses, heard = _outage("PUT", "/large", 2.5), list[str]()
+    with waiting.heard_by(heard.append):
+        doing(s3_place, refuses, _large)
+    assert files.read_bytes(files.join(s3_place, "large")) == DATA
+    assert heard
+    assert all(re.match(r"waiting for s3://logs/\S*/large: .*UploadPart\): try \d+ of 12 in \d\.\d s$", line) for line in heard)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_part_that_never_goes_is_told_in_the_end(s3_place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With how often it was tried. No part of the file is there."""
+    monkeypatch.setattr(object_store, "_SECONDS", 2.0)
+    begin = time.monotonic()
+    with pytest.raises(OSError, match=r"UploadPart\) \(tried \d+ times in \d s\)") as raised:
+        doing(s3_place, _outage("PUT", "/large", 60), _large)
+    assert time.monotonic() - begin < 10
+    assert raised.value.filename == files.join(s3_place, "large").partition("?")[0]
     assert files.names(s3_place) == []
 
 

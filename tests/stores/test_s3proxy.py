@@ -66,7 +66,7 @@ def test_a_server_without_new_checksums(bucket: str) -> None:
     with s3_door(os.environ["AWS_ENDPOINT_URL"], knows_no_new_checksums) as (endpoint, _):
         place = f"s3://{BUCKET}/{uuid.uuid4().hex}?endpoint_override={endpoint}&scheme=http"
         target, data = files.join(place, "folder", "large"), random.Random(1).randbytes(11 << 20)
-        with files.writing(place, target, own=True) as writer:
+        with files.writing(place, target) as writer:
             for low in range(0, len(data), 1 << 20):
                 writer.append(data[low : low + (1 << 20)])
             writer.finish()

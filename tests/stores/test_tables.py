@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -23,54 +23,14 @@ from rocketmq_reindex.udfs.files.systems import resolve
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, SEGMENTS, Table
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
+from tests.stores.tables_session import USER, Started
 from tests.stores.whole import published
-from tests.tools.jvm import end_jvm
 from tests.tools.local_engine import local_build
 from tests.tools.s3_policy import guarded_s3, moved, policies
 
 Stores = Callable[[str], GoldenStore]
 NAME = "tables é 100%25 a+b"
-USER = "alice"
 SECRET = "not/to+be=seen"
-QUICK = {
-    # Of Delta's own shuffles; Spark's default of 200 costs these small tables minutes.
-    "spark.sql.shuffle.partitions": "1",
-    # To compile what runs over a few rows takes most of the time.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
-JARS = Path(__file__).parents[1] / "s3a" / "target" / "classpath"
-
-
-class Started(NamedTuple):
-    spark: SparkSession
-    said: Path
-    """what the JVM printed"""
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """A session with S3A, as a user would add it, that is alice in an HDFS and knows no key of AWS."""
-    said = tmp_path_factory.mktemp("jvm") / "said"
-    end_jvm()
-    with pytest.MonkeyPatch.context() as patched, said.open("wb") as file:
-        for name in [name for name in os.environ if name.startswith("AWS_") or name == "HADOOP_USER_NAME"]:
-            patched.delenv(name)
-        patched.setenv("PYSPARK_SUBMIT_ARGS", f"--driver-class-path {JARS.read_text().strip()} pyspark-shell")
-        before = os.dup(2)
-        os.dup2(file.fileno(), 2)
-        try:
-            spark, own = session.get_session("local[2]", delta=True, hadoop_user=USER)
-        finally:
-            os.dup2(before, 2)
-            os.close(before)
-    assert own, "a session was left by another test"
-    for name, value in QUICK.items():
-        spark.conf.set(name, value)
-    yield Started(spark, said)
-    session.stop(spark)
-    end_jvm()
 
 
 def read(spark: SparkSession, place: str, table: Table) -> DataFrame:

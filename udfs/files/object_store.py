@@ -1,16 +1,17 @@
 """An object store whose requests are tried again where the answer was none: the one place that knows of it.
 
 AWS's SDK tries some requests again by itself, silently, and calls a 503 on a small object final. So it is told to try once,
-and every request is tried again here, with growing pauses. Only the parts of a large file are left to the SDK: pyarrow sends
-them in the background, and nobody else has their bytes.
+and every request is tried again here, with growing pauses. A large file goes in parts, which pyarrow sends in the background:
+of an upload in which one has failed nothing more can be sent. The SDK tries each part a few times, within a fraction of a
+second, and then the whole file is sent again from here.
 
 A request may have been done although its answer was lost. To read, list or copy again does no harm, nor does writing the same
-bytes under the same name. What was to be removed may be gone by then. A large file may be whole, and its upload no longer known
-to the store: so it is looked at.
+bytes under the same name. What was to be removed may be gone by then.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -34,8 +35,10 @@ _SECONDS: Final = 300.0
 """No request is begun again so long after its first try."""
 _QUIET: Final = 1.0
 """A shorter pause is not worth a line."""
-_WHOLE_BYTES: Final = 5 << 20
-"""What is longer may be sent in parts."""
+_WHOLE_BYTES: Final = 8 << 20
+"""What is longer is sent in parts; pyarrow's have 10 MiB, and a shorter file goes in one request."""
+_FLUSH_BYTES: Final = 64 << 20
+"""pyarrow copies each part and sends it in the background: to wait for it after so many bytes bounds its memory."""
 
 Result = TypeVar("Result")
 Judges = Callable[[OSError], OSError]
@@ -70,12 +73,12 @@ def patiently(call: Callable[[], Result], place: str, judge: Judges = lambda err
 class ObjectStore:
     """Has the methods of a ``pyarrow.fs.FileSystem`` that this package calls.
 
-    ``once`` tries a request once, ``often`` tries the parts of a file again by itself. ``scheme`` begins the URIs that errors
-    name. All methods raise what ``patiently`` raises.
+    ``once`` tries a request once; ``parts`` sends a file in parts, and tries each of them a few times by itself. ``scheme``
+    begins the URIs that errors name. All methods raise what ``patiently`` raises.
     """
 
-    def __init__(self, once: pafs.FileSystem, often: pafs.FileSystem, scheme: str) -> None:
-        self.once, self._often, self._scheme = once, often, scheme
+    def __init__(self, once: pafs.FileSystem, parts: pafs.FileSystem, scheme: str) -> None:
+        self.once, self._parts, self._scheme = once, parts, scheme
         self._buckets: set[str] = set()
         """that are there"""
 
@@ -131,18 +134,24 @@ class ObjectStore:
     def send(self, path: str, data: Any) -> None:
         """Write an object that holds ``data``, as a whole or not at all. It replaces one that is there."""
         with memoryview(data) as view:
-            system = self.once if len(view) <= _WHOLE_BYTES else self._often
+            system = self.once if len(view) <= _WHOLE_BYTES else self._parts
 
-        def send() -> None:
-            stream = system.open_output_stream(path)
-            stream.write(data)
-            stream.close()
+            def send() -> None:
+                stream = system.open_output_stream(path)
+                try:
+                    for low in range(0, len(view), _FLUSH_BYTES):
+                        stream.write(view[low : low + _FLUSH_BYTES])
+                        stream.flush()
+                except BaseException:
+                    # Collected, it would be closed while no other thread may run, and its last part be sent meanwhile.
+                    with contextlib.suppress(OSError):
+                        stream.close()
+                        # No part had failed, the run was interrupted: the object is there, and not whole.
+                        self.once.delete_file(path)
+                    raise
+                stream.close()
 
-        self.do(path, send)
-
-    def open_output_stream(self, path: str) -> ObjectStream:
-        """Open a stream to a new object, whose name is nobody else's."""
-        return ObjectStream(self.do(path, lambda: self._often.open_output_stream(path)), path, self)
+            self.do(path, send)
 
     def create_dir(self, path: str, *, recursive: bool = True) -> None:
         """Make the empty object that marks a folder."""
@@ -225,34 +234,6 @@ class ObjectFile:
     def close(self) -> None:
         """No request."""
         self._file.close()
-
-
-class ObjectStream:
-    """A new object on its way, in parts that the SDK sends again by itself."""
-
-    def __init__(self, stream: Any, path: str, store: ObjectStore) -> None:
-        self._stream, self._path, self._store = stream, path, store
-        self._count = 0
-
-    def write(self, data: Any) -> None:
-        """Append bytes."""
-        with memoryview(data) as view:
-            self._count += view.nbytes
-        self._store.do(self._path, lambda: self._stream.write(data), 1)
-
-    def flush(self) -> None:
-        """Wait until all that was written has been sent."""
-        self._store.do(self._path, self._stream.flush, 1)
-
-    def close(self) -> None:
-        """Make the object visible."""
-        try:
-            self._store.do(self._path, self._stream.close, 1)
-        except OSError:
-            # Where the answer was lost the object is there. The name is this stream's alone.
-            found = self._store.get_file_info(self._path)
-            if found.type.name != "File" or found.size != self._count:
-                raise
 
 
 def _error_of(call: Callable[[], object]) -> OSError | None:

@@ -31,8 +31,8 @@ _FLAGS: Final = ("allow_bucket_creation", "allow_bucket_deletion", "force_virtua
 _WORDS: Final = ("endpoint_override", "scheme", "region", "tls_ca_file_path")
 _NO_DELAY: Final = "allow_delayed_open"
 """An option by which a small file takes one request instead of three; older versions of pyarrow do not know it."""
-_PART_TRIES: Final = 11
-"""of each part of a large file: AWS's SDK makes pauses of 25 ms and then twice as long each, 25 s in all"""
+_PART_TRIES: Final = 3
+"""of each part of a large file: AWS's SDK makes pauses of 25 ms and then twice as long each"""
 
 
 def s3_options(uri: Uri) -> dict[str, str]:
@@ -53,8 +53,8 @@ def open_s3(uri: Uri) -> ObjectStore:
     options = s3_options(uri)
     seconds = {name: _seconds(uri, options.pop(name, ""), name) for name in _SECONDS}
     with plain_checksums(options):
-        once, often = _systems(uri, options, seconds)
-    return ObjectStore(once, often, "s3")
+        once, parts = _systems(uri, options, seconds)
+    return ObjectStore(once, parts, "s3")
 
 
 def _seconds(uri: Uri, value: str, name: str) -> float:
@@ -73,7 +73,7 @@ def _seconds(uri: Uri, value: str, name: str) -> float:
 
 
 def _systems(uri: Uri, options: dict[str, str], seconds: dict[str, float]) -> tuple[pafs.FileSystem, pafs.FileSystem]:
-    """The file systems that try a request once, and often."""
+    """The file systems that try a request once, and that send a file in parts."""
     from pyarrow import fs as pafs
 
     if options.keys() - {*_FLAGS, *_WORDS}:
@@ -82,24 +82,23 @@ def _systems(uri: Uri, options: dict[str, str], seconds: dict[str, float]) -> tu
         return system, system
     user, _, bucket = uri.authority.rpartition("@")
     access, _, secret = user.partition(":")
-    words: dict[str, Any] = {_NO_DELAY: True} | seconds
+    words: dict[str, Any] = dict(seconds)
     words |= {name: _flag(value) if name in _FLAGS else value for name, value in options.items()}
     if user:
         words |= {"access_key": unquote(access), "secret_key": unquote(secret)}
     if "region" not in words:
         words["region"] = patiently(lambda: pafs.resolve_s3_region(bucket), f"s3://{bucket}")
 
-    def opened(words: dict[str, Any]) -> tuple[pafs.FileSystem, pafs.FileSystem]:
-        once, often = pafs.AwsStandardS3RetryStrategy(max_attempts=1), pafs.AwsDefaultS3RetryStrategy(max_attempts=_PART_TRIES)
-        return pafs.S3FileSystem(**words, retry_strategy=once), pafs.S3FileSystem(**words, retry_strategy=often)
-
+    once, few = pafs.AwsStandardS3RetryStrategy(max_attempts=1), pafs.AwsDefaultS3RetryStrategy(max_attempts=_PART_TRIES)
+    delayed = words.pop(_NO_DELAY, True)
+    # Without delay an upload begins as its stream is opened: a stream that could not begin it later leaves an empty object.
+    parts = pafs.S3FileSystem(**words, retry_strategy=few)
     try:
-        return opened(words)
+        return pafs.S3FileSystem(**words, **{_NO_DELAY: delayed}, retry_strategy=once), parts
     except TypeError as error:
         if _NO_DELAY not in str(error):
             raise
-        del words[_NO_DELAY]
-        return opened(words)
+        return pafs.S3FileSystem(**words, retry_strategy=once), parts
 
 
 def _flag(value: str) -> bool:

@@ -1,8 +1,8 @@
 """Send a file to a store behind a URI so that nobody ever sees half of it.
 
 A stream of pyarrow publishes what it has when it is closed or garbage-collected, even after a failure. So a file is either sent
-under another name and renamed (HDFS), or held here and sent in one call (buckets), or sent under a name of this attempt
-alone and removed after a failure (large files in buckets).
+under another name and renamed (HDFS), or held here and sent in one call (buckets). What is held can be sent again as a whole
+where a part of it could not be sent.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import uuid
 from typing import IO, Any, Final, Protocol
 
 from rocketmq_reindex.udfs.files.folders import replace
-from rocketmq_reindex.udfs.files.systems import System
+from rocketmq_reindex.udfs.files.object_store import ObjectStore
+from rocketmq_reindex.udfs.files.systems import System, naming
 
 HELD_BYTES: Final = 32 << 20
 """A file with more bytes is held on the local disk."""
 _FLUSH_BYTES: Final = 64 << 20
-"""pyarrow sends in the background: to wait for it after so many bytes bounds its memory."""
+"""The stream may send in the background: to wait for it after so many bytes bounds its memory."""
 _ZEROS: Final = bytes(1 << 20)
 
 
@@ -39,18 +40,19 @@ class Sending(Protocol):
         """Leave nothing."""
 
 
-def open_sending(system: System, temporary_folder: str, target: str, own: bool) -> Sending:
-    """Begin to send a file to ``target``, a path of ``system``. ``own``: no other attempt writes ``target``."""
-    if not system.flat:
-        return Streamed(system, f"{temporary_folder.rstrip('/')}/{uuid.uuid4().hex}", target)
-    return Streamed(system, target, target) if own else Held(system, target)
+def open_sending(system: System, temporary_folder: str, target: str) -> Sending:
+    """Begin to send a file to ``target``, a path of ``system``."""
+    if system.flat:
+        return Held(system, target)
+    return Streamed(system, f"{temporary_folder.rstrip('/')}/{uuid.uuid4().hex}", target)
 
 
 class Streamed:
-    """Sends at once, under ``name``, and renames the file to ``target`` at the end if that is another name."""
+    """Sends at once, under ``name``, and renames the file to ``target`` at the end."""
 
     def __init__(self, system: System, name: str, target: str) -> None:
         self._system, self._name, self._target = system, name, target
+        assert not isinstance(system.fs, ObjectStore)
         self._stream = system.fs.open_output_stream(name)
         self._since = 0
 
@@ -67,8 +69,7 @@ class Streamed:
 
     def finish(self) -> None:
         self._stream.close()
-        if self._name != self._target:
-            replace(self._system, self._name, self._target)
+        replace(self._system, self._name, self._target)
 
     def abandon(self) -> None:
         # The streams of fsspec raise errors of any kind.
@@ -87,14 +88,15 @@ class Held:
         self._spooled: IO[bytes] | None = None
 
     def write(self, view: memoryview) -> None:
-        if self._spooled is None and len(self._held) + len(view) > HELD_BYTES:
-            self._spooled = tempfile.TemporaryFile(prefix="rmq-reindex-")  # noqa: SIM115  it lives as long as this
-            self._spooled.write(self._held)
-            self._held = bytearray()
-        if self._spooled is not None:
-            self._spooled.write(view)
-        else:
+        if self._spooled is None and len(self._held) + len(view) <= HELD_BYTES:
             self._held += view
+            return
+        with naming(tempfile.gettempdir()):
+            if self._spooled is None:
+                self._spooled = tempfile.TemporaryFile(prefix="rmq-reindex-")  # noqa: SIM115  it lives as long as this
+                self._spooled.write(self._held)
+                self._held = bytearray()
+            self._spooled.write(view)
 
     def zeros(self, count: int) -> None:
         for low in range(0, count, len(_ZEROS)):
@@ -103,7 +105,8 @@ class Held:
     def finish(self) -> None:
         data: Any = self._held
         if self._spooled is not None:
-            self._spooled.flush()
+            with naming(tempfile.gettempdir()):
+                self._spooled.flush()
             data = mmap.mmap(self._spooled.fileno(), 0, access=mmap.ACCESS_READ)
         self._system.fs.send(self._target, data)
         self.abandon()

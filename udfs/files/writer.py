@@ -24,12 +24,11 @@ class Writer:
     """Writes the file ``target`` by way of the folder ``temporary_folder``, and publishes it when it is whole.
 
     Attempts of one task never share a temporary name, and they write the same bytes: the last one leaves a whole file. Offsets
-    of ``write_at`` must ascend; zeros lie between (a hole, where the file system has holes). ``own``: no other attempt ever
-    writes ``target``; in a bucket the file is then sent at once instead of being held until its end. ``like``: files whose
-    bytes it gets; who may not read one of them may not read it, as far as they are local. Raises OSError.
+    of ``write_at`` must ascend; zeros lie between (a hole, where the file system has holes). ``like``: files whose bytes it
+    gets; who may not read one of them may not read it, as far as they are local. Raises OSError.
     """
 
-    def __init__(self, temporary_folder: str, target: str, own: bool = False, like: Iterable[str] = ()) -> None:
+    def __init__(self, temporary_folder: str, target: str, like: Iterable[str] = ()) -> None:
         system, self._target = resolve_to_write(target)
         self._at = 0
         self.written = 0
@@ -44,7 +43,7 @@ class Writer:
             if mode is not None:
                 os.fchmod(self._handle, mode)
         else:
-            self._sending = open_sending(system, resolve(temporary_folder)[1], self._target, own)
+            self._sending = open_sending(system, resolve(temporary_folder)[1], self._target)
 
     def write_at(self, at: int, data: Buffer) -> None:
         """Write ``data`` at byte ``at``, which is not before the end of what was written."""
@@ -114,9 +113,9 @@ def mode_like(paths: Iterable[str]) -> int | None:
 
 
 @contextlib.contextmanager
-def writing(temporary_folder: str, target: str, own: bool = False, like: Iterable[str] = ()) -> Iterator[Writer]:
+def writing(temporary_folder: str, target: str, like: Iterable[str] = ()) -> Iterator[Writer]:
     """A ``Writer`` for a block, which calls ``finish``; an error in the block leaves no file."""
-    writer = Writer(temporary_folder, target, own, like)
+    writer = Writer(temporary_folder, target, like)
     try:
         yield writer
     except BaseException:

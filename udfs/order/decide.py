@@ -65,7 +65,7 @@ class DecideOrder:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         path = files.join(self.staging.plans, f"placements-{uuid.uuid4().hex}")
-        with files.writing(self.staging.temporary, path, own=True) as writer:
+        with files.writing(self.staging.temporary, path) as writer:
             placements = PlacementWriter(writer, path)
             pre_blank, odd = 0, list[tuple[Queue, str]]()
             for cells_of_bucket in schemas.by_bucket(batches):

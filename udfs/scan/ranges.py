@@ -76,7 +76,7 @@ class ScanTask:
 
         let_go = files.outgrows_cache(self.log_bytes)
         segment = SegmentReader(spec.path, spec.segment_start, seen, min(spec.high, spec.data_end), let_go)
-        with segment, files.writing(temporary, block_path, own=True) as writer:
+        with segment, files.writing(temporary, block_path) as writer:
             for block in scanner.scan(spec, segment.read, segment.view):
                 if len(block.items.staged):
                     writer.append(block.items.staged)
