@@ -7,6 +7,7 @@ where a command is started may be an attacker's. Only root can put a file into `
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -31,6 +32,14 @@ from rocketmq_reindex.udfs.worker.daemon import FOLDER
 
 _USUAL_LINE: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
 """Spark's launcher asks for the module, so each JVM of Spark's says it first of all (``ModuleBootstrap``)."""
+_UNCAUGHT: Final = re.compile(r'Exception in thread "main" [\w.$]+: ')
+_UNNAMED: Final = {
+    "Driver memory must be": "spark.driver.memory",
+    "Executor memory must be": "spark.executor.memory",
+    "Executor cores must be": "spark.executor.cores",
+    "Total executor cores must be": "spark.cores.max",
+}
+"""What Spark says of a wrong setting without its name (``SparkSubmitArguments.validateSubmitArguments``)."""
 _CORE: Final = re.compile(r"spark-core_[0-9.]+-(.+)\.jar")
 
 _log: Final = logging.getLogger("rmq-reindex.jvm")
@@ -38,11 +47,15 @@ _log: Final = logging.getLogger("rmq-reindex.jvm")
 
 
 class JvmErrors(threading.Thread):
-    """Passes on what a JVM writes to stderr, without one line that every JVM of Spark writes."""
+    """Passes on what a JVM writes to stderr once it is up, without one line that every JVM of Spark writes.
+
+    Of one that does not come up the first line says why; what follows it is a trace.
+    """
 
     def __init__(self, pipe: IO[bytes]) -> None:
         super().__init__(name="stderr-of-jvm", daemon=True)
-        self._pipe = pipe
+        self._pipe, self._lock = pipe, threading.Lock()
+        self._held: list[bytes] | None = []
         self.first = ""
         """the first line, which says why a JVM did not start"""
 
@@ -50,16 +63,28 @@ class JvmErrors(threading.Thread):
         for line in self._pipe:
             if line.strip() == _USUAL_LINE:
                 continue
-            text = line.decode(errors="replace").strip()
-            self.first = self.first or text
-            if _log.handlers:
-                _log.warning("%s", text)
-                continue
-            try:
-                os.write(2, line)
-            except OSError:
-                # Nobody reads: the JVM must not wait for that.
-                continue
+            self.first = self.first or line.decode(errors="replace").strip()
+            with self._lock:
+                if self._held is None:
+                    _pass_on(line)
+                else:
+                    self._held.append(line)
+
+    def show(self) -> None:
+        """The JVM is up: pass on what it has said, and what it will say."""
+        with self._lock:
+            for line in self._held or ():
+                _pass_on(line)
+            self._held = None
+
+
+def _pass_on(line: bytes) -> None:
+    if _log.handlers:
+        _log.warning("%s", line.decode(errors="replace").strip())
+        return
+    # Where nobody reads, the JVM must not wait for that.
+    with contextlib.suppress(OSError):
+        os.write(2, line)
 
 
 _started: list[JvmErrors] = []
@@ -132,6 +157,7 @@ def launch(settings: Mapping[str, str]) -> None:
         stderr.join(1)
         raise does_not_start(error) from error
     os.close(writing)
+    stderr.show()
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
@@ -139,7 +165,8 @@ def does_not_start(error: Exception) -> InputError:
     """The error of a session that does not come up, with what its JVM said first where that has ended."""
     reason = str(error) or type(error).__name__
     if _started and _started[0].first and isinstance(error, OSError | Py4JNetworkError | PySparkRuntimeError):
-        reason = _started[0].first
+        reason = _UNCAUGHT.sub("", _started[0].first)
+        reason = next((f"{name}: {reason}" for words, name in _UNNAMED.items() if reason.startswith(words)), reason)
     lines = [line.strip(": ") for line in reason.splitlines() if line.strip(": ")]
     # The message begins with py4j's own text; Java's follows.
     first = next((line for line in lines if not line.startswith("An error occurred while calling")), "no reason given")

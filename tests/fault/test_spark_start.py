@@ -89,6 +89,27 @@ def test_a_wrong_setting_names_itself(golden_store: Stores, tmp_path: Path) -> N
     assert error.endswith("nothing was published")
 
 
+@pytest.mark.parametrize("name", ["spark.executor.memory", "spark.executor.cores"])
+def test_a_wrong_setting_is_told_without_a_trace(name: str, golden_store: Stores, tmp_path: Path) -> None:
+    """Spark's launcher prints one, and names no setting."""
+    words = [
+        str(COMMAND),
+        "build",
+        str(golden_store("trimmed-head").path),
+        "--out",
+        str(tmp_path / "out"),
+        "--master",
+        "local[2]",
+    ]
+    environment = os.environ | chosen_java() | {"PYSPARK_SUBMIT_ARGS": f"--conf {name}=-3 pyspark-shell"}
+    done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.returncode == 1
+    assert not [line for line in done.stderr.splitlines() if line.startswith(("\tat ", "Exception", "Caused by"))]
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert error.startswith(f"error: Spark does not start: {name}: Executor ")
+    assert error.endswith(" must be a positive number")
+
+
 def test_a_full_disk_of_sparks_own(golden_store: Stores, tmp_path: Path) -> None:
     store, disk = golden_store("trimmed-head"), tmp_path / "small"
     disk.mkdir()

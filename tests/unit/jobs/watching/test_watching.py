@@ -295,6 +295,9 @@ def test_lines_of_the_jvm_are_json_too(capfd: pytest.CaptureFixture[str]) -> Non
         os.write(writing, said)
         os.close(writing)
         stderr.join(60)
+        # Of one that does not come up a line is told, and no trace.
+        assert capfd.readouterr().err == ""
+        stderr.show()
         told = capfd.readouterr().err
         assert stderr.first.startswith("WARNING: no such")
         if not json_log:
