@@ -63,7 +63,7 @@ test-random: one-oracle ## the random tests of `make test` with new seeds, which
 
 test-all: test test-rest ## every test but the slow ones and the full matrix
 
-versions: setup ## a smoke test with the lowest versions that pyproject.toml allows, and with those of a fresh install
+versions: setup ## a smoke test with the lowest versions that pyproject.toml allows, and with those of a fresh install; dist/ under older Sparks
 	@scripts/versions
 
 matrix: setup ## the same bytes from every range size, shuffle, adaptive setting and master
@@ -130,4 +130,4 @@ clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	find rocketmq_reindex storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove what set-up made, too, and the logs of bench and fuzz
-	rm -rf .mutants .venv .venv-tools .venv-airflow .venv-docs .venv-servers .venv-lowest .venv-newest .docs jars .java-home .maven .fuzz .bench
+	rm -rf .mutants .venv .venv-tools .venv-airflow .venv-docs .venv-servers .venv-lowest .venv-newest .venv-spark-* .docs jars .java-home .maven .fuzz .bench

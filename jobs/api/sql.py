@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -15,7 +18,15 @@ def register(spark: SparkSession, *, filters: bool = False) -> None:
         spark: The session.
         filters: Let the filters of a query narrow what is read (Spark 4.1). Take it only for queries that read each DataFrame
             and view once: in Spark 4.1 all scans of one in a query get the filters of the last.
+
+    Raises:
+        InputError: The session is of Spark 3.
     """
+    try:
+        import pyspark.sql.datasource  # noqa: F401
+    except ModuleNotFoundError as error:
+        words = f"data sources in Python need Spark 4, and this is Spark {escape(spark.version)}"
+        raise InputError(f"rr.sql.register: {words}: a build and a verify run on it") from error
     from rocketmq_reindex.udfs.sql import functions, sources
 
     sources.register(spark, filters=filters)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import pyspark
+
 from rocketmq_reindex.jobs.spark.java import delta_packages
 from rocketmq_reindex.storage_format.errors import InputError
 
+_SPARK: Final = "4.1."
+"""the Spark whose Delta Lake is tested; another one's has other names"""
 _CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 
 
@@ -18,6 +22,11 @@ def check_delta(spark: Any, own: bool) -> None:
         if "ClassNotFoundException" not in str(error):
             # Whatever it is: the first table shows it.
             return
+        if not pyspark.__version__.startswith(_SPARK):
+            words = (
+                f"Spark {pyspark.__version__} has no Delta Lake, and --tables is tested with Spark {_SPARK.rstrip('.')} alone"
+            )
+            raise InputError(f"--tables: {words}: leave out --tables") from error
         raise InputError(f"--tables: {how_to_get_delta(own)}, or leave out --tables") from error
 
 
