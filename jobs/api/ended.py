@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from rocketmq_reindex.jobs.api.failing import failures_as_errors
 from rocketmq_reindex.jobs.command.failures import INTERRUPTED
 from rocketmq_reindex.jobs.command.options import any_text, no_more_output
 from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
+from rocketmq_reindex.storage_format.start.on_demand import OnDemand
 
 S = TypeVar("S")
 
@@ -64,7 +65,7 @@ def show(ended: Ended[Any], as_json: bool) -> int:
     summary = ended.summary
     try:
         if as_json:
-            print(json.dumps(dataclasses.asdict(summary)))
+            sys.stdout.writelines(_json(summary))
         elif ended.lines:
             print("\n".join(ended.lines))
         sys.stdout.flush()
@@ -73,3 +74,18 @@ def show(ended: Ended[Any], as_json: bool) -> int:
     if summary.error:
         print(error_lines(summary.error), file=sys.stderr)
     return int(summary.exit)
+
+
+def _json(summary: Any) -> Iterator[str]:
+    """A summary as one JSON object, in parts: a long list is not made as a whole."""
+    for number, each in enumerate(dataclasses.fields(summary)):
+        value = getattr(summary, each.name)
+        yield f"{', ' if number else '{'}{json.dumps(each.name)}: "
+        if isinstance(value, OnDemand):
+            yield "["
+            for at, member in enumerate(value):
+                yield f"{', ' if at else ''}{json.dumps(member)}"
+            yield "]"
+        else:
+            yield json.dumps(value, default=dataclasses.asdict)
+    yield "}\n"

@@ -9,6 +9,7 @@ from typing import Any, Final
 from rocketmq_reindex.jobs.store.lock import LOCK, holder
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.start.listed_queues import QueueColumns
 from rocketmq_reindex.storage_format.start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing
 from rocketmq_reindex.storage_format.text import fast_json
 from rocketmq_reindex.storage_format.topics import QUEUE_TYPE
@@ -28,8 +29,6 @@ class StoreFolders:
         self._store, self._roots, self._timers = store, roots, timers
         self._left = ENTRIES_MAX
         self.notes: list[str] = []
-        self.modified: dict[str, tuple[int, int]] = {}
-        """size and time of each file that a broker would change, by path"""
 
     def listing(self) -> Listing:
         """List all. Raises OSError for a folder that cannot be listed, InputError for too many entries."""
@@ -39,7 +38,7 @@ class StoreFolders:
         lock = self._place(LOCK)
         return Listing(
             segments=[entry for root in self._roots for entry in self._entries(root, self._named(root))],
-            queues=[*self._queues("consumequeue", False), *self._queues("batchconsumequeue", True)],
+            queues=self._all_queues(),
             indexes=list(self._entries(os.path.join(self._store, "index"), "index")),
             checkpoint=self._place("checkpoint"),
             lock=lock,
@@ -83,9 +82,7 @@ class StoreFolders:
     def _listed(self, full: str, path: str) -> Listed:
         entry = files.entry_of(full)
         kind = {files.FILE: FILE, files.FOLDER: FOLDER}.get(entry.kind, OTHER)
-        if kind == FILE:
-            self.modified[full] = entry.size, entry.modified
-        return Listed(entry.name, path, kind, entry.size)
+        return Listed(entry.name, path, kind, entry.size, entry.modified if kind == FILE else 0)
 
     def _entries(self, folder: str, path: str) -> Iterator[Listed]:
         """The entries of a folder, none where it is no folder (``File.listFiles`` is null then)."""
@@ -97,6 +94,13 @@ class StoreFolders:
             raise InputError(f"{escape(self._store)}: has more than {ENTRIES_MAX:,} files: name a broker's store")
         for name in sorted(found):
             yield self._listed(os.path.join(folder, name), f"{path}/{name}")
+
+    def _all_queues(self) -> Sequence[ListedQueue]:
+        found = QueueColumns()
+        for part, batch in (("consumequeue", False), ("batchconsumequeue", True)):
+            for queue in self._queues(part, batch):
+                found.add(queue)
+        return found.queues()
 
     def _queues(self, part: str, batch: bool) -> Iterator[ListedQueue]:
         for topic in self._entries(os.path.join(self._store, part), part):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -226,7 +227,7 @@ def _many(count: int) -> str:
     return counted(count, "timer message") if count >= 0 else "timer messages that were not counted (--count-limit)"
 
 
-def earlier_lives(queues: tuple[QueueOutcome, ...]) -> list[Loss]:
+def earlier_lives(queues: Sequence[QueueOutcome]) -> list[Loss]:
     """The warning of records whose offsets later records of their queue have."""
     found = [queue for queue in queues if queue.earlier_lives]
     if not found:

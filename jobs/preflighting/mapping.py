@@ -38,13 +38,13 @@ class Maps:
         return self._mapped(path, size)[1]
 
     def _mapped(self, path: str, size: int) -> tuple[mmap.mmap, Bytes]:
-        if path in self._held:
-            self._held.move_to_end(path)
-        else:
-            self._held[path] = self._map(path, size)
+        found = self._held.get(path)
+        if found is None:
+            found = self._held[path] = self._map(path, size)
             if len(self._held) > _MAPPED_MAX:
                 self._held.popitem(last=False)
-        found = self._held[path]
+            return found
+        self._held.move_to_end(path)
         with naming(path):
             # To touch what a file has lost is a signal, and no error.
             if found[0].size() < size:

@@ -9,7 +9,8 @@ from rocketmq_reindex.jobs.preflighting.mapping import MappedFile, MappedIndex, 
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes
 from rocketmq_reindex.storage_format.start.listing import FILE, Listed, Listing
-from rocketmq_reindex.storage_format.start.loading import Loading
+from rocketmq_reindex.storage_format.start.loading import LoadedQueue, Loading
+from rocketmq_reindex.storage_format.start.on_demand import OnDemand
 from rocketmq_reindex.storage_format.start.store import QueueFolder, StartSettings, Store, StoreFile
 from rocketmq_reindex.storage_format.topics import BATCH_QUEUE
 from rocketmq_reindex.udfs import files
@@ -39,12 +40,15 @@ class StoreFiles:
         with files.Reader(self.place(entry)) as reader:
             return reader.read(0, min(reader.size(), most))
 
+    def _folder(self, queue: LoadedQueue) -> QueueFolder:
+        return QueueFolder(queue.topic, queue.queue, self.mapped(queue.files), queue.batch)
+
     def store(self, listing: Listing, loading: Loading, sizes: StoreSizes) -> Store:
         """All of them, as the model takes them."""
         whole = sizes.index_file
         return Store(
             segments=self.mapped(loading.segments),
-            queues=[QueueFolder(q.topic, q.queue, self.mapped(q.files), q.batch) for q in loading.queues],
+            queues=OnDemand(len(loading.queues), lambda number: self._folder(loading.queues[number])),
             indexes=[MappedIndex(e.name, self.place(e), e.size, whole, self._maps) for e in loading.indexes],
             checkpoint=self.head(listing.checkpoint),
             batch_topics=frozenset(topic for topic, kind in listing.queue_types.items() if kind == BATCH_QUEUE),

@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.preflighting.refused import refused
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes, sizes_of
 from rocketmq_reindex.jobs.preflighting.spool import TemporarySpool
-from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary, plain
+from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary, plain, shallow
 from rocketmq_reindex.jobs.store.first_bytes import no_record
 from rocketmq_reindex.jobs.store.segments import meant_by
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, parse_delay_levels
@@ -23,8 +23,9 @@ from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.rocksdb import rocksdb_files
-from rocketmq_reindex.storage_format.start.listing import FILE, Listing
+from rocketmq_reindex.storage_format.start.listing import FILE, Listing, first_change
 from rocketmq_reindex.storage_format.start.loading import Loading, load
+from rocketmq_reindex.storage_format.start.on_demand import OnDemand
 from rocketmq_reindex.storage_format.start.predict import predict
 from rocketmq_reindex.storage_format.start.prediction import Prediction, Refusal
 from rocketmq_reindex.storage_format.told import Told
@@ -81,7 +82,7 @@ class Preflight:
             delivery = Delivery(self._folders, self._files, listing, loading, store, settings, delays)
             self._fill(found, delivery, commands, start.message_index)
         summary.notes += self._folders.notes
-        self._check_unchanged()
+        self._check_unchanged(listing)
         summary.exit = LOST if summary.losses else 0
 
     def _folders_of(self) -> StoreFolders:
@@ -163,17 +164,14 @@ class Preflight:
         for name in ("log", "dispatch", "index"):
             part = getattr(found, name)
             setattr(summary, name, None if part is None else plain(part))
-        summary.queues = [plain(queue) for queue in found.queues]
+        summary.queues = OnDemand(len(found.queues), lambda number: shallow(found.queues[number]))
         summary.delayed = [plain(level) for level in levels]
         summary.timers = None if timers is None else plain(timers)
         summary.losses += [plain(loss) for loss in (*lost, *more)]
         summary.warnings = [plain(loss) for loss in (*tail_cut(found.log), *earlier_lives(found.queues), *warned)]
 
-    def _check_unchanged(self) -> None:
+    def _check_unchanged(self, before: Listing) -> None:
         """Raises InputError where a file is another than it was at the beginning."""
-        again = self._folders_of()
-        again.listing()
-        before, now = self._folders.modified, again.modified
-        other = sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
-        if other and not any(refusal["kind"] == "lock-held" for refusal in self._summary.refusals):
-            raise InputError(f"{escape(other[0])}: {CHANGED}")
+        other = first_change(before, self._folders_of().listing())
+        if other is not None and not any(refusal["kind"] == "lock-held" for refusal in self._summary.refusals):
+            raise InputError(f"{escape(os.path.join(self._settings.store, other))}: {CHANGED}")

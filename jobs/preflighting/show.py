@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary
@@ -68,27 +69,36 @@ def _dispatch(dispatch: dict[str, Any]) -> list[str]:
     return found
 
 
-def _queues(queues: list[dict[str, Any]]) -> list[str]:
-    bad = [queue for queue in queues if queue["hidden"] > 0 or queue["log_max"] > max(queue["max_offset"], 0)]
-    bad.sort(key=lambda queue: (-queue["hidden"], queue["topic"], queue["queue"]))
+def _queues(queues: Sequence[dict[str, Any]]) -> list[str]:
+    bad = cut_from = units_cut = 0
+    known, worst = True, list[dict[str, Any]]()
+    for queue in queues:
+        known = known and queue["hidden"] >= 0
+        cut_from += queue["units_cut"] > 0
+        units_cut += queue["units_cut"]
+        if queue["hidden"] > 0 or queue["log_max"] > max(queue["max_offset"], 0):
+            bad += 1
+            worst.append(queue)
+            if len(worst) > 2 * QUEUES_SHOWN:
+                worst = _worst(worst)
     total = counted(len(queues), "queue")
-    cuts = [queue["units_cut"] for queue in queues if queue["units_cut"]]
-    cut = [f"         {counted(sum(cuts), 'unit')} cut from {counted(len(cuts), 'queue')}"] if cuts else []
+    cut = [f"         {counted(units_cut, 'unit')} cut from {counted(cut_from, 'queue')}"] if units_cut else []
     if not bad:
-        known = all(queue["hidden"] >= 0 for queue in queues)
         return [f"queues   {total}: consumers get all that {'the log holds' if known else 'was read of the log'}", *cut]
-    found = [
-        f"queues   {len(bad):,} of {total} {form(len(bad), 'hides', 'hide')} or {form(len(bad), 'loses', 'lose')} messages"
-    ]
-    for queue in bad[:QUEUES_SHOWN]:
+    found = [f"queues   {bad:,} of {total} {form(bad, 'hides', 'hide')} or {form(bad, 'loses', 'lose')} messages"]
+    for queue in _worst(worst):
         name = f"{escape(queue['topic'], 60)}/{queue['queue']}"
         hidden = f", {queue['hidden']:,} hidden" if queue["hidden"] > 0 else ""
         seen = f"consumers see {queue['min_offset']:,} to {queue['max_offset']:,}"
         log = f"the log holds {queue['log_min']:,} to {queue['log_max']:,}" if queue["log_max"] >= 0 else "the log was not read"
         found.append(f"    {name:<24} {seen}, {log}{hidden}")
-    if len(bad) > QUEUES_SHOWN:
-        found.append(f"    {len(bad) - QUEUES_SHOWN:,} more, with --json")
+    if bad > QUEUES_SHOWN:
+        found.append(f"    {bad - QUEUES_SHOWN:,} more, with --json")
     return found + cut
+
+
+def _worst(queues: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(queues, key=lambda queue: (-queue["hidden"], queue["topic"], queue["queue"]))[:QUEUES_SHOWN]
 
 
 def _index(index: dict[str, Any]) -> list[str]:

@@ -70,12 +70,12 @@ def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -
 
 def usual_size(entries: Iterable[Listed], unit: int) -> int:
     """The size that most files have, of those that fit the names; 0 for none."""
-    counts, starts = Counter[int](), list[int]()
+    counts, starts = Counter[int](), set[int]()
     for entry in entries:
         start = first_byte(entry.name)
         if entry.kind == FILE and 0 < entry.size <= MAPPED_MAX and entry.size % unit == 0 and start is not None:
             counts[entry.size] += 1
-            starts.append(start)
+            starts.add(start)
     fitting = {size: count for size, count in counts.items() if all(start % size == 0 for start in starts)} or counts
     return max(fitting, key=lambda size: (fitting[size], size), default=0)
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from rocketmq_reindex import __version__
+from rocketmq_reindex.storage_format.start.prediction import QueueOutcome
+
+_OF_QUEUE: Final = tuple(one.name for one in dataclasses.fields(QueueOutcome))
 
 
 @dataclass
@@ -25,7 +29,7 @@ class PreflightSummary:
     refusals: list[dict[str, Any]] = field(default_factory=list)
     log: dict[str, Any] | None = None
     dispatch: dict[str, Any] | None = None
-    queues: list[dict[str, Any]] = field(default_factory=list)
+    queues: Sequence[dict[str, Any]] = field(default_factory=list)
     index: dict[str, Any] | None = None
     delayed: list[dict[str, Any]] = field(default_factory=list)
     timers: dict[str, Any] | None = None
@@ -42,3 +46,8 @@ class PreflightSummary:
 def plain(found: Any) -> dict[str, Any]:
     """A dataclass as JSON would give it back: dicts and lists."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(found).items()}
+
+
+def shallow(queue: QueueOutcome) -> dict[str, Any]:
+    """A queue as JSON would give it back: ``plain`` for the one kind of which there may be hundreds of thousands."""
+    return {name: getattr(queue, name) for name in _OF_QUEUE}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, zip_longest
 
 FILE, FOLDER, OTHER = "file", "folder", "other"
 
@@ -17,6 +18,8 @@ class Listed:
     kind: str
     """FILE, FOLDER or OTHER; a link without an end is OTHER"""
     size: int = 0
+    modified: int = 0
+    """of a file, when it was written last"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class ListedQueue:
 
 @dataclass(frozen=True)
 class Listing:
-    """The folders of a store, as ``File.listFiles`` gives them; entries are in any order."""
+    """The folders of a store, as ``File.listFiles`` gives them; entries are in any order, the queues of a topic together."""
 
     segments: Sequence[Listed] = ()
     queues: Sequence[ListedQueue] = ()
@@ -48,3 +51,18 @@ class Listing:
     abort: Listed | None = None
     queue_types: Mapping[str, str] = field(default_factory=dict)
     """``queue.type`` by topic, of ``config/topics.json``, for topics that have it"""
+
+    def files(self) -> Iterator[Listed]:
+        """All regular files that it has."""
+        places = (self.checkpoint, self.lock, self.timer_wheel, self.timer_check, self.abort)
+        of_queues = (queue.files or () for queue in self.queues)
+        for listed in chain((self.segments, self.indexes, self.timer_log, places), of_queues):
+            yield from (one for one in listed if one is not None and one.kind == FILE)
+
+
+def first_change(before: Listing, now: Listing) -> str | None:
+    """The path of a file that is another in ``now``, is gone or new; None where all are the same."""
+    for one, other in zip_longest(before.files(), now.files()):
+        if one != other:
+            return min(file.path for file in (one, other) if file is not None)
+    return None

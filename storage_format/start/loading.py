@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from rocketmq_reindex.storage_format.file_names import FIRST_BYTE_MAX, is_number
@@ -12,6 +14,7 @@ from rocketmq_reindex.storage_format.integers import INT32_MAX, INT32_MIN
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.start.listing import FILE, FOLDER, Listed, ListedQueue, Listing
+from rocketmq_reindex.storage_format.start.on_demand import OnDemand
 from rocketmq_reindex.storage_format.start.prediction import Refusal
 from rocketmq_reindex.storage_format.topics import BATCH_QUEUE, SIMPLE_QUEUE
 
@@ -70,7 +73,7 @@ class Loading:
 
     refusals: tuple[Refusal, ...]
     segments: tuple[Listed, ...]
-    queues: tuple[LoadedQueue, ...]
+    queues: Sequence[LoadedQueue]
     indexes: tuple[Listed, ...]
     timer_log: tuple[Listed, ...]
     removed: tuple[str, ...]
@@ -143,26 +146,41 @@ class _Work:
                 loaded.append(entry)
         return tuple(loaded)
 
-    def queues(self, listing: Listing, sizes: FileSizes) -> tuple[LoadedQueue, ...]:
+    def queues(self, listing: Listing, sizes: FileSizes) -> Sequence[LoadedQueue]:
         """The queues that are loaded (``ConsumeQueueStore.load``; 4.9: ``DefaultMessageStore.loadConsumeQueue``)."""
-        by_folder = {(queue.batch, queue.topic, queue.name): queue for queue in listing.queues}
-        found: dict[tuple[bool, str, int], LoadedQueue] = {}
+        named, folders, numbers = array("q"), array("q"), array("q")
         disagree = set[tuple[bool, str]]()
-        for queue in listing.queues:
-            number = parse_int(queue.name)
-            if number is None or (queue.batch and self.old):
-                self.passed_over.append(queue.path)
-                continue
-            if not self.old:
-                self._check_type(queue, listing.queue_types.get(queue.topic, SIMPLE_QUEUE), disagree)
-            key = (queue.batch, queue.topic, number)
-            if key not in found:
+        for _, some in groupby(enumerate(listing.queues), lambda each: (each[1].batch, each[1].topic)):
+            of_topic = list[tuple[int, str]]()
+            for at, queue in some:
+                number = parse_int(queue.name)
+                if number is None or (queue.batch and self.old):
+                    self.passed_over.append(queue.path)
+                    continue
+                if not self.old:
+                    self._check_type(queue, listing.queue_types.get(queue.topic, SIMPLE_QUEUE), disagree)
+                of_topic.append((at, queue.name))
+            by_name = {name: at for at, name in of_topic}
+            first_named = {int(name): at for at, name in reversed(of_topic)}
+            for number, at in sorted(first_named.items(), key=lambda each: each[1]):
+                named.append(at)
                 # The name becomes a number, and the number the name of the folder that is read.
-                folder = by_folder.get((queue.batch, queue.topic, str(number)))
-                entries = folder.files if folder and folder.files is not None else ()
-                size = sizes.batch if queue.batch else sizes.queue
-                found[key] = LoadedQueue(queue.topic, number, self.mapped(entries, size, "queue"), queue.batch)
-        return tuple(found.values())
+                folders.append(by_name.get(str(number), -1))
+                numbers.append(number)
+
+        def entries(index: int) -> Sequence[Listed]:
+            return (listing.queues[folders[index]].files or ()) if folders[index] >= 0 else ()
+
+        def loaded(index: int) -> LoadedQueue:
+            queue = listing.queues[named[index]]
+            size = sizes.batch if queue.batch else sizes.queue
+            # What is to be said of the others is said already.
+            files = (entry for entry in entries(index) if entry.kind == FILE and entry.size == size)
+            return LoadedQueue(queue.topic, numbers[index], tuple(sorted(files, key=_java_order)), queue.batch)
+
+        for index in range(len(numbers)):
+            self.mapped(entries(index), sizes.batch if listing.queues[named[index]].batch else sizes.queue, "queue")
+        return OnDemand(len(numbers), loaded)
 
     def _check_type(self, queue: ListedQueue, told: str, disagree: set[tuple[bool, str]]) -> None:
         """``ConsumeQueueStore.queueTypeShouldBe``."""

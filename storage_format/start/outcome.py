@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import layout as r
@@ -15,6 +18,7 @@ from rocketmq_reindex.storage_format.start.index_state import IndexState
 from rocketmq_reindex.storage_format.start.kept import Int64s, KeptRows, bytes_of
 from rocketmq_reindex.storage_format.start.lives import Bools, QueueLives
 from rocketmq_reindex.storage_format.start.log_reader import LogReader, chosen
+from rocketmq_reindex.storage_format.start.on_demand import OnDemand
 from rocketmq_reindex.storage_format.start.prediction import (
     DispatchOutcome,
     IndexOutcome,
@@ -30,6 +34,9 @@ from rocketmq_reindex.storage_format.start.rules import RULES
 from rocketmq_reindex.storage_format.start.store import StartSettings, Store, StoreFile
 from rocketmq_reindex.storage_format.told import Told
 
+_QUEUES: Final = 64
+_NUMBERS: Final = tuple(one.name for one in dataclasses.fields(QueueOutcome))[2:]
+"""of a queue, all but its name"""
 Queues = Mapping[tuple[str, int], QueueState | BatchQueueState]
 
 
@@ -88,7 +95,7 @@ class _Count:
     def __init__(self, settings: StartSettings, started: Started, whole: bool) -> None:
         self._started, self._keeps_index, self.whole = started, settings.message_index, whole
         self.items_missing = 0
-        self._spans: dict[int, tuple[int, int]] = {}
+        self._low, self._high = np.full(_QUEUES, INT64_MAX, np.int64), np.full(_QUEUES, INT64_MIN, np.int64)
         """lowest offset, and highest plus 1, of each queue's records with a unit, by its number"""
         self._lives: dict[int, QueueLives] = {}
         """of queues with records of which a unit should point to each, and none does"""
@@ -105,14 +112,16 @@ class _Count:
             if number in self._lives or hidden.any():
                 self._take_hidden(number, rows, which, hidden)
                 which = which[~hidden]
-            offsets = rows.offset[which]
-            low, high = self._spans.get(number, (INT64_MAX, INT64_MIN))
-            self._spans[number] = (
-                min(low, int(offsets[offsets >= 0].min(initial=INT64_MAX))),
-                max(high, int((offsets + rows.messages[which]).max(initial=INT64_MIN))),
-            )
+            self._take_offsets(number, rows.offset[which], rows.messages[which])
         if self.whole and self._keeps_index:
             self.items_missing += self._started.index.missing(rows)
+
+    def _take_offsets(self, number: int, offsets: Int64s, messages: npt.NDArray[np.int16]) -> None:
+        while number >= len(self._low):
+            self._low = np.concatenate((self._low, np.full(len(self._low), INT64_MAX, np.int64)))
+            self._high = np.concatenate((self._high, np.full(len(self._high), INT64_MIN, np.int64)))
+        self._low[number] = min(self._low[number], offsets[offsets >= 0].min(initial=INT64_MAX))
+        self._high[number] = max(self._high[number], (offsets + messages).max(initial=INT64_MIN))
 
     def _are_hidden(self, number: int, at: Int64s) -> Bools:
         """Which of a queue's records have no unit that points to them, though they get one."""
@@ -136,15 +145,17 @@ class _Count:
             hidden, rows.offset[which], rows.messages[which].astype(np.int64), rows.at[which], rows.size[which].astype(np.int64)
         )
 
-    def queues(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """(number, lowest offset, highest plus 1, hidden records, records of earlier lives) of each queue."""
-        for number, (low, high) in self._spans.items():
-            lives = self._lives.get(number)
-            if lives is None:
-                yield number, low, high, 0, 0
-            else:
-                hidden = lives.hidden()
-                yield number, min(low, hidden.low), max(high, hidden.high, -1), hidden.count, lives.earlier
+    def numbers(self) -> list[int]:
+        """The queues that were met."""
+        return sorted({*np.flatnonzero(self._high > INT64_MIN).tolist(), *self._lives})
+
+    def queue(self, number: int) -> tuple[int, int, int, int]:
+        """Lowest offset, highest plus 1, hidden records, records of earlier lives of a queue."""
+        low, high, lives = int(self._low[number]), int(self._high[number]), self._lives.get(number)
+        if lives is None:
+            return low, high, 0, 0
+        hidden = lives.hidden()
+        return min(low, hidden.low), max(high, hidden.high, -1), hidden.count, lives.earlier
 
     def hidden(self) -> tuple[int, int, int]:
         """(first byte, end, number) of the records that no consumer gets; (-1, -1, 0) if there are none."""
@@ -208,23 +219,29 @@ def _dispatch(started: Started, count: _Count) -> DispatchOutcome:
     )
 
 
-def _queues(started: Started, count: _Count, segment_size: int) -> tuple[QueueOutcome, ...]:
-    in_log = {started.reader.queue_name(number): found for number, *found in count.queues()}
-    found = []
-    for topic, number in sorted({*started.queues, *in_log}):
-        queue = started.queues.get((topic, number))
-        low, high, hidden, earlier = in_log.get((topic, number), (INT64_MAX, -1, 0, 0))
+def _queues(started: Started, count: _Count, segment_size: int) -> Sequence[QueueOutcome]:
+    in_log = {started.reader.queue_name(number): number for number in count.numbers()}
+    names = sorted({*started.queues, *in_log})
+    numbers = np.empty((len(names), len(_NUMBERS)), np.int64)
+    for row, name in enumerate(names):
+        queue, found = started.queues.get(name), in_log.get(name)
+        low, high, hidden, earlier = (INT64_MAX, -1, 0, 0) if found is None else count.queue(found)
         low = low if count.whole and low < INT64_MAX else -1
         hidden = hidden if count.whole else -1
         if queue is None:
-            found.append(QueueOutcome(topic, number, 0, 0, 0, 0, low, high, hidden, earlier_lives=earlier))
+            numbers[row] = 0, 0, 0, 0, low, high, hidden, 0, -1, False, earlier
             continue
         passed, given_from = (0, -1) if isinstance(queue, BatchQueueState) else queue.passed_over(segment_size)
-        found.append(QueueOutcome(
-            topic, number, queue.min_offset, queue.max_offset, queue.units_cut, queue.units_added, low, high, hidden, passed,
+        numbers[row] = (
+            queue.min_offset, queue.max_offset, queue.units_cut, queue.units_added, low, high, hidden, passed,
             given_from if passed else -1, isinstance(queue, QueueState) and queue.ends_blank, earlier,
-        ))  # fmt: skip
-    return tuple(found)
+        )  # fmt: skip
+
+    def outcome_of(row: int) -> QueueOutcome:
+        found = dict(zip(_NUMBERS, numbers[row].tolist(), strict=True))
+        return QueueOutcome(*names[row], **found | {"ends_blank": bool(found["ends_blank"])})
+
+    return OnDemand(len(names), outcome_of)
 
 
 def _index(started: Started, count: _Count) -> IndexOutcome:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
-from rocketmq_reindex.storage_format.start.unit_kernels import BLANKS, TAIL
+from rocketmq_reindex.storage_format.start.unit_kernels import BLANKS, STATE_SIZE, TAIL
 from rocketmq_reindex.storage_format.start.work import Spool
 
 Int64s = npt.NDArray[np.int64]
@@ -20,29 +20,60 @@ _BLOCK: Final = 5
 _UNIT: Final = 12
 """bytes of a unit in the spool: its offset, its size"""
 _LEAST: Final = 4
-_NO_OFFSETS: Final = np.empty(0, np.int64)
-_NO_SIZES: Final = np.empty(0, np.int32)
+_NO_ROOM: Final = np.empty(0, np.int64)
+_NO_BLOCKS: Final = array("q")
+_QUEUES: Final = 64
+
+
+class QueueNumbers:
+    """What all queues keep between dispatches: ``rows``, int64 (room, STATE_SIZE), has a row for each."""
+
+    def __init__(self) -> None:
+        self.rows = np.zeros((_QUEUES, STATE_SIZE), np.int64)
+        self._count = 0
+
+    def add(self) -> int:
+        """The number of a new row of zeros."""
+        if self._count == len(self.rows):
+            self.rows = np.concatenate((self.rows, np.zeros_like(self.rows)))
+        self._count += 1
+        return self._count - 1
 
 
 class OwnUnits:
-    """``phy_offset``, int64, and ``size``, int32, have room for the newest units, of which ``state[TAIL]`` are there."""
+    """The units of a queue: the newest are in memory, and ``numbers.rows[row, TAIL]`` counts those."""
 
-    __slots__ = ("_blocks", "_spool", "_state", "phy_offset", "size")
+    __slots__ = ("_blocks", "_held", "_numbers", "_row", "_spool", "room")
 
-    def __init__(self, spool: Spool, state: Int64s) -> None:
-        self._spool, self._state = spool, state
+    def __init__(self, spool: Spool, numbers: QueueNumbers, row: int) -> None:
+        self._spool, self._numbers, self._row = spool, numbers, row
+        self.room = 0
+        """for how many units there is room in memory"""
         self.clear()
 
     def clear(self) -> None:
         """There are none any more."""
         self._state[TAIL] = self._state[BLANKS] = 0
-        self._blocks = array("q")
-        self.phy_offset, self.size = _NO_OFFSETS, _NO_SIZES
+        self._blocks = _NO_BLOCKS
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._held, self.room = _NO_ROOM, 0
 
     @property
-    def room(self) -> int:
-        """For how many units there is room in memory."""
-        return len(self.size)
+    def _state(self) -> Int64s:
+        state: Int64s = self._numbers.rows[self._row]
+        return state
+
+    @property
+    def phy_offset(self) -> Int64s:
+        """The offsets of the newest units, with the room behind them."""
+        return self._held[: self.room]
+
+    @property
+    def size(self) -> Int32s:
+        """Their sizes, likewise."""
+        return self._held[self.room :].view(np.int32)[: self.room]
 
     @property
     def blanks(self) -> int:
@@ -63,9 +94,10 @@ class OwnUnits:
         held = int(self._state[TAIL])
         if held + units > self.room:
             room = max(held + units, min(2 * self.room, held + (1 << 16)), _LEAST)
-            phy_offset, size = np.empty(room, np.int64), np.empty(room, np.int32)
-            phy_offset[:held], size[:held] = self.phy_offset[:held], self.size[:held]
-            self.phy_offset, self.size = phy_offset, size
+            phy_offset, size = self.phy_offset[:held], self.size[:held]
+            # One array for both: there may be as many as there are queues.
+            self._held, self.room = np.empty(room + (room + 1) // 2, np.int64), room
+            self.phy_offset[:held], self.size[:held] = phy_offset, size
 
     def spill(self) -> None:
         """Put those in memory into the spool."""
@@ -74,9 +106,10 @@ class OwnUnits:
             phy_offset, size = self.phy_offset[:held], self.size[:held]
             place = self._spool.put(phy_offset.tobytes() + size.tobytes())
             before = self._spooled
-            self._blocks.extend((place, before, held, int(phy_offset.min()), int(phy_offset.max())))
+            block = place, before, held, int(phy_offset.min()), int(phy_offset.max())
+            self._blocks = self._blocks + array("q", block)
         self._state[TAIL] = 0
-        self.phy_offset, self.size = _NO_OFFSETS, _NO_SIZES
+        self._let_go()
 
     def extend(self, phy_offset: Int64s, size: Int32s) -> None:
         """Put some behind them."""
@@ -96,7 +129,7 @@ class OwnUnits:
             place, before, units = self._blocks[-5:-2]
             kept = max(0, count - self.blanks - before)
             phy_offset, size = self._read(place, units)
-            del self._blocks[-_BLOCK:]
+            self._blocks = self._blocks[:-_BLOCK]
             if kept:
                 self.extend(phy_offset[:kept], size[:kept])
         self._state[BLANKS] = min(self.blanks, count)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -15,13 +17,14 @@ from rocketmq_reindex.storage_format.start.index_state import IndexState
 from rocketmq_reindex.storage_format.start.kept import KeptRows
 from rocketmq_reindex.storage_format.start.log_reader import LogReader, chosen
 from rocketmq_reindex.storage_format.start.outcome import Started, outcome
+from rocketmq_reindex.storage_format.start.own_units import QueueNumbers
 from rocketmq_reindex.storage_format.start.prediction import Prediction, Refusal
 from rocketmq_reindex.storage_format.start.queue_state import LoadFailure, QueueState
 from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, STOPS, Rows
 from rocketmq_reindex.storage_format.start.recovery import End, SegmentChoice, Start, read_log, read_times, reading_of
 from rocketmq_reindex.storage_format.start.reput import KeptLog, reput
 from rocketmq_reindex.storage_format.start.rules import DEFAULT_COUNT_LIMIT, RULES
-from rocketmq_reindex.storage_format.start.store import QueueFolder, StartSettings, Store
+from rocketmq_reindex.storage_format.start.store import FilesOf, QueueFolder, StartSettings, Store, StoreFile
 from rocketmq_reindex.storage_format.start.work import MemorySpool, Spool
 from rocketmq_reindex.storage_format.told import Nobody, Told
 
@@ -66,18 +69,20 @@ class _Run:
         self._spool, self._told = spool, told
         self._times = read_times(store.checkpoint)
         self._reader = LogReader("5.3" if self._rules.v2_records else "4.9", tuple(sorted(store.batch_topics)), told)
+        self._numbers = QueueNumbers()
         self._queues: dict[tuple[str, int], QueueState | BatchQueueState] = {
-            (folder.topic, folder.queue): self._state_of(folder) for folder in store.queues
+            (folder.topic, folder.queue): self._state_of(folder, FilesOf(store.queues, number, len(folder.files)))
+            for number, folder in enumerate(store.queues)
         }
         self._by_number: list[QueueState | BatchQueueState] = []
         self._index = IndexState(store.indexes, settings, self._times.index, spool)
         self._dispatched: list[tuple[int, int]] = []
         self._stopped_at = -1
 
-    def _state_of(self, folder: QueueFolder) -> QueueState | BatchQueueState:
+    def _state_of(self, folder: QueueFolder, files: Sequence[StoreFile]) -> QueueState | BatchQueueState:
         if folder.batch:
             return BatchQueueState(folder.files, self._settings.batch_cq_file_size, self._spool)
-        return QueueState(folder.files, self._settings.cq_file_size, self._spool)
+        return QueueState(files, self._settings.cq_file_size, self._spool, self._numbers)
 
     def start(self) -> Started:
         """``load`` and ``start``. Raises LoadFailure where one of them fails, or never ends."""
@@ -167,11 +172,11 @@ class _Run:
 
     def _spill(self) -> None:
         """Where too many units are in memory, put those of the queues with most of them into the spool."""
-        held = {name: queue.room for name, queue in self._queues.items() if queue.room}
-        if sum(held.values()) > _HELD:
-            for name, units in held.items():
-                if units * len(held) >= _HELD // 2:
-                    self._queues[name].spill()
+        rooms = np.fromiter((queue.room for queue in self._queues.values()), np.int64, len(self._queues))
+        if rooms.sum() > _HELD:
+            many = rooms * np.count_nonzero(rooms) >= _HELD // 2
+            for queue in itertools.compress(self._queues.values(), many.tolist()):
+                queue.spill()
 
     def _units_end(self, rows: Rows, groups: list[tuple[int, npt.NDArray[np.int64]]]) -> int:
         """The number of the row from which on no queue gets a unit.
@@ -196,7 +201,7 @@ class _Run:
             topic, queue = self._reader.queue_name(new)
             batch = self._rules.v2_records and topic in self._store.batch_topics
             made = self._queues.get((topic, queue))
-            self._by_number.append(made if made is not None else self._state_of(QueueFolder(topic, queue, (), batch)))
+            self._by_number.append(made if made is not None else self._state_of(QueueFolder(topic, queue, (), batch), ()))
         topic, queue = self._reader.queue_name(number)
         return self._queues.setdefault((topic, queue), self._by_number[number])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
@@ -107,6 +108,6 @@ class Prediction:
     refusals: tuple[Refusal, ...] = ()
     log: LogOutcome | None = None
     dispatch: DispatchOutcome | None = None
-    queues: tuple[QueueOutcome, ...] = ()
+    queues: Sequence[QueueOutcome] = ()
     index: IndexOutcome | None = None
     notes: tuple[str, ...] = field(default=())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +15,14 @@ from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.start import unit_kernels as k
 from rocketmq_reindex.storage_format.start.kept import Int64s, are_among
-from rocketmq_reindex.storage_format.start.own_units import OwnUnits
+from rocketmq_reindex.storage_format.start.own_units import OwnUnits, QueueNumbers
 from rocketmq_reindex.storage_format.start.rules import StartRules
 from rocketmq_reindex.storage_format.start.store import StoreFile
 from rocketmq_reindex.storage_format.start.work import Spool
 
-_EMPTY = np.zeros(0, np.uint8)
+_EMPTY: Final = np.zeros(0, np.uint8)
+_NO_STARTS: Final = array("q")
+_NOT_LOOKED_AT: Final = array("q")
 Int32s = npt.NDArray[np.int32]
 
 
@@ -32,21 +37,35 @@ class LoadFailure(Exception):
 class QueueState:
     """One queue. ``min_logic`` and ``max_logic`` are bytes of its logical length, as in RocketMQ."""
 
-    def __init__(self, files: Sequence[StoreFile], file_size: int, spool: Spool) -> None:
+    __slots__ = (
+        "_given", "_kept", "_numbers", "_own", "_revived", "_revived_blanks", "_row", "_size", "_spans", "_starts",
+        "ends_blank",
+    )  # fmt: skip
+
+    def __init__(self, files: Sequence[StoreFile], file_size: int, spool: Spool, numbers: QueueNumbers) -> None:
         self._size = file_size
-        self._given = files
-        self._starts = [file.start for file in files]
-        self._files: list[StoreFile | None] = list(files)
-        """None stands for one that this start made"""
-        self._state = np.zeros(k.STATE_SIZE, np.int64)
+        self._given, self._kept = files, len(files)
+        """how many of the files that were given are there: those that this start made follow them"""
+        self._starts = array("q", [file.start for file in files]) if files else _NO_STARTS
+        self._numbers, self._row = numbers, numbers.add()
         self._state[k.MAX_PHYSIC] = self._state[k.LAST_START] = -1
-        self._own = OwnUnits(spool, self._state)
+        self._own = OwnUnits(spool, numbers, self._row)
         self._revived = 0
         self._revived_blanks = 0
-        self._spans: dict[int, tuple[bool, int, int]] = {}
+        self._spans = _NOT_LOOKED_AT
+        """four numbers for each given file: whether its units ascend, the lowest and the highest, where they end"""
         self.ends_blank = False
         """whether the queue ends in a file that this start began, whose one unit is of zeros, so that all units before it are
         below the min offset"""
+
+    @property
+    def _state(self) -> Int64s:
+        state: Int64s = self._numbers.rows[self._row]
+        return state
+
+    def _keep(self, count: int) -> None:
+        """Keep the first files."""
+        self._starts, self._kept = self._starts[:count], min(self._kept, count)
 
     @property
     def max_physic(self) -> int:
@@ -83,8 +102,7 @@ class QueueState:
                 break
             index += 1
         end = self._starts[index] + count * UNIT_SIZE
-        kept = [at for at, start in enumerate(self._starts) if start <= end]
-        self._starts, self._files = [self._starts[at] for at in kept], [self._files[at] for at in kept]
+        self._keep(bisect_right(self._starts, end))
         self._set_last(end % self._size if end < self._starts[-1] + self._size else self._size)
 
     def _set_last(self, wrote: int) -> None:
@@ -105,9 +123,9 @@ class QueueState:
         made, own = int(self._state[k.FILES_MADE]), self._own
         own.make_room(len(size))
         k.append_units(phy_offset, size, queue_offset, self._size, self._state, own.phy_offset, own.size)
-        for number in reversed(range(int(self._state[k.FILES_MADE]) - made)):
-            self._starts.append(int(self._state[k.LAST_START]) - number * self._size)
-            self._files.append(None)
+        if more := int(self._state[k.FILES_MADE]) - made:
+            last = int(self._state[k.LAST_START])
+            self._starts = self._starts + array("q", range(last - (more - 1) * self._size, last + 1, self._size))
 
     @property
     def room(self) -> int:
@@ -119,8 +137,7 @@ class QueueState:
         self._own.spill()
 
     def _bytes(self, index: int) -> npt.NDArray[np.uint8]:
-        file = self._files[index]
-        return _EMPTY if file is None else file.data
+        return self._given[index].data if index < self._kept else _EMPTY
 
     def _content(self, index: int) -> k.FileContent:
         at = int(self._state[k.TAIL_FROM]) - self._starts[index]
@@ -151,8 +168,7 @@ class QueueState:
                 self._revive(int(kept))
                 self._set_last(int(kept))
                 return
-            self._starts.pop()
-            self._files.pop()
+            self._keep(len(self._starts) - 1)
             self._set_last(self._size if self._starts else 0)
 
     def _revive(self, kept: int) -> None:
@@ -187,7 +203,9 @@ class QueueState:
         if wrote and self._unit(len(self._starts) - 1, wrote - UNIT_SIZE) < lowest:
             self._state[k.MIN_LOGIC] = maximum
             # A cut keeps the first unit of a file that a record below the queue's end began, though none was written.
-            self.ends_blank = wrote == UNIT_SIZE and self._files[-1] is None and self._own_number(self._starts[-1]) is None
+            self.ends_blank = (
+                wrote == UNIT_SIZE and self._kept < len(self._starts) and self._own_number(self._starts[-1]) is None
+            )
             return
         start = max(0, minimum - self._starts[0])
         end = self._end_of(0)
@@ -204,7 +222,7 @@ class QueueState:
 
     def destroy(self) -> None:
         """``destroy``: all files go."""
-        self._starts, self._files = [], []
+        self._keep(0)
         self._own.clear()
         self._state[:] = 0
         self._state[k.MAX_PHYSIC] = self._state[k.LAST_START] = -1
@@ -239,34 +257,41 @@ class QueueState:
         A start of 5.x and 4.9 takes for a queue's first units those that stand for none (``fillPreBlank``), in a log that
         begins at 0.
         """
-        lowest = int(self._state[k.MIN_LOGIC])
-        for index, (start, file) in enumerate(zip(self._starts, self._files, strict=True)):
-            if file is not None and start <= lowest < start + self._size:
-                end = min(
-                    file.size, self._end_of(index), int(self._state[k.TAIL_FROM]) - start if self._own.count else file.size
-                )
-                passed, at = k.passed_over(file.data, lowest - start, end - end % UNIT_SIZE, segment_size)
+        lowest, own_from = int(self._state[k.MIN_LOGIC]), int(self._state[k.TAIL_FROM])
+        for index, start in enumerate(self._starts[: self._kept]):
+            if start <= lowest < start + self._size:
+                data = self._given[index].data
+                end = min(len(data), self._end_of(index), own_from - start if self._own.count else len(data))
+                passed, at = k.passed_over(data, lowest - start, end - end % UNIT_SIZE, segment_size)
                 return int(passed), (start + int(at)) // UNIT_SIZE
         return 0, self.min_offset
+
+    def _span_of(self, index: int) -> array[int]:
+        """What ``_spans`` says of a file, which is looked at once."""
+        found = self._spans[4 * index : 4 * index + 4]
+        if found[3] < 0:
+            file = self._given[index]
+            end = min(file.size, self._end_of(index))
+            if self._own.count:
+                end = max(0, min(end, int(self._state[k.TAIL_FROM]) - self._starts[index]))
+            end -= end % UNIT_SIZE
+            found = array("q", (*(k.span_of(file.data, end) if end else (0, 0, -1)), end))
+            self._spans[4 * index : 4 * index + 4] = found
+            file.let_go(0, end)
+        return found
 
     def are_pointed_to(self, wanted: Int64s) -> npt.NDArray[np.bool_]:
         """To which of the physical offsets ``wanted``, ascending, units from the min offset on point."""
         found = np.zeros(len(wanted), np.bool_)
         lowest, highest, low, high = int(self._state[k.MIN_LOGIC]), self.max_logic, int(wanted[0]), int(wanted[-1])
         own_from = int(self._state[k.TAIL_FROM])
-        for index, (start, file) in enumerate(zip(self._starts, self._files, strict=True)):
-            end = 0 if file is None else min(file.size, self._end_of(index))
-            if self._own.count:
-                end = min(end, own_from - start)
-            end -= end % UNIT_SIZE
-            if file is None or end <= 0:
-                continue
-            if index not in self._spans:
-                self._spans[index] = k.span_of(file.data, end)
-                file.let_go(0, end)
-            ascends, least, most = self._spans[index]
+        if not self._spans:
+            self._spans = array("q", (0, 0, -1, -1)) * self._kept
+        for index, start in enumerate(self._starts[: self._kept]):
+            ascends, least, most, end = self._span_of(index)
             if least <= high and most >= low:
-                k.mark_pointed(file.data, end, ascends, start, self._size, lowest, highest, wanted, found)
+                file = self._given[index]
+                k.mark_pointed(file.data, end, bool(ascends), start, self._size, lowest, highest, wanted, found)
                 file.let_go(0, end)
         skipped = max(0, lowest - own_from) // UNIT_SIZE
         for first, phy_offset, size in self._own.pointing(low, high):

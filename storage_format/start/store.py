@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +53,25 @@ class QueueFolder:
     queue: int
     files: Sequence[StoreFile]
     batch: bool = False
+
+
+class FilesOf(Sequence[StoreFile]):
+    """The files of one of some folders, which may be made when they are asked for, and are not kept."""
+
+    __slots__ = ("_folders", "_length", "_number")
+
+    def __init__(self, folders: Sequence[QueueFolder], number: int, length: int) -> None:
+        self._folders, self._number, self._length = folders, number, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> StoreFile: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StoreFile]: ...
+    def __getitem__(self, index: int | slice) -> StoreFile | Sequence[StoreFile]:
+        return self._folders[self._number].files[index]
 
 
 @dataclass(frozen=True)

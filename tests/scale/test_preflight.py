@@ -10,18 +10,22 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.bench import cases
 from tests.bench.steps import own_memory
 from tests.tools.encode import Message
+from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
 
 MIB = 1 << 20
 BOUND = 256 * MIB
+QUEUES = 100_000
 NOISE = 64 * MIB
 """malloc's own doing"""
 
 
-def peak_of(store: Path, scratch: Path) -> tuple[int, dict[str, Any]]:
+def peak_of(store: Path, scratch: Path, *more: str) -> tuple[int, dict[str, Any]]:
     """The most memory of a preflight after an unclean stop, and what it says."""
     words = [
         sys.executable,
@@ -32,6 +36,7 @@ def peak_of(store: Path, scratch: Path) -> tuple[int, dict[str, Any]]:
         "--abort=yes",
         "--broker-version=5.3.3",
         "--json",
+        *more,
     ]
     most, said = 0, scratch / "said"
     with said.open("wb") as out, subprocess.Popen(words, stdout=out) as process:
@@ -57,6 +62,24 @@ def test_a_log_twice_as_large(tmp_path: Path) -> None:
     print(f"MiB: {[peak // MIB for peak in peaks]}")
     assert max(peaks) < BOUND
     assert peaks[1] < peaks[0] + NOISE
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_a_hundred_thousand_queues(built: bool, tmp_path: Path) -> None:
+    """All of them are made by the start, or are there: neither takes an object of Python for each all the time."""
+    store = tmp_path / "store"
+    cases.many_queues(store, QUEUES)
+    sizes = []
+    if built:
+        local_build(store, tmp_path / "out", broker_version="5.3", cq_file_size=400)
+        for part in ("consumequeue", "index", "checkpoint"):
+            (tmp_path / "out" / part).rename(store / part)
+        sizes = ["--cq-file-size=400"]
+    peak, said = peak_of(store, tmp_path, *sizes)
+    assert (said["exit"], said["error"], len(said["queues"])) == (0, None, QUEUES)
+    assert {(queue["max_offset"], queue["units_added"]) for queue in said["queues"]} == {(1, not built)}
+    print(f"MiB: {peak // MIB}")
+    assert peak < BOUND
 
 
 def test_queues_whose_first_file_begins_with_blanks(tmp_path: Path) -> None:

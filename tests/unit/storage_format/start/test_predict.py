@@ -31,7 +31,7 @@ def test_a_whole_store_keeps_all(tmp_path: Path) -> None:
             0,
             (),
         )
-        assert found.queues == (QueueOutcome("TopicA", 0, 0, 30, 0, 0, 0, 30, 0),)
+        assert list(found.queues) == [QueueOutcome("TopicA", 0, 0, 30, 0, 0, 0, 30, 0)]
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -224,7 +224,7 @@ def test_an_empty_log_takes_the_queues_with_it(tmp_path: Path, release: str) -> 
     _, puts = log(tmp_path)
     found = start(Store([], [queue(units(puts))]), release)
     assert found.log == LogOutcome(False, "", 0, False, -1, 0, 0, "", 0, 0, ())
-    assert found.queues == (QueueOutcome("TopicA", 0, 0, 0, 30, 0, -1, -1, 0),)
+    assert list(found.queues) == [QueueOutcome("TopicA", 0, 0, 0, 30, 0, -1, -1, 0)]
 
 
 def test_a_log_that_begins_later(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_an_unknown_release() -> None:
 def test_batch_topics_get_batch_queues(tmp_path: Path) -> None:
     segments, _ = log(tmp_path, 12)
     found = start(Store(segments, batch_topics=frozenset({"TopicA"})), "5.5.1", batch_cq_file_size=460)
-    assert found.queues == (QueueOutcome("TopicA", 0, 0, 12, 0, 12, 0, 12, 0),)
+    assert list(found.queues) == [QueueOutcome("TopicA", 0, 0, 12, 0, 12, 0, 12, 0)]
 
 
 @pytest.mark.parametrize("release", ["5.3.3", "5.5.1"])
@@ -257,7 +257,7 @@ def test_a_batch_has_as_many_offsets_as_its_properties_say(tmp_path: Path, relea
     found = start(store, release, batch_cq_file_size=460)
     assert found.log is not None
     assert found.log.cut_reason == ""
-    assert found.queues == (QueueOutcome("TopicA", 0, 0, 8, 0, 2, 0, 8, 0),)
+    assert list(found.queues) == [QueueOutcome("TopicA", 0, 0, 8, 0, 2, 0, 8, 0)]
 
 
 def test_a_start_that_checks_offsets_says_so(tmp_path: Path) -> None:
