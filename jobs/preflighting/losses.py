@@ -151,7 +151,9 @@ def _hidden(found: Prediction, advised: Advised, segments: int) -> Loss:
     text = f"{many} of the log{where} get no unit"
     if log.limited:
         text += f": the recovery looks at no more segments ({RECOVER_MAX})"
-        advice.append(f"or start once with {RECOVER_MAX}={segments} in broker.conf, which reads all {segments} segments")
+        advice.append(
+            f"or start once with {RECOVER_MAX}={segments} in broker.conf, which reads all {counted(segments, 'segment')}"
+        )
     return Loss("records-hidden", dispatch.hidden_records, text, tuple(advice), advised.commands)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rocketmq_reindex.jobs.building.advice import shell
+from rocketmq_reindex.jobs.building.advice import REPAIR, WITHOUT_REPLICA, shell
 from rocketmq_reindex.jobs.preflighting.commands import Commands
 from rocketmq_reindex.jobs.preflighting.losses import IN_BROKERS_ORDER, Loss
 from rocketmq_reindex.storage_format.names import escape
@@ -25,7 +25,7 @@ _ADVICE = {
     "delay-levels": "set messageDelayLevel right",
     "queue-last-file-empty": "rebuild, and run preflight again: a start that failed may have left that file",
     "checkpoint-logics-offset": "rebuild, or start once with enableAcceleratedRecovery=false",
-    "record-too-large": "take the damaged segment from a replica or a backup; build --on-damage salvage reads what lies behind",
+    "record-too-large": f"{REPAIR}: {WITHOUT_REPLICA}",
     "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
     "light-queue-offset": "rebuild, or start once with enableMultiDispatch=false: light queues then get no units",
 }
@@ -33,6 +33,8 @@ _REBUILT = frozenset({
     "queue-file-size", "checkpoint-not-a-file", "queue-last-file-empty", "checkpoint-logics-offset", "dispatch-stuck",
     "light-queue-offset",
 })  # fmt: skip
+
+_REPAIRED = frozenset({"record-too-large"})
 
 
 def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands, store: str, segment: int) -> list[Loss]:
@@ -44,6 +46,7 @@ def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands,
         more = f", and {len(of_kind) - 1:,} more" if len(of_kind) > 1 else ""
         text = f"{escape(first.path)}: {first.detail}{more}" if first.path else f"{first.detail}{more}"
         ready = (commands.rebuilt(),) if kind in _REBUILT else ()
+        ready = (commands.repaired(),) if kind in _REPAIRED else ready
         if kind == "log-file-size" and len(of_kind) == 1 and _is_short_last(first, loading, segment, store):
             ready = (shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)
         advice: tuple[str, ...] = (_ADVICE[kind],) if kind in _ADVICE else ()

@@ -110,7 +110,7 @@ def _index(index: dict[str, Any]) -> list[str]:
         names = ", ".join(map(escape, index["deleted"][:FILES_SHOWN]))
         text += f", {len(index['deleted']):,} deleted before ({names}{more})"
     lost = f"{counted(index['items_lost'], 'item')} not made again" if index["items_lost"] > 0 else ""
-    missing = f"{_number(index['items_missing'], 'key')} without an item" if index["items_missing"] else ""
+    missing = f"{counted(index['items_missing'], 'key')} without an item" if index["items_missing"] > 0 else ""
     return [": ".join(filter(None, (text, ", ".join(filter(None, (lost, missing))))))]
 
 

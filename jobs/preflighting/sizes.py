@@ -14,6 +14,7 @@ from rocketmq_reindex.storage_format.file_names import first_byte, is_index_file
 from rocketmq_reindex.storage_format.index.header import file_size
 from rocketmq_reindex.storage_format.index.reader import guess_sizes
 from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS, DEFAULT_SLOTS
+from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.start.listing import FILE, Listed, Listing
 from rocketmq_reindex.storage_format.start.loading import FileSizes
@@ -64,7 +65,7 @@ def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -
     if slots is None or items is None:
         slots, items = _index_sizes(listing.indexes, lambda entry: maps.get(os.path.join(store, entry.path), entry.size))
         if (slots, items) != (DEFAULT_SLOTS, DEFAULT_ITEMS):
-            notes.append(f"index: {slots:,} slots and {items:,} items a file, taken from the files")
+            notes.append(f"index: {counted(slots, 'slot')} and {counted(items, 'item')} a file, taken from the files")
     return StoreSizes(files, slots, items, tuple(notes))
 
 

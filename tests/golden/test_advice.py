@@ -117,6 +117,23 @@ def test_preflight_says_repair_first(store: Path, tmp_path: Path, capsys: pytest
     is_sound(store.with_name("a store.repaired"), capsys)
 
 
+def test_a_record_too_large_for_a_broker_is_repaired(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """4.9 makes an array of a record's size before it looks further, and does not start."""
+    first = spoil.segment_paths(store)[-1]
+    first.write_bytes(b"\x7f\xff\xff\xff" + first.read_bytes()[4:])
+    asked = {"broker_version": "4.9.8", "cq_file_size": 400, "hash_slots": 50, "index_items": 60}
+    found = rr.preflight(store, abort="yes", **asked)
+    (loss,) = found.losses
+    assert (loss["kind"], loss["advice"]) == ("record-too-large", [f"repair the log first: {WITHOUT_REPLICA}"])
+    for status, replica in ((0, ["--replica", str(tmp_path / "replica")]), (3, [])):
+        _, *words = shlex.split(loss["commands"][0])
+        place, out = words.index("--replica"), tmp_path / f"mended-{status}"
+        words[words.index("--out") + 1] = str(out)
+        told(capsys, status, *words[:place], *replica, *words[place + 2 :], "--engine", "local")
+        told(capsys, 0, "verify", out, "--engine", "local", "--broker-version", "4.9", *SIZES)
+        assert rr.preflight(out, abort="yes", **asked).losses == []
+
+
 def test_no_rebuild_of_what_has_no_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A record whose queue offset went back: a repair leaves it, and a rebuild gives the same bytes."""
     offsets = [*range(20), 3, *range(21, 40)]

@@ -139,7 +139,7 @@ def test_a_record_too_large_for_java(store: Path) -> None:
     _spoil_record(store, 0, b"\x7f\0\0\0")
     found = told(store, "4.9.8", abort="yes")
     assert found.loads
-    assert any("2130706432 bytes: the broker makes an array" in note for note in found.notes)
+    assert any("2,130,706,432 bytes: the broker makes an array" in note for note in found.notes)
 
 
 def test_the_other_case_of_the_file_abort_is_told(store: Path) -> None:
