@@ -122,7 +122,8 @@ def build(
         log_format: ``json`` writes messages to stderr as JSON objects.
         metrics: File for figures of the run, for Prometheus.
         store_name: Name of the store in logs and metrics. Default: ``store``.
-        tables: Folder or URI of Delta tables that record the run.
+        tables: Folder or URI of Delta tables that record the run. With ``engine="local"`` only what ``incremental`` knows is
+            kept there.
         messages_table: With ``tables``: also write a row for each message, without its body.
         incremental: Read only what is new since the build in ``out``. Needs ``tables``.
         recheck: With ``incremental``: read everything again, and compare digests.

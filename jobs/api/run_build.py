@@ -59,7 +59,7 @@ def run_build(
                 needed = needs_engine(settings, inputs)
                 if needed:
                     watch.compiles()
-                delta, user = bool(settings.tables), hdfs_user(settings.tables)
+                delta, user = settings.keeps_rows, hdfs_user(settings.tables)
                 with engines_ahead(local, settings.master, needed, delta, user, spark) as engines:
                     from rocketmq_reindex.jobs.run import Build
 

@@ -37,6 +37,8 @@ def of_settings(settings: BuildSettings, summary: Summary) -> None:
             "--broker-conf: has enableAcceleratedRecovery=true: after a crash a 5.5 broker does not load a store with this "
             "checkpoint: for 5.5 give --broker-version 5.5"
         )
+    if settings.tables and not settings.keeps_rows:
+        summary.notes.append("--tables: keeps what is known of the log; --engine local writes no rows of Delta tables")
     if settings.partial and "consumequeue" in settings.only:
         summary.warn("a partial build beside the full log: a broker re-dispatches only records above the newest unit")
 

@@ -187,7 +187,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_watch_options(parser)
     tables = parser.add_argument_group("Delta tables").add_argument
-    tables("--tables", metavar="URI", help="record the run in Delta tables below URI, a folder or what Spark can reach (none)")
+    tables(
+        "--tables",
+        metavar="URI",
+        help="record the run in Delta tables below URI, a folder or what Spark can reach; with --engine local "
+        "only what --incremental knows is kept there (none)",
+    )
     tables("--messages-table", action="store_true", help="with --tables: also write a row for each message, without its body")
     tables("--incremental", action="store_true", help="read only what is new since the build in DIR, and rewrite what changes")
     tables("--recheck", action="store_true", help="with --incremental: read all that is known again, and compare digests")

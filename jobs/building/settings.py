@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.command.times import parse_time as parse_time
 from rocketmq_reindex.jobs.store.settings import CRC_MODES as CRC_MODES
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS as DELAY_LEVELS
-from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths, tables_problems
+from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths
 from rocketmq_reindex.jobs.store.settings import parse_delay_levels as parse_delay_levels
 from rocketmq_reindex.storage_format.delay.policies import DELIVER, UNDECIDED
 from rocketmq_reindex.storage_format.errors import UsageError
@@ -103,6 +103,11 @@ class BuildSettings(StoreSettings):
         tables = given_place(self.tables, self.incremental)
         return replace(self, **shared, out=out, overwrite=overwrite, tables=tables)
 
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the run is recorded in Delta tables. Without Spark --tables has room for what --incremental knows alone."""
+        return bool(self.tables) and self.engine != "local"
+
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the settings, those of the store first."""
         yield from super().problems()
@@ -118,12 +123,25 @@ class BuildSettings(StoreSettings):
             yield "--out: name a folder"
         if not self.only or set(self.only) - set(PARTS):
             yield f"--only {','.join(self.only)}: take one or more of {', '.join(PARTS)}"
-        yield from tables_problems(self.engine, self.tables)
+        yield from self._row_problems()
         if self.incremental and not self.tables:
             yield "--incremental: name --tables as well: what is known of the log is kept there"
         if self.recheck and not self.incremental:
             yield "--recheck: goes with --incremental: a full build reads everything anyway"
         yield from self._delay_problems()
+
+    def _row_problems(self) -> Iterator[str]:
+        """Yield what is wrong where a run without Spark is asked for Delta tables."""
+        if not self.tables or self.keeps_rows:
+            return
+        if self.messages_table or self.build_id:
+            text = "rows of Delta tables need Spark and Java: leave them out, or take --engine spark"
+            yield f"--messages-table and --build-id: {text}"
+        elif not self.incremental:
+            yield (
+                "--tables: rows of Delta tables need Spark and Java: leave it out, add --incremental, which keeps there what "
+                "it knows of the log, or take --engine spark"
+            )
 
     def _delay_problems(self) -> Iterator[str]:
         """Yield what is wrong where less than the whole log would decide what was delivered."""

@@ -92,7 +92,7 @@ class Before:
         if damaged or self.has_other_files(last):
             return False
         lacks_messages = self._settings.messages_table and not last.messages
-        if lacks_messages or last_build.are_rows_missing(self._store, last):
+        if self._settings.keeps_rows and (lacks_messages or last_build.are_rows_missing(self._store, last)):
             self._reporter.line("incremental: nothing new, but --tables lacks rows of the build in DIR")
             return False
         return True

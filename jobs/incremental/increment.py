@@ -188,7 +188,8 @@ class Increment(FullBuild):
             start=self.history.start,
         )
         self._saved, stands = saving.save(self.store, staging, self.before, draft, result, self.prints, self.kept, summary)
-        if has_rows:
+        if has_rows or not self.settings.keeps_rows:
+            # A later run on Spark writes the rows of a build without them.
             last_build.mark_rows_missing(self.store, self._saved)
         return stands
 

@@ -184,12 +184,6 @@ def default_of(settings: type[StoreSettings], name: str) -> Any:
     return next(setting.default for setting in fields(settings) if setting.name == name)
 
 
-def tables_problems(engine: str, tables: str) -> Iterator[str]:
-    """Yield what is wrong where a run without Spark is asked for Delta tables."""
-    if engine == "local" and tables:
-        yield "--tables: Delta tables need Spark and Java: leave them out, or take --engine spark"
-
-
 def checked_paths(*places: str) -> list[str]:
     """Return paths and URIs in their usual form. Raises UsageError for a URI that cannot be one."""
     try:

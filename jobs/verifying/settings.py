@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.publishing.pointers import is_work
 from rocketmq_reindex.jobs.publishing.whole_file import check_writable
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_is_folder, list_segments
-from rocketmq_reindex.jobs.store.settings import StoreSettings, tables_problems
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.checks.differences import PARTS
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
@@ -73,7 +73,6 @@ class VerifySettings(StoreSettings):
             yield f"--against {escape(self.against)}: is STORE itself: name another store"
         if self.incremental and (self.sample < 1 or self.against):
             yield "--incremental: reads what is new of a whole log: leave out --sample and --against"
-        yield from tables_problems(self.engine, self.tables)
         if bool(self.tables) != self.incremental:
             yield "--incremental and --tables go together: what is known of the log is kept below --tables"
         if self.recheck and not self.incremental:

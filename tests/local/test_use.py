@@ -26,11 +26,14 @@ Stores = Callable[[str], GoldenStore]
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["build", "--out", "out", "--tables", "tables"], "--tables: Delta tables need Spark and Java"),
-        (["build", "--out", "out", "--tables", "tables", "--incremental"], "--tables: Delta tables need Spark and Java"),
+        (["build", "--out", "out", "--tables", "tables"], "--tables: rows of Delta tables need Spark and Java"),
+        (["build", "--out", "out", "--incremental"], "--incremental: name --tables as well"),
+        (
+            ["build", "--out", "out", "--tables", "tables", "--incremental", "--messages-table"],
+            "--messages-table and --build-id: rows of Delta tables need Spark and Java",
+        ),
         (["build", "--out", "out", "--master", "spark://host:7077"], "--engine local runs on this machine alone"),
         (["build", "--out", "out", "--master", "local-cluster[1,1,1024]"], "--engine local runs on this machine alone"),
-        (["verify", "--tables", "tables", "--incremental"], "--tables: Delta tables need Spark and Java"),
         (["verify", "--master", "yarn"], "--engine local runs on this machine alone"),
     ],
 )
