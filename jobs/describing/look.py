@@ -162,4 +162,5 @@ class Look:
         versions = summary.fits["versions"]
         version = ["--broker-version", versions[0]] if versions else []
         told = [advice.shell([*advice.opening("preflight", settings, ""), *version])]
-        return {"why": "no problem was seen; this says what the next start of the broker does", "commands": told}
+        seen = "" if summary.problems else "no problem was seen; "
+        return {"why": f"{seen}this says what the next start of the broker does", "commands": told}

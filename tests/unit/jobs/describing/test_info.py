@@ -233,6 +233,7 @@ def test_records_of_a_deleted_topic_lack_no_unit(ending: Path, capsys: pytest.Ca
     (problem,) = found["problems"]
     assert "10 records are of topics without a queue (Gone): if nobody deleted these, a build makes" in problem
     assert shlex.split(found["next"]["commands"][0])[1] == "preflight"
+    assert "no problem" not in found["next"]["why"]
     write_config(ending, "Kept")
     found = info(ending, capsys)
     assert (found["problems"], shlex.split(found["next"]["commands"][0])[1]) == ([], "preflight")
