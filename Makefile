@@ -54,12 +54,9 @@ test-rest: JOBS = 3
 test-rest: full-setup  # what test-all runs and test does not
 	$(PYTEST) tests/ $(FIRST:%=--ignore=%)
 
-test-random: one-oracle ## the random tests of `make test` with new seeds, which are printed: N=1 rounds, SEED=
-	@for round in $$(seq $(or $(N),1)); do \
-	    export REINDEX_SEED=$(or $(SEED),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')); \
-	    echo "REINDEX_SEED=$$REINDEX_SEED"; \
-	    $(PYTEST) -m "random and not slow and not matrix" $(FIRST); \
-	done
+test-random: one-oracle ## the random tests of `make test` with new seeds: N=1 of each test, SECONDS= at most for each, SEED= the first
+	@export REINDEX_SEED=$(or $(SEED),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')); echo "REINDEX_SEED=$$REINDEX_SEED"; \
+	$(PYTEST) -m "random and not slow and not matrix" --seeds $(or $(N),1) $(if $(SECONDS),--seconds $(SECONDS)) $(FIRST)
 
 test-all: test test-rest ## every test but the slow ones and the full matrix
 
