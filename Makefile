@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup one-oracle oracles full-setup dist demo docs test test-random test-rest test-all oracle preflight repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint format matrix versions mutants clean distclean
+.PHONY: help setup demo-setup one-oracle oracles full-setup dist demo docs test test-random test-rest test-all oracle preflight repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint format matrix versions mutants clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 ENV = JAVA_HOME="$$(cat .java-home)"
@@ -34,7 +34,10 @@ full-setup: oracles dist  # an HDFS, S3 servers, Spark's jars for S3, a browser,
 dist: setup ## dist/: wheel, zip and packages for a Spark cluster or Databricks
 	@$(PY) scripts/dist.py
 
-demo: setup ## rebuild a small real store and compare it with what RocketMQ wrote, byte for byte
+demo-setup:  # the dependencies of the product and a JDK: no tools, no jars of Delta's, nothing that is for speed alone
+	@scripts/setup --demo
+
+demo: demo-setup ## rebuild a small real store and compare it with what RocketMQ wrote, byte for byte
 	@$(ENV) $(PY) -m rocketmq_reindex.jobs.demo
 
 docs: setup ## the pages of docs/ as HTML in .docs/: fails on a broken link, anchor or example
