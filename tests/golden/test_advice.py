@@ -121,7 +121,7 @@ def test_a_record_too_large_for_a_broker_is_repaired(store: Path, tmp_path: Path
     """4.9 makes an array of a record's size before it looks further, and does not start."""
     first = spoil.segment_paths(store)[-1]
     first.write_bytes(b"\x7f\xff\xff\xff" + first.read_bytes()[4:])
-    asked = {"broker_version": "4.9.8", "cq_file_size": 400, "hash_slots": 50, "index_items": 60}
+    asked: dict[str, Any] = {"broker_version": "4.9.8", "cq_file_size": 400, "hash_slots": 50, "index_items": 60}
     found = rr.preflight(store, abort="yes", **asked)
     (loss,) = found.losses
     assert (loss["kind"], loss["advice"]) == ("record-too-large", [f"repair the log first: {WITHOUT_REPLICA}"])
