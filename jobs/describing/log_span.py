@@ -79,13 +79,12 @@ def describe_log(log: StoreLog, problems: list[str]) -> dict[str, Any]:
         problems.append("commitlog: has no segment")
         return found
     _add_missing(found, segments, problems)
-    first = log.message(log.start)
+    first, last = log.message(log.start), last_record(log)
     if isinstance(first, Message):
         found["first_time"] = show_time(first.store_time)
     elif not _is_blank(log, segments[0]):
         path = segments[0].path
-        problems.append(foreign(path) or f"{escape(path)}: its first record: {first}")
-    last = last_record(log)
+        problems.append((last is None and foreign(path)) or f"{escape(path)}: its first record: {first}")
     if last is not None:
         found["end_offset"], found["last_time"] = last.phy_offset + last.size, show_time(last.store_time)
     return found

@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.store.index_files import IndexFiles, IndexSizes
 from rocketmq_reindex.jobs.store.log import EXPIRED, StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.store.rocksdb import rocksdb_queues
-from rocketmq_reindex.jobs.store.segments import check_has_parts, check_is_folder, check_is_store
+from rocketmq_reindex.jobs.store.segments import check_has_parts, check_is_folder, check_is_store, check_some_log
 from rocketmq_reindex.jobs.store.tag_items import parts_with_tag_items, parts_without
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape, near_names
@@ -59,6 +59,8 @@ class Search:
         check_is_store(store)
         if tuple(roots) == (files.join(store, "commitlog"),):
             check_has_parts(store)
+        else:
+            check_some_log(roots)
         check_laid_out(store)
         self.log = StoreLog(roots, notes)
         self._opened = contextlib.ExitStack()

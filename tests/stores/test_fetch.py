@@ -22,6 +22,8 @@ from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
+from rocketmq_reindex.jobs.store.lock import store_locked
+from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs.files import systems
 from tests.fault.disk import state, tiny_store, tree
 from tests.tools.faulty_files import Fault, faulty
@@ -299,7 +301,7 @@ def test_what_no_rename_can_replace(scene: Scene, capsys: pytest.CaptureFixture[
         for words in (("--dry-run",), ()):
             assert scene.fetch(*words) == 1
             assert "config: is a link, and fetch writes through none" in capsys.readouterr().err
-        assert scene.tree() == before | {"lock": b""}
+        assert scene.tree() == before
         # A link that is moved away is no more than a name.
         (scene.store / "config").unlink()
         shutil.rmtree(scene.store / "index")
@@ -411,7 +413,7 @@ def test_a_manifest_is_not_believed(what: str, scene: Scene, capsys: pytest.Capt
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
     assert "reindex.json" in said
-    assert scene.tree() == before | {"lock": b""}
+    assert scene.tree() == before
 
 
 def test_what_is_no_manifest(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
@@ -438,7 +440,7 @@ def test_a_manifest_without_end(scene: Scene, capsys: pytest.CaptureFixture[str]
     with (scene.out / "published" / f"0000000001-{'a' * 32}.json").open("wb") as file:
         file.truncate(1 << 40)
     assert scene.fetch() == 1
-    assert "holds no build" in capsys.readouterr().err
+    assert "name what --out" in capsys.readouterr().err
 
 
 def test_places(scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -449,8 +451,8 @@ def test_places(scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ([str(scene.out), "--to", str(tmp_path / "none")], 1, "make it first"),
         ([str(scene.out), "--to", str(scene.out)], 1, "lies inside"),
         ([str(scene.out), "--to", str(tmp_path)], 1, "lies inside"),
-        ([str(tmp_path / "empty"), "--to", str(scene.store)], 1, "holds no build"),
-        ([str(tmp_path / "none"), "--to", str(scene.store)], 1, "holds no build"),
+        ([str(tmp_path / "empty"), "--to", str(scene.store)], 1, "name what --out"),
+        ([str(tmp_path / "none"), "--to", str(scene.store)], 1, "name what --out"),
         ([str(scene.out), "--to", str(tmp_path / "other")], 1, "none of the segments"),
         ([str(scene.out), "--to", ""], 2, "--to: is empty"),
         (["", "--to", str(scene.store)], 2, "BUILD: is empty"),
@@ -654,3 +656,23 @@ def test_errors_of_the_disk(operation: str, scene: Scene, capsys: pytest.Capture
     assert fault.fired == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
     check_next(scene, before)
+
+
+def test_a_refused_fetch_leaves_no_lock(scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor does one into the folder of segments, which is no store. What is laid out beside no log says what is missing."""
+    before = scene.tree()
+    for words in ([str(tmp_path / "none"), "--to", str(scene.store)], [str(scene.out), "--to", str(scene.store / "commitlog")]):
+        assert fetch(words) == 1
+    assert "did you mean the store around it" in capsys.readouterr().err
+    assert scene.tree() == before
+    (tmp_path / "empty").mkdir()
+    assert fetch([str(scene.out), "--to", str(tmp_path / "empty")]) == 0
+    assert "neither a log nor a broker's config/ comes with a build" in capsys.readouterr().err
+
+
+def test_a_broker_that_starts_meanwhile(tmp_path: Path) -> None:
+    with store_locked(str(tmp_path)) as lock:
+        assert os.listdir(tmp_path) == []
+        (tmp_path / "lock").touch()
+        with pytest.raises(InputError, match="a broker was started on this store meanwhile"):
+            lock()

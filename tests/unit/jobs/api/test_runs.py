@@ -280,11 +280,12 @@ def test_a_query(store: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None
 def test_a_query_that_could_not_read(store: GoldenStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(rr.UsageError, match="ask by one of"):
         rr.query(store.path)
+    (tmp_path / "consumequeue").mkdir()
     with pytest.raises(rr.InputError, match="nothing found") as lost:
         rr.query(tmp_path, physical=0)
     assert isinstance(lost.value.result, rr.QueryResult)
     assert any("no message can be read" in warning for warning in lost.value.result.warnings)
-    with pytest.raises(rr.InputError, match="is no folder"):
+    with pytest.raises(rr.InputError, match="is not there"):
         rr.query(tmp_path / "none", physical=0)
     assert capsys.readouterr() == ("", "")
 

@@ -452,7 +452,7 @@ def test_usage(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_no_store(tmp_path: Path, ask: Any) -> None:
-    assert "is no folder" in ask(tmp_path / "nowhere", "--physical 0", 1)[1]
+    assert "is not there" in ask(tmp_path / "nowhere", "--physical 0", 1)[1]
     assert "commitlog" in ask(tmp_path, "--physical 0", 1)[1]
 
 
