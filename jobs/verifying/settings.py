@@ -77,7 +77,7 @@ class VerifySettings(StoreSettings):
             yield "--incremental and --tables go together: what is known of the log is kept below --tables"
         if self.recheck and not self.incremental:
             yield "--recheck: goes with --incremental: a full verify reads everything anyway"
-        if self.master and not self.master.startswith("local") and not self.work:
+        if self.engine != "local" and self.master and not self.master.startswith("local") and not self.work:
             yield "--work: name a folder that all executors share: the run keeps index items there for a while"
 
     @property
