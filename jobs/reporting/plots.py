@@ -11,6 +11,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.plurals import counted
+
 _here = os.getcwd()
 # matplotlib takes its settings from the working folder's matplotlibrc first, which may be anybody's.
 os.chdir("/")
@@ -92,7 +94,7 @@ def largest(times: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
     summed = _summed(f"{len(rest)} more", rest)
     if int(summed[2].sum()) <= int(shown[0][2].sum()):
         return [*shown, summed], ""
-    return [_summed("all topics", ordered)], f"all {len(ordered):,} topics as one: none stands out"
+    return [_summed("all topics", ordered)], f"all {counted(len(ordered), 'topic')} as one: none stands out"
 
 
 def _summed(name: str, series: Sequence[Series]) -> Series:

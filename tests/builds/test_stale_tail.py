@@ -66,7 +66,7 @@ def test_the_log_is_whole(queues: int, seed: int, tmp_path: Path) -> None:
     verified = local_verify(whole, commitlogs=(str(store / "commitlog"),), **FILES)
     assert (verified.exit, verified.findings, verified.damage) == (0, [], [])
     assert [note for note in verified.notes if "stale tail" in note] == [
-        f"offset {log.end}, {entry['length']} bytes: {entry['reason']}"
+        f"offset {log.end}, {entry['length']:,} bytes: {entry['reason']}"
     ]
 
 

@@ -137,7 +137,7 @@ def test_a_record_too_large_for_java(tmp_path: Path, abnormal: bool) -> None:
             old = release == "4.9.8"
             assert [refusal.kind for refusal in found.refusals] == (kinds if old else [])
             # Whether it starts hangs on the heap.
-            assert [f"says that it has {size} bytes" in note for note in found.notes] == ([True] if old and not kinds else [])
+            assert [f"says that it has {size:,} bytes" in note for note in found.notes] == ([True] if old and not kinds else [])
             if abnormal and found.log is not None:
                 assert found.log.max_offset == puts[20].offset
 
