@@ -14,9 +14,8 @@ from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import NEAR_MAX, escape
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan.chain import Chain
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Segment
-from rocketmq_reindex.storage_format.scan.topic_globs import near
+from rocketmq_reindex.storage_format.scan.name_tables import near
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.udfs.files.pages import Pages
 
 _ALL_THE_SAME = "--allow-empty builds it all the same"

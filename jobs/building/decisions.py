@@ -17,11 +17,9 @@ from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.queue.logical_order import LogEvidence
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
-from rocketmq_reindex.storage_format.scan.chain import Chain
+from rocketmq_reindex.storage_format.scan.chain import Chain, misnamed
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
-from rocketmq_reindex.storage_format.scan.segment_chain import misnamed
+from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary, Segment
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.order.decide import DecideOrder
 from rocketmq_reindex.udfs.order.results import OrderResult

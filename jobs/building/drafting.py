@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.publishing.output import CONFIG, TOPICS
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, data_version
 from rocketmq_reindex.udfs import files, schemas
 from rocketmq_reindex.udfs.scan.draft_topics import NAMES_MAX, DraftTopics, TopicsResult

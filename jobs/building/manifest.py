@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.publishing.parts import entries, few_parts, joined
 from rocketmq_reindex.jobs.store.segments import Commitlog
 from rocketmq_reindex.storage_format.digest import CHUNK, KIND
 from rocketmq_reindex.storage_format.integers import INT64_MAX
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 

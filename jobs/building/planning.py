@@ -14,7 +14,7 @@ from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs.write.index import ends as ends_of
 from rocketmq_reindex.udfs.write.index import staged_items

@@ -7,7 +7,7 @@ import json
 from typing import Final
 
 from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedRange, RememberedScan
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore

@@ -12,8 +12,7 @@ from rocketmq_reindex.jobs.engines.tasks import task_count
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.scan.chain import Chain, chain_ranges
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Segment, cut_ranges
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary, Segment, cut_ranges
 from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.progress import Positions
 from rocketmq_reindex.udfs.scan.ranges import ScanTask

@@ -10,10 +10,9 @@ from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.queue.order import RolledBack
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan.chain import Chain
+from rocketmq_reindex.storage_format.scan.chain import Chain, misnamed
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
-from rocketmq_reindex.storage_format.scan.segment_chain import misnamed
 from rocketmq_reindex.storage_format.scan.stale_tail import Damage, Doubt, StaleTail
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.stale_tails import find_stale_tail, has_data, reason

@@ -28,8 +28,7 @@ from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, TIMER_TOPIC, e
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.chain import Chain
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.timer.files import PENDING, timer_files
 from rocketmq_reindex.udfs import files, schemas
 from rocketmq_reindex.udfs.delay.join import JoinDelayed, JoinedResult

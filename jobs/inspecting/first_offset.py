@@ -12,7 +12,7 @@ from rocketmq_reindex.storage_format.file_names import first_byte
 from rocketmq_reindex.storage_format.findings import UnreadableError
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE, find_record
+from rocketmq_reindex.storage_format.record.frame import Stretch, find_record, new_record
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
 from rocketmq_reindex.udfs import files
 
@@ -53,8 +53,7 @@ def begin_of(path: str, size: int, given: int | None) -> Begin:
 
 def by_records(path: str, size: int) -> Begin | None:
     """By the first good record of the file: PHYSICALOFFSET less the byte at which it stands."""
-    record, spans = np.zeros(REC_SIZE, np.int64), np.zeros(SPANS_SIZE, np.int64)
-    work = 0
+    record, work = new_record(), 0
     with files.Reader(path) as reader:
         for at, head in _candidates(reader, size):
             (total,) = struct.unpack_from(">i", head, 0)
@@ -65,8 +64,8 @@ def by_records(path: str, size: int) -> Begin | None:
                 work += total
                 data = np.frombuffer(reader.read(at, total), np.uint8)
                 end = begin + size
-                found, _ = find_record(data, total, phy_offset, 0, 1, end, end, CRC_BODY, record, spans)
-                if found == r.GOOD:
+                code, _ = find_record(Stretch(data, total, phy_offset, end, end), 0, 1, CRC_BODY, record)
+                if code == r.GOOD:
                     return Begin(begin, f"record at byte {at}")
             if work > _WORK_MAX:
                 break

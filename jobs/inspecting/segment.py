@@ -20,7 +20,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.dispatch import is_filler
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, Glance, Message, glance
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.scan.stale_tail import StaleTail
 from rocketmq_reindex.storage_format.text.java_string import java_text

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from rocketmq_reindex.storage_format.repair.damage import Damage, RecordAt
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.udfs.repair.mend import NEIGHBOURS
 
 _NEAR: Final = NEIGHBOURS

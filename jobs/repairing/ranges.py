@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 from rocketmq_reindex.storage_format.scan.chain import Chain
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
-from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, Segment
 
 
 def scan_again(

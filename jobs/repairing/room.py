@@ -9,8 +9,7 @@ from rocketmq_reindex.jobs.repairing.settings import RepairSettings
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.repair.damage import Damage
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.repair.links import HARD, NONE
 from rocketmq_reindex.udfs.staging import StagingFolder

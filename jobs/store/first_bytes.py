@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.scan.chain import Chain
+from rocketmq_reindex.storage_format.scan.chain import Chain, misnamed
 from rocketmq_reindex.storage_format.scan.foreign import HEAD, foreign
 from rocketmq_reindex.storage_format.scan.ranges import Segment
-from rocketmq_reindex.storage_format.scan.segment_chain import misnamed
 from rocketmq_reindex.udfs import files
 
 

@@ -20,8 +20,7 @@ from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE,
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.verify.index import CHUNKS, CheckIndex, IndexFileCheck, ListedIndexFile
 from rocketmq_reindex.udfs.verify.index_items import IndexItems, Span

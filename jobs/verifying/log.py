@@ -14,8 +14,7 @@ from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.chain import Chain
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 
 
 def sampled(segments: list[Segment], share: float) -> list[Segment]:

@@ -14,8 +14,7 @@ from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, VerifySummary
 from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.versions import VersionRules
 from rocketmq_reindex.udfs import files, plans, schemas
 from rocketmq_reindex.udfs.progress import Positions, mean_of

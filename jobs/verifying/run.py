@@ -39,8 +39,7 @@ from rocketmq_reindex.storage_format.digest import EARLIER_KIND
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.names import redacted
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify.scan import ANY_FILE, VerifyScan

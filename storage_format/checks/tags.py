@@ -40,7 +40,7 @@ class TagStates(NamedTuple):
 
 
 def unmarked(phy_offset: Int64s, time: Int64s, marked: npt.NDArray[np.int32]) -> tuple[Expected, Mask]:
-    """Staged items with marks (``walk.keys.MARKED_TAGS``) as they are in files, and which of them are tag items."""
+    """Staged items with marks (``walk.index_items.MARKED_TAGS``) as they are in files, and which of them are tag items."""
     return Expected(phy_offset, time, (marked & INT32_MAX).astype(np.int32)), marked < 0
 
 

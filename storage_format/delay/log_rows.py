@@ -13,40 +13,36 @@ from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, Bytes, Int6
 from rocketmq_reindex.storage_format.delay.wheel import LogFile
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE, STORE_TIME, TOTAL, check_record
+from rocketmq_reindex.storage_format.record.frame import STORE_TIME, TOTAL, RecordArrays, Stretch, check_record, new_record
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 
 _ROWS: Final = 1 << 16
 
 
 @jit
-def _sound(
-    data: Bytes, base: int, offsets: Int64s, sizes: Int64s, out: npt.NDArray[np.bool_], rec: Int64s, spans: Int64s
-) -> None:
-    end = base + len(data)
+def _sound(stretch: Stretch, offsets: Int64s, sizes: Int64s, out: npt.NDArray[np.bool_], record: RecordArrays) -> None:
     for n in range(len(offsets)):
-        at = offsets[n] - base
-        found = check_record(data, len(data), base, at, end, end, r.CRC_NONE, rec, spans)
-        out[n] = found == r.GOOD and rec[TOTAL] == sizes[n]
+        code = check_record(stretch, offsets[n] - stretch.base, r.CRC_NONE, record)
+        out[n] = code == r.GOOD and record.rec[TOTAL] == sizes[n]
 
 
 @jit
 def _walk(
-    data: Bytes, base: int, at: int, limit: int, since: int, offsets: Int64s, sizes: Int64s, rec: Int64s, spans: Int64s
-) -> tuple[int, int]:
-    """Places and sizes of the records in ``data[at:limit]`` that were stored at ``since`` or later.
+    stretch: Stretch, at: int, since: int, offsets: Int64s, sizes: Int64s, record: RecordArrays
+) -> tuple[int, int]:  # fmt: skip
+    """Places and sizes of the records from ``data[at]`` on that were stored at ``since`` or later.
 
     Returns where to go on, -1 at the end, and how many there are.
     """
-    count = 0
-    while at < limit:
-        found = check_record(data, limit, base, at, base + len(data), base + len(data), r.CRC_NONE, rec, spans)
-        if found != r.GOOD:
+    count, rec = 0, record.rec
+    while at < stretch.filled:
+        code = check_record(stretch, at, r.CRC_NONE, record)
+        if code != r.GOOD:
             return -1, count
         if rec[STORE_TIME] >= since:
             if count == len(offsets):
                 return at, count
-            offsets[count], sizes[count] = base + at, rec[TOTAL]
+            offsets[count], sizes[count] = stretch.base + at, rec[TOTAL]
             count += 1
         at += rec[TOTAL]
     return -1, count
@@ -60,7 +56,7 @@ def rows_at(segments: Sequence[LogFile], offsets: Int64s, sizes: Int64s) -> Rows
         for begin in range(int(low), int(high), _ROWS):
             mine = slice(begin, min(begin + _ROWS, int(high)))
             data, sound = segment.data, np.zeros(mine.stop - mine.start, np.bool_)
-            _sound(data, segment.start, offsets[mine], sizes[mine], sound, *_scratch())
+            _sound(_stretch(segment), offsets[mine], sizes[mine], sound, new_record())
             parts.append(_rows(data, segment.start, offsets[mine][sound], sizes[mine][sound]))
     return np.concatenate(parts)
 
@@ -74,9 +70,8 @@ def rows_since(segments: Sequence[LogFile], low: int, high: int, since: int) -> 
     for segment in segments:
         at, limit = max(0, low - segment.start), min(segment.size, high - segment.start)
         while 0 <= at < limit:
-            data = segment.data
-            at, count = _walk(data, segment.start, at, limit, since, offsets, sizes, *_scratch())
-            yield _rows(data, segment.start, offsets[:count], sizes[:count])
+            at, count = _walk(_stretch(segment)._replace(filled=limit), at, since, offsets, sizes, new_record())
+            yield _rows(segment.data, segment.start, offsets[:count], sizes[:count])
 
 
 def begin_of(segments: Sequence[LogFile], since: int) -> int:
@@ -86,16 +81,17 @@ def begin_of(segments: Sequence[LogFile], since: int) -> int:
 
 def _first_time(segment: LogFile) -> int:
     """When the first record of a segment was stored; 0 where none stands there."""
-    rec, spans = _scratch()
+    record = new_record()
     first = np.array([segment.start], np.int64)
-    _sound(segment.data, segment.start, first, np.zeros(1, np.int64), np.zeros(1, np.bool_), rec, spans)
-    return int(rec[STORE_TIME])
+    _sound(_stretch(segment), first, np.zeros(1, np.int64), np.zeros(1, np.bool_), record)
+    return int(record.rec[STORE_TIME])
 
 
 def _rows(data: Bytes, base: int, offsets: Int64s, sizes: Int64s) -> Rows:
-    none, some = np.zeros(len(offsets), np.int64), np.zeros(len(offsets), np.int32)
-    return read_evidence(data, base, MessageArrays(offsets, sizes.astype(np.int32), none, none, some))
+    unknown, messages = np.zeros(len(offsets), np.int64), np.zeros(len(offsets), np.int32)
+    return read_evidence(data, base, MessageArrays(offsets, sizes.astype(np.int32), unknown, unknown, messages))
 
 
-def _scratch() -> tuple[Int64s, Int64s]:
-    return np.zeros(REC_SIZE, np.int64), np.zeros(SPANS_SIZE, np.int64)
+def _stretch(segment: LogFile) -> Stretch:
+    end = segment.start + len(segment.data)
+    return Stretch(segment.data, len(segment.data), segment.start, end, end)

@@ -18,8 +18,8 @@ from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import swapped32
 from rocketmq_reindex.storage_format.versions import VersionRules
-from rocketmq_reindex.storage_format.walk.items import MAKER as MAKER
-from rocketmq_reindex.storage_format.walk.items import STAGED as STAGED
+from rocketmq_reindex.storage_format.walk.index_items import MAKER as MAKER
+from rocketmq_reindex.storage_format.walk.index_items import STAGED as STAGED
 
 ITEM: Final = ITEM_LAYOUT.dtype
 WORDS: Final = STAGED.itemsize // 4

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from rocketmq_reindex.storage_format.errors import RefusedError
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 
 WINDOWED_FILES_MAX: Final = 10_000
 """A clock that jumps must not make any number of files."""

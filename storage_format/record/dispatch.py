@@ -37,7 +37,7 @@ def is_tombstone(flag: int, tags_code: int) -> bool:
 
 @inlined
 def count_keys(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64]) -> int:
-    """How many items the keys of a record give: one for UNIQ_KEY, and one for each of KEYS (``walk.keys.index_record``)."""
+    """Return how many items the keys of a record give: one for UNIQ_KEY, and one for each of KEYS (``index_record``)."""
     count = 1 if spans[2 * p.UNIQ_KEY] >= 0 else 0
     at = spans[2 * p.KEYS]
     if at >= 0:

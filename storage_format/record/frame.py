@@ -6,7 +6,7 @@ message's body, or finds a segment under a wrong name.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,39 @@ REC_SIZE: Final = 10
 SPANS_SIZE: Final = 2 * len(NAMES)
 
 
+class Stretch(NamedTuple):
+    """The bytes of a segment that are in memory: ``data[:filled]``, uint8, is the log from absolute offset ``base`` on.
+
+    ``segment_end`` is where the segment would end whole, ``data_end`` where its file ends.
+    """
+
+    data: npt.NDArray[np.uint8]
+    filled: int
+    base: int
+    segment_end: int
+    data_end: int
+
+
+class RecordArrays(NamedTuple):
+    """What a check says of a record, int64: ``rec`` by the names above, ``spans`` as ``scan_properties`` fills it."""
+
+    rec: npt.NDArray[np.int64]
+    spans: npt.NDArray[np.int64]
+
+
+def new_record(fields: int = REC_SIZE) -> RecordArrays:
+    """Return room for a record of so many fields."""
+    return RecordArrays(np.zeros(fields, np.int64), np.zeros(SPANS_SIZE, np.int64))
+
+
+@inlined
+def moved(stretch: Stretch, distance: int) -> Stretch:
+    """Return the same bytes as if their segment lay ``distance`` bytes further on in the log."""
+    return Stretch(
+        stretch.data, stretch.filled, stretch.base + distance, stretch.segment_end + distance, stretch.data_end + distance
+    )
+
+
 @inlined
 def addresses_extra(sys_flag: int) -> int:
     """How many bytes longer the two addresses of a record are than two IPv4 ones."""
@@ -44,25 +77,16 @@ def _stored_property_crc(data: npt.NDArray[np.uint8], start: int, end: int) -> i
 
 
 @inlined
-def check_record(
-    data: npt.NDArray[np.uint8],
-    filled: int,
-    base: int,
-    at: int,
-    segment_end: int,
-    data_end: int,
-    crc_mode: int,
-    rec: npt.NDArray[np.int64],
-    spans: npt.NDArray[np.int64],
-) -> int:
-    """What stands at ``data[at]``: GOOD, FILLER, ZERO, MORE (not all of it is in the data yet) or a kind of damage.
+def check_record(stretch: Stretch, at: int, crc_mode: int, record: RecordArrays) -> int:
+    """Return what stands at ``data[at]``: GOOD, FILLER, ZERO, MORE (not all of it is in memory yet) or a kind of damage.
 
-    ``data[:filled]``, uint8, is the log from absolute offset ``base`` on. ``segment_end`` is where the segment would end whole,
-    ``data_end`` where its file ends. GOOD, and damage of known length, fill ``rec``, int64 (REC_SIZE,); GOOD fills ``spans``,
-    int64 (SPANS_SIZE,), as ``scan_properties`` does. MORE sets ``rec[TOTAL]`` to the bytes wanted from ``at`` on.
+    GOOD, and damage of known length, fill ``rec``; GOOD fills ``spans``. MORE sets ``rec[TOTAL]`` to the bytes wanted from
+    ``at`` on.
     """
-    phy_offset = base + at
-    room = data_end - phy_offset
+    data, filled = stretch.data, stretch.filled
+    rec, spans = record.rec, record.spans
+    phy_offset = stretch.base + at
+    room = stretch.data_end - phy_offset
     if room < r.FILLER_MIN:
         return r.NO_ROOM
     rec[TOTAL] = r.FILLER_MIN
@@ -73,7 +97,7 @@ def check_record(
     if total == 0:
         return r.ZERO
     if magic == r.MAGIC_BLANK:
-        return r.FILLER if total == segment_end - phy_offset else r.BAD_FILLER
+        return r.FILLER if total == stretch.segment_end - phy_offset else r.BAD_FILLER
     if magic != r.MAGIC_V1 and magic != r.MAGIC_V2:
         return r.BAD_MAGIC
     if total < r.RECORD_MIN or total > room:
@@ -157,23 +181,14 @@ def _next_magic(data: npt.NDArray[np.uint8], start: int, stop: int) -> int:
 
 
 @allocating
-def find_record(
-    data: npt.NDArray[np.uint8],
-    filled: int,
-    base: int,
-    start: int,
-    limit: int,
-    segment_end: int,
-    data_end: int,
-    crc_mode: int,
-    rec: npt.NDArray[np.int64],
-    spans: npt.NDArray[np.int64],
-) -> tuple[int, int]:
+def find_record(stretch: Stretch, start: int, limit: int, crc_mode: int, record: RecordArrays) -> tuple[int, int]:
     """Search ``data[start:limit]`` for the first record whose magic code, physical offset, lengths and CRC hold.
 
-    Returns (GOOD, index), (MORE, index) where the data end before that is known, or (NOT_FOUND, limit). The arguments are those
-    of ``check_record``. Fillers are not searched for: a body may hold one that fits, and all behind it would be lost.
+    Returns (GOOD, index), (MORE, index) where the data end before that is known, or (NOT_FOUND, limit). Fillers are not
+    searched for: a body may hold one that fits, and all behind it would be lost.
     """
+    data, filled, base, data_end = stretch.data, stretch.filled, stretch.base, stretch.data_end
+    rec, spans = record.rec, record.spans
     summed = 0
     sums = np.zeros(0, np.int64)
     # From there on no record has room, or the data end before it can be told.
@@ -198,16 +213,14 @@ def find_record(
                 if not _body_crc_fits(data, filled, at, sums):
                     at += 1
                     continue
-            found = check_record(
-                data, filled, base, at, segment_end, data_end, CRC_NONE if cheaply else crc_mode, rec, spans
-            )  # fmt: skip
-            if found == r.BAD_BODY_CRC or found == r.BAD_PROPERTY_CRC:
+            code = check_record(stretch, at, CRC_NONE if cheaply else crc_mode, record)
+            if code == r.BAD_BODY_CRC or code == r.BAD_PROPERTY_CRC:
                 summed += rec[TOTAL]
-            if cheaply and found == r.GOOD and crc_mode == CRC_ALL and spans[2 * CRC32] >= 0:
+            if cheaply and code == r.GOOD and crc_mode == CRC_ALL and spans[2 * CRC32] >= 0:
                 expected = _stored_property_crc(data, spans[2 * CRC32], spans[2 * CRC32 + 1])
                 end = at + rec[TOTAL] - r.CRC_PROPERTY_SIZE
                 if (crc32_of_range(data, sums, at, end) & LOW31) != expected:
-                    found = r.BAD_PROPERTY_CRC
-            if found == r.GOOD or found == r.MORE:
-                return found, at
+                    code = r.BAD_PROPERTY_CRC
+            if code == r.GOOD or code == r.MORE:
+                return code, at
         at += 1

@@ -1,14 +1,18 @@
-"""The names and queues that a scanner has met: names are kept from range to range, queues belong to one range."""
+"""The names and queues that a scanner has met, and which globs of topics match none of them.
+
+Names are kept from range to range, queues belong to one range.
+"""
 
 from __future__ import annotations
 
+import fnmatch
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 
-from rocketmq_reindex.storage_format.names import LMQ, SEEN, TOPIC
+from rocketmq_reindex.storage_format.names import COMPARED_MAX, LMQ, SEEN, TOPIC, near_names
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.storage_format.scan.topic_globs import TopicGlobs
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.lmq import new_lmqs
 from rocketmq_reindex.storage_format.walk.name_table import NameTable
@@ -20,24 +24,51 @@ and a record of 32 KiB can name thousands."""
 _SLOTS: Final = 1 << 16
 
 
+class TopicGlobs:
+    """Remembers which of ``globs`` match a name that was met."""
+
+    def __init__(self, globs: Sequence[str]) -> None:
+        self._globs = list(dict.fromkeys(globs))
+        self._names: list[str] = []
+        """the first names that were met"""
+
+    def meet(self, names: Iterable[str]) -> None:
+        """Take in names of topics; each should come once."""
+        if not self._globs:
+            return
+        for name in names:
+            self._globs = [glob for glob in self._globs if not fnmatch.fnmatchcase(name, glob)]
+            if len(self._names) < COMPARED_MAX:
+                self._names.append(name)
+
+    def unmatched(self) -> dict[str, list[str]]:
+        """Return the globs that match no name so far, each with at most NEAR_MAX names near it."""
+        return {glob: near(glob, self._names) for glob in self._globs}
+
+
+def near(glob: str, names: Iterable[str]) -> list[str]:
+    """Return the names that look most like a glob, whatever their case; the most similar one first."""
+    return near_names(glob.replace("*", "").replace("?", ""), names)
+
+
 class ScanNames:
-    """``names`` and ``queues`` as the record loop takes them. ``state`` is that of the loop."""
+    """``table`` and ``queues`` as the record loop takes them. ``state`` is that of the loop."""
 
     def __init__(self, settings: ScanSettings) -> None:
         self._settings = settings
         self._globs = TopicGlobs((*settings.include, *settings.exclude))
-        self.names = self._new_names()
+        self.table = self._new_names()
         self.queues = w.new_queues(_SLOTS)
 
     def begin_range(self, state: w.State) -> None:
         """Forget the queues of the range before, and the names where they have become too many."""
         self._state = state
         self.queues = w.new_queues(_SLOTS)
-        if len(self.names.texts) > NAMES_KEPT:
+        if len(self.table.texts) > NAMES_KEPT:
             self._meet_names()
-            self.names = self._new_names()
-        self.names.forget_seen()
-        self._lmqs = len(self.names.texts)
+            self.table = self._new_names()
+        self.table.forget_seen()
+        self._lmqs = len(self.table.texts)
         self._unusual: set[str] = set()
         self._queues_before = 0
 
@@ -59,14 +90,14 @@ class ScanNames:
     @property
     def unusual(self) -> list[str]:
         """The first unusual names of the range, sorted."""
-        self._unusual.update(self.names.seen_unusual(UNUSUAL_NAMES_MAX))
+        self._unusual.update(self.table.seen_unusual(UNUSUAL_NAMES_MAX))
         return sorted(self._unusual)[:UNUSUAL_NAMES_MAX]
 
     def _meet_names(self) -> None:
         """Compare the names that are new with the globs. A name with %LMQ% before it is no topic of a record."""
-        new = range(self._globs_met, len(self.names.texts))
-        self._globs.meet(self.names.texts[k] for k in new if not self.names.arrays.flags[k] & LMQ)
-        self._globs_met = len(self.names.texts)
+        new = range(self._globs_met, len(self.table.texts))
+        self._globs.meet(self.table.texts[k] for k in new if not self.table.arrays.flags[k] & LMQ)
+        self._globs_met = len(self.table.texts)
 
     @property
     def unmatched_globs(self) -> dict[str, list[str]]:
@@ -85,27 +116,27 @@ class ScanNames:
 
     def add_name(self, data: w.Bytes) -> None:
         """Enter the name at which the loop stopped."""
-        self.names.add(data[self._state[w.NAME_START] : self._state[w.NAME_END]].tobytes())
+        self.table.add(data[self._state[w.NAME_START] : self._state[w.NAME_END]].tobytes())
 
     def add_lmqs(self, data: w.Bytes) -> None:
         """Enter all new names of the list at which the loop stopped: for each one alone the record would be walked again."""
         start, end = int(self._state[w.NAME_START]), int(self._state[w.NAME_END])
-        found = np.empty(2 * (end - start + 1), np.int64)
-        count = int(new_lmqs(data, start, end, self.names.arrays, found))
-        new = dict.fromkeys(data[low:high].tobytes() for low, high in found[: 2 * count].reshape(-1, 2).tolist())
+        bounds = np.empty(2 * (end - start + 1), np.int64)
+        count = int(new_lmqs(data, start, end, self.table.arrays, bounds))
+        new = dict.fromkeys(data[low:high].tobytes() for low, high in bounds[: 2 * count].reshape(-1, 2).tolist())
         for raw in new:
-            self.names.add(raw)
+            self.table.add(raw)
         self._lmqs += len(new)
 
     def renew(self) -> None:
         """Drop all names but the topics of the range's records, and all queues but theirs."""
-        names, queues, count = self.names, self.queues, self.queue_count
+        names, queues, count = self.table, self.queues, self.queue_count
         self._meet_names()
         self._unusual.update(names.seen_unusual(UNUSUAL_NAMES_MAX))
-        self.names = self._new_names()
-        kept = {int(entry): self.names.add(names.raw(entry)) for entry in names.topics()}
+        self.table = self._new_names()
+        kept = {int(entry): self.table.add(names.raw(entry)) for entry in names.topics()}
         for new in kept.values():
-            self.names.arrays.flags[new] |= SEEN | TOPIC
+            self.table.arrays.flags[new] |= SEEN | TOPIC
         self._state[w.QUEUES] = 0
         self.queues = w.new_queues(len(queues.slots))
         for k in np.flatnonzero(np.isin(queues.name[:count], list(kept))).tolist():

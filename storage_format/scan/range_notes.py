@@ -1,4 +1,8 @@
-"""What a scan notes in the summary of a range: damage, the last byte that is not zero, and what its blocks hold."""
+"""What a scan notes of a range: damage and refused records, the last byte that is not zero, and what its blocks hold.
+
+A refused record with a sound frame and CRC is never part of a torn tail: no crash leaves such a record. Where all records of a
+segment have other physical offsets than where they lie, the segment has a wrong name.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.file_names import FIRST_BYTE_MAX
+from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
+from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record import properties as p
+from rocketmq_reindex.storage_format.record.frame import TOTAL, RecordArrays, Stretch, addresses_extra, check_record, moved
+from rocketmq_reindex.storage_format.record.layout import CRC_BODY
+from rocketmq_reindex.storage_format.scan.ranges import TORN_TAIL_MAX, RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.storage_format.walk import state as w
-from rocketmq_reindex.storage_format.walk.window import Window
+from rocketmq_reindex.storage_format.walk.window import ReadInto, Window
 
 WINDOWS_MAX: Final = 10_001
 HOLES_MAX: Final = 100_000
@@ -108,3 +120,115 @@ class RangeNotes:
         self.fillers(state)
         for name, number in _COUNTED.items():
             setattr(self._summary, name, int(state[number]))
+
+
+class RefusedRecords:
+    """Looks at the refused records of one range, and notes in its summary what they say."""
+
+    def __init__(
+        self, spec: RangeSpec, summary: RangeSummary, window: Window, search_crc: int, record: RecordArrays
+    ) -> None:  # fmt: skip
+        """``window`` holds the range's bytes, and ``record`` what was refused last."""
+        self._spec, self._summary, self._window = spec, summary, window
+        self._search_crc, self._record = search_crc, record
+
+    def pass_over(self, at: int, code: int) -> tuple[int, int]:
+        """Return the index behind the framed record at ``at``, and what is wrong with it.
+
+        It is passed over with all that follow at the same distance from their physical offsets. Those whose frame and CRC are
+        right are noted.
+        """
+        window, size, phy_offset = self._window, int(self._record.rec[TOTAL]), self._window.base + at
+        # One that lacks a CRC it should have is whole otherwise.
+        if code == r.BAD_BODY_CRC or (code == r.BAD_PROPERTY_CRC and self._record.spans[2 * p.CRC32] >= 0):
+            return at + size, code
+        if not has_sound_body(window.data, at):
+            return at + size, r.BAD_BODY_CRC
+        self._summary.last_sound = phy_offset
+        if code != r.BAD_POSITION:
+            return at + size, code
+        distance = int(int64_at(window.data, at + r.AT_PHYSICAL_OFFSET)) - phy_offset
+        self._note(distance)
+        return self._pass_elsewhere(at + size, distance), code
+
+    def _note(self, distance: int) -> None:
+        if distance not in self._summary.elsewhere and len(self._summary.elsewhere) < 2:
+            self._summary.elsewhere.append(distance)
+
+    def _pass_elsewhere(self, at: int, distance: int) -> int:
+        """Return the index behind the records that follow on each other at ``at``, and are good but for that distance."""
+        spec, window, record = self._spec, self._window, self._record
+        if not 0 <= spec.segment_start + distance <= FIRST_BYTE_MAX:
+            return at
+        while True:
+            start, before = window.base + at, at
+            stretch = moved(window.stretch, distance)
+            code, at = map(int, pass_records(stretch, at, spec.high - window.base, self._search_crc, record))
+            if at > before:
+                self._summary.last_sound = start
+            if code != r.MORE or not window.adds_up(at, int(record.rec[TOTAL])):
+                return at
+            at = window.more(at, int(record.rec[TOTAL]), spec.high)
+
+    def look_elsewhere(self, read: ReadInto) -> None:
+        """Look for two records, one behind the other, that lie at the same distance from their physical offsets.
+
+        Where there are two, it is a segment under a wrong name whose first record is damaged, and no torn tail. One alone
+        proves nothing: messages may carry pieces of another log.
+        """
+        spec, window = self._spec, self._window
+        window.open(spec.low, spec.segment_end, spec.data_end, read, None)
+        window.more(0, min(spec.high - spec.low, TORN_TAIL_MAX), spec.low)
+        at = int(find_elsewhere(window.stretch, 8 * window.filled, self._record))
+        if at >= 0:
+            self._summary.last_sound = spec.low + at
+            self._note(int(int64_at(window.data, at + r.AT_PHYSICAL_OFFSET)) - (spec.low + at))
+        window.close()
+
+
+@jit
+def pass_records(stretch: Stretch, at: int, limit: int, crc_mode: int, record: RecordArrays) -> tuple[int, int]:
+    """Pass over the good records that start in ``data[at:limit]``; return what stopped it (as ``check_record``) and where."""
+    while at < limit:
+        code = check_record(stretch, at, crc_mode, record)
+        if code != r.GOOD:
+            return code, at
+        at += record.rec[TOTAL]
+    return r.LIMIT, at
+
+
+@jit
+def find_elsewhere(stretch: Stretch, budget: int, record: RecordArrays) -> int:
+    """Return the first index of two records, one behind the other, that are good but for the same distance from their physical
+    offsets; -1 for none, or where more than ``budget`` bytes would have to be summed up.
+    """
+    data, filled, base = stretch.data, stretch.filled, stretch.base
+    for first in range(filled - 2 * r.RECORD_MIN + 1):
+        if data[first + 4] != 0xDA or data[first + 5] != 0xA3:
+            continue
+        second = first + int32_at(data, first)
+        if second < first + r.RECORD_MIN or second + r.RECORD_MIN > filled or data[second + 4] != 0xDA:
+            continue
+        distance = int64_at(data, first + r.AT_PHYSICAL_OFFSET) - (base + first)
+        if distance == 0 or int64_at(data, second + r.AT_PHYSICAL_OFFSET) - (base + second) != distance:
+            continue
+        good, at = True, first
+        for _ in range(2):
+            budget -= min(max(0, int32_at(data, at)), filled)
+            code = r.MORE
+            if good and budget >= 0:
+                code = check_record(moved(stretch, distance), at, CRC_BODY, record)
+            good = code == r.GOOD
+            at = second
+        if good:
+            return first
+        if budget < 0:
+            return -1
+    return -1
+
+
+def has_sound_body(data: npt.NDArray[np.uint8], at: int) -> bool:
+    """Return whether the body of the whole framed record at ``at`` has the CRC that its head says, or there is no body."""
+    start = at + r.HEADER_SIZE + addresses_extra(int32_at(data, at + r.AT_SYS_FLAG))
+    length = int32_at(data, start - 4)
+    return length <= 0 or crc32(data, start, start + length) & LOW31 == int32_at(data, at + r.AT_BODY_CRC)

@@ -6,55 +6,30 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.digest import ChunkDigests
 from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import (
-    REC_SIZE,
-    SPANS_SIZE,
-    TOTAL,
-    find_record,
-)
+from rocketmq_reindex.storage_format.record.frame import TOTAL, find_record, new_record
 from rocketmq_reindex.storage_format.scan.name_tables import ScanNames
-from rocketmq_reindex.storage_format.scan.range_notes import RangeNotes
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
-from rocketmq_reindex.storage_format.scan.record_bytes import RecordBytes
-from rocketmq_reindex.storage_format.scan.refused_records import RefusedRecords
-from rocketmq_reindex.storage_format.scan.row_buffers import RowBuffers, empty
-from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
-from rocketmq_reindex.storage_format.scan.torn_tail import may_lie_elsewhere
+from rocketmq_reindex.storage_format.scan.range_notes import RangeNotes, RefusedRecords
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary, may_lie_elsewhere
+from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings, block_of, empty_rows, row_buffers
 from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.storage_format.walk import state as w
-from rocketmq_reindex.storage_format.walk.keys import MARKED_TAGS, NO_TAGS, TAGS
+from rocketmq_reindex.storage_format.walk.index_items import MARKED_TAGS, NO_TAGS, TAGS
 from rocketmq_reindex.storage_format.walk.loop import WalkOptions, walk
 from rocketmq_reindex.storage_format.walk.name_table import NameTable
 from rocketmq_reindex.storage_format.walk.window import ReadInto, View, Window
 
 
-class _Gap(NamedTuple):
-    """What lies before the record that is searched for: damage from ``offset`` on.
-
-    ``code`` says why it is damage, NOT_FOUND where nothing has been looked at yet; ``length`` is 0 where it is not known.
-    """
-
-    offset: int
-    code: int = r.NOT_FOUND
-    length: int = 0
-
-
-def _pass_over(_at: int, _data: npt.NDArray[np.uint8]) -> None:
-    """Takes bytes of which no digest is wanted."""
-
-
-class RangeScanner:
-    """Scans ranges one after another with the same buffers: memory does not grow with the ranges."""
+class _Buffers:
+    """What the scans of all ranges have in common: the settings, and the arrays and the names that they use in turn."""
 
     def __init__(self, settings: ScanSettings) -> None:
         self.settings = settings
         rules = RULES[settings.broker_version]
-        self._options = WalkOptions(
+        self.options = WalkOptions(
             settings.crc_mode,
             rules.record_v2,
             rules.batch_queues,
@@ -70,33 +45,82 @@ class RangeScanner:
             settings.want_messages,
             np.array(settings.delays, dtype=np.int64),
         )
-        self._search_crc = max(settings.crc_mode, settings.search_crc)
-        self._rec, self._spans = np.zeros(REC_SIZE, np.int64), np.zeros(SPANS_SIZE, np.int64)
-        self._rows, self._met, self._window = RowBuffers(settings), ScanNames(settings), Window(settings.chunk)
+        self.search_crc = max(settings.crc_mode, settings.search_crc)
+        self.record, self.rows = new_record(), row_buffers(settings)
+        self.names, self.window = ScanNames(settings), Window(settings.chunk)
+
+
+class RangeScanner:
+    """Scans ranges one after another with the same buffers: memory does not grow with the ranges.
+
+    ``summary`` is that of the last range.
+    """
+
+    summary: RangeSummary
+
+    def __init__(self, settings: ScanSettings) -> None:
+        self.settings = settings
+        self._buffers = _Buffers(settings)
 
     @property
     def names(self) -> NameTable:
         """The names that the scanner has met."""
-        return self._met.names
+        return self._buffers.names.table
 
     @property
     def queues(self) -> w.QueueArrays:
         """The queues of the range; units name them by their numbers here."""
-        return self._met.queues
+        return self._buffers.names.queues
 
     @property
     def queue_count(self) -> int:
         """How many rows of ``queues`` are in use."""
-        return self._met.queue_count
-
-    # -- the scan -----------------------------------------------------------------------------------------------------
+        return self._buffers.names.queue_count
 
     def scan(self, spec: RangeSpec, read: ReadInto, view: View | None = None) -> Iterator[Block]:
         """Scan a range: yields its blocks, and leaves the rest in ``summary``.
 
         ``read`` copies bytes of the segment, ``view`` gives them where the file is mapped; what ``view`` gives is not read.
         """
-        self._begin(spec, read, view)
+        scan = _RangeScan(self._buffers, spec, read, view)
+        self.summary = scan.summary
+        yield from scan.blocks()
+
+
+class _Gap(NamedTuple):
+    """What lies before the record that is searched for: damage from ``offset`` on.
+
+    ``code`` says why it is damage, NOT_FOUND where nothing has been looked at yet; ``length`` is 0 where it is not known.
+    """
+
+    offset: int
+    code: int = r.NOT_FOUND
+    length: int = 0
+
+
+class _RangeScan:
+    """The scan of one range. ``_at`` is where it stands in ``window.data``.
+
+    It does not refer to the scanner: the two would keep each other, with all their buffers, until Python looks for cycles.
+    """
+
+    def __init__(self, buffers: _Buffers, spec: RangeSpec, read: ReadInto, view: View | None) -> None:
+        self._settings, self._options, self._search_crc = buffers.settings, buffers.options, buffers.search_crc
+        self._record, self._rows, self._names, self._window = buffers.record, buffers.rows, buffers.names, buffers.window
+        self._spec, self._read = spec, read
+        self._state = w.new_state()
+        self._names.begin_range(self._state)
+        self._digests = ChunkDigests(spec.segment_start, spec.data_end, spec.low, spec.high)
+        seen = (self._digests.feed,) if self._settings.want_digests else ()
+        self._window.open(spec.low, spec.segment_end, spec.data_end, read, view, *seen)
+        self.summary = RangeSummary(spec.number, spec.low, spec.high, spec.known, first=spec.low if spec.known else -1)
+        self._notes = RangeNotes(self.summary, self._window)
+        self._refused = RefusedRecords(spec, self.summary, self._window, self._search_crc, self._record)
+        self._gap: _Gap | None = None if spec.known else _Gap(spec.low)
+        self._at, self._ended = 0, False
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the blocks of the range; at the end its summary is complete."""
         while not self._ended:
             if self._gap is not None:
                 self._search(self._gap)
@@ -104,58 +128,49 @@ class RangeScanner:
                 yield from self._walk()
         yield self._flush()
         self._finish()
-        if spec.low == spec.segment_start and may_lie_elsewhere([self.summary], spec.low):
-            self._refused.look_elsewhere(read)
+        if self._spec.low == self._spec.segment_start and may_lie_elsewhere([self.summary], self._spec.low):
+            self._refused.look_elsewhere(self._read)
 
-    def _begin(self, spec: RangeSpec, read: ReadInto, view: View | None) -> None:
-        self._spec = spec
-        self._state = w.new_state()
-        self._met.begin_range(self._state)
-        self._digests = ChunkDigests(spec.segment_start, spec.data_end, spec.low, spec.high)
-        seen = self._digests.feed if self.settings.want_digests else _pass_over
-        self._window.open(spec.low, spec.data_end, read, view, seen)
-        self.summary = RangeSummary(spec.number, spec.low, spec.high, spec.known, first=spec.low if spec.known else -1)
-        self._notes = RangeNotes(self.summary, self._window)
-        self._bytes = RecordBytes(spec, read, self._window, self._rec)
-        self._refused = RefusedRecords(spec, self.summary, self._window, self._search_crc, self._rec, self._spans, self._bytes)
-        self._gap: _Gap | None = None if spec.known else _Gap(spec.low)
-        self._at, self._ended = 0, False
+    def _more(self, ahead: int = 0) -> None:
+        """Get the bytes that the record at ``_at`` wants."""
+        self._at = self._window.more(self._at, int(self._record.rec[TOTAL]), self._spec.high, ahead)
+
+    @property
+    def _adds_up(self) -> bool:
+        """Whether the lengths of the record at ``_at`` add up, before a buffer grows for it."""
+        return self._window.adds_up(self._at, int(self._record.rec[TOTAL]))
 
     def _search(self, gap: _Gap) -> None:
         """Look for the next good record, which ends the gap."""
         spec, window, before = self._spec, self._window, self._at
-        code, at = find_record(
-            window.data, window.filled, window.base, before, spec.high - window.base, spec.segment_end, spec.data_end,
-            self._search_crc, self._rec, self._spans,
-        )  # fmt: skip
-        code, self._at = int(code), int(at)
+        limit = spec.high - window.base
+        code, self._at = map(int, find_record(window.stretch, before, limit, self._search_crc, self._record))
         self._notes.nonzero(before, min(self._at, window.filled))
         if code == r.NOT_FOUND:
             self._notes.rest(spec.high)
             self._end_in(gap)
-        elif code == r.MORE and self._bytes.is_sane(self._at):
+        elif code == r.MORE and self._adds_up:
             # A search forgets what it knows of the bytes whenever it gets more: so it gets more than this one record needs.
             # Where it only wants the next header, at the end of the range, no record has been found to read ahead for.
-            left, half = spec.high - window.base - self._at, self.settings.chunk // 2
-            ahead = half if self._rec[TOTAL] > r.HEADER_SIZE else min(left, half)
-            self._at = self._bytes.more(self._at, spec.high, ahead)
+            half = self._settings.chunk // 2
+            self._more(half if self._record.rec[TOTAL] > r.HEADER_SIZE else min(limit - self._at, half))
         elif code == r.MORE:
             self._notes.nonzero(self._at, self._at + 1)
             self._at += 1
         else:
             self._end_gap(gap, window.base + self._at)
 
-    def _end_gap(self, gap: _Gap, found: int) -> None:
-        """A record was found behind the gap, at that offset."""
-        if gap.code != r.NOT_FOUND and self.settings.stop_at_damage:
+    def _end_gap(self, gap: _Gap, end: int) -> None:
+        """A record was found behind the gap, at the offset ``end``."""
+        if gap.code != r.NOT_FOUND and self._settings.stop_at_damage:
             # Whether the walk would take it, too, makes no difference: its frame and CRC make what lies before it damage.
             self._end_in(gap)
-            self.summary.after_tail = found
+            self.summary.after_tail = end
             return
         if gap.code != r.NOT_FOUND:
-            self._notes.hole(gap.offset, found - gap.offset, gap.code)
+            self._notes.hole(gap.offset, end - gap.offset, gap.code)
         if self.summary.first < 0:
-            self.summary.first = found
+            self.summary.first = end
         self.summary.last_nonzero = -1
         self._gap = None
 
@@ -166,30 +181,29 @@ class RangeScanner:
 
     def _walk(self) -> Iterator[Block]:
         """Walk good records up to the next stop, and deal with what stopped it."""
-        spec, window, rows, met = self._spec, self._window, self._rows, self._met
+        window, names, limit = self._window, self._names, self._spec.high - self._window.base
         code, at = walk(
-            window.data, window.filled, window.base, self._at, spec.high - window.base, spec.segment_end, spec.data_end,
-            self._options, met.names.arrays, met.queues, rows.units, rows.batches, rows.items, rows.messages, self._state,
-            self._rec, self._spans,
+            window.stretch, self._at, limit, self._options, names.table.arrays, names.queues, self._rows, self._state,
+            self._record,
         )  # fmt: skip
         # As plain Python the loops return numpy's own numbers, which JSON does not take.
         code, self._at = int(code), int(at)
-        if code == r.MORE and self._bytes.is_sane(self._at):
+        if code == r.MORE and self._adds_up:
             if self._state[w.MESSAGES]:
                 # A block's records are read where they lie: the block goes out before the window moves.
                 yield self._flush()
-            self._at = self._bytes.more(self._at, spec.high)
+            self._more()
         elif code == r.UNITS_FULL or code == r.ITEMS_FULL:
             yield self._flush()
         elif code == r.QUEUES_FULL:
-            met.grow_queues()
+            names.grow_queues()
         elif code == r.NEW_NAME:
-            met.add_name(window.data)
+            names.add_name(window.data)
         elif code == r.NEW_LMQS:
-            if met.is_full:
+            if names.is_full:
                 yield self._flush()
-                met.renew()
-            met.add_lmqs(window.data)
+                names.renew()
+            names.add_lmqs(window.data)
         elif code == r.NEW_LOST:
             self._notes.fillers(self._state)
         elif code in (r.LIMIT, r.FILLER, r.LATER):
@@ -218,8 +232,8 @@ class RangeScanner:
         if min(spec.segment_end, spec.data_end) - offset < r.LOST_BLANK_MIN:
             return
         if offset + r.LOST_BLANK_MIN > window.end:
-            self._rec[TOTAL] = r.LOST_BLANK_MIN
-            self._at = self._bytes.more(self._at, spec.high)
+            self._record.rec[TOTAL] = r.LOST_BLANK_MIN
+            self._more()
         if int32_at(window.data, self._at + r.FILLER_MIN) == r.LOST_FLAG:
             self._notes.fillers(self._state)
             self._notes.lost(offset, spec.segment_end)
@@ -234,26 +248,24 @@ class RangeScanner:
             return
         self._at, code = self._refused.pass_over(self._at, code)
         length = self._window.base + self._at - offset
-        if self.settings.stop_at_damage:
+        if self._settings.stop_at_damage:
             self._gap = _Gap(offset, code, length)
             self.summary.last_nonzero = offset + length - 1
         else:
             self._notes.hole(offset, length, code)
 
-    # -- the summary --------------------------------------------------------------------------------------------------
-
     def _flush(self) -> Block:
         """The block of all rows since the one before, counted in the summary."""
-        block = self._rows.block(self._state, self._window)
-        self._notes.count(block, self._state, self.settings.window)
-        empty(self._state)
+        block = block_of(self._rows, self._state, self._window)
+        self._notes.count(block, self._state, self._settings.window)
+        empty_rows(self._state)
         return block
 
     def _finish(self) -> None:
-        if self.summary.later < 0 and self.settings.want_digests:
+        if self.summary.later < 0 and self._settings.want_digests:
             self._window.pass_on(self._digests.wanted_until)
         self._window.close()
         self._notes.finish(self._state)
         self.summary.digests = {str(k): v for k, v in self._digests.chunks.items()}
-        self.summary.queues, self.summary.unusual_names = self._met.queues_met, self._met.unusual
-        self.summary.unmatched_globs = self._met.unmatched_globs
+        self.summary.queues, self.summary.unusual_names = self._names.queues_met, self._names.unusual
+        self.summary.unmatched_globs = self._names.unmatched_globs

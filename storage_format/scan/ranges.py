@@ -1,11 +1,18 @@
-"""Segments of the commitlog, the stretches of them that are no record, and the ranges that they are scanned in."""
+"""Segments of the commitlog, the ranges that they are scanned in, and what a scan says of one range.
+
+A summary is all that the driver sees of the records of a range.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
+TORN_TAIL_MAX: Final = 16 << 20
+"""Damage with no good record after it, at most so far before the last byte that is not zero, is a torn tail."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,24 @@ class Hole:
     reason: str
 
 
+@dataclass(frozen=True)
+class RangeSpec:
+    """Bytes [low, high) of one segment. ``known``: a record or the segment starts at ``low``; else the first one is searched
+    for.
+
+    ``data_end`` is where the segment's file ends, ``segment_end`` where it would end whole. All offsets are absolute.
+    """
+
+    number: int
+    path: str
+    segment_start: int
+    segment_end: int
+    data_end: int
+    low: int
+    high: int
+    known: bool
+
+
 def cut_ranges(segments: Sequence[Segment], size: int, until: int) -> list[RangeSpec]:
     """Ranges of at most ``size`` bytes of all that lies below the absolute offset ``until``, numbered from 0."""
     specs: list[RangeSpec] = []
@@ -40,3 +65,99 @@ def cut_ranges(segments: Sequence[Segment], size: int, until: int) -> list[Range
             )
             specs.append(replace(whole, high=min(low + size, high)))
     return specs
+
+
+@dataclass
+class RangeSummary:
+    """One scanned range. Offsets that do not exist are -1; a hole is [offset, length, code of ``record.layout``]."""
+
+    number: int
+    low: int
+    high: int
+    known: bool
+    first: int = -1
+    """the first record that starts in the range"""
+    end: int = -1
+    """where the next record should start; -1 when the walk ended in damage or zeros (``tail``)"""
+    tail: int = -1
+    """the first byte that is no record, with no record after it in the range"""
+    tail_code: int = 0
+    tail_length: int = 0
+    """bytes of the damage at ``tail`` where they are known, as for a whole record with a wrong CRC"""
+    after_tail: int = -1
+    """stop: the next good record after the damage at which the walk was stopped"""
+    last_nonzero: int = -1
+    """last byte that is not zero at or after ``tail``, or in the filler that ends the walk"""
+    later: int = -1
+    """first record whose store time is above --until-time; the walk ended there"""
+    holes: list[list[int]] = field(default_factory=list)
+    lost: list[list[int]] = field(default_factory=list)
+    """[offset, length] of each stretch of fillers that a repair put in the place of lost bytes, apart from each other"""
+    last_good: int = -1
+    last_sound: int = -1
+    """last record that was refused though its frame and its body's CRC are right: never part of a torn tail"""
+    elsewhere: list[int] = field(default_factory=list)
+    """how far the physical offsets of such records are from where they lie: the first two distances"""
+    records: int = 0
+    unit_records: int = 0
+    excluded: int = 0
+    units: int = 0
+    batch_units: int = 0
+    items: int = 0
+    tag_items: int = 0
+    """items of TAGS, which count among ``items``, too"""
+    runs: int = 0
+    """runs of consecutive queue offsets, from which the order of queues is decided"""
+    queues: int = 0
+    first_dispatched: int = -1
+    last_dispatched: int = -1
+    last_time: int = 0
+    last_unit: int = -1
+    """last record that gives a unit"""
+    last_unit_time: int = 0
+    time_min: int = 0
+    time_max: int = 0
+    waiting: int = -1
+    """first record dispatched after the last one with items (or at all, when none has items)"""
+    first_item_maker: int = -1
+    """first record dispatched in the range up to and including the one of its first item"""
+    windows: list[list[int]] = field(default_factory=list)
+    """[item, window]: where the highest time window so far rises, in the range's own count"""
+    inner_batches: int = 0
+    batches_refused: int = 0
+    batches_empty: int = 0
+    lmq_slash: int = 0
+    lmq_no_file: int = 0
+    lmq_again: int = 0
+    lmq_malformed: int = 0
+    unusual_names: list[str] = field(default_factory=list)
+    unmatched_globs: dict[str, list[str]] | None = None
+    """globs of topics that match none of the range, or of others that the same task scanned, each with names near it; None
+    where that is not known"""
+    digests: dict[str, str] = field(default_factory=dict)
+    block: str = ""
+    """the path of the staged index items"""
+    makers: int = 0
+    """entries of the block's table of makers"""
+
+    def to_json(self) -> str:
+        """All fields as JSON."""
+        return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> RangeSummary:
+        """The inverse of ``to_json``."""
+        return cls(**json.loads(text))
+
+
+def may_lie_elsewhere(summaries: Sequence[RangeSummary], start: int) -> bool:
+    """Whether a segment looks like a torn tail only because its records lie at a distance from the offsets that they name.
+
+    ``summaries`` are those of its ranges from its ``start`` on. True where they end as a torn tail does, and hold no record
+    that is good or refused as one: behind a first record that is damaged, a search that asks for their offsets does not find
+    them.
+    """
+    last = max(s.last_nonzero for s in summaries)
+    if not start <= last < start + TORN_TAIL_MAX or summaries[-1].tail < 0:
+        return False
+    return all(max(s.last_good, s.last_sound, s.after_tail, s.later) < 0 for s in summaries)

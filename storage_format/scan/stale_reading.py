@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.integers import INT64_MIN
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE, TOTAL
+from rocketmq_reindex.storage_format.record.frame import TOTAL, new_record
 from rocketmq_reindex.storage_format.versions import NEWEST
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.name_table import NameTable
@@ -25,6 +25,8 @@ from rocketmq_reindex.storage_format.walk.stale_passes import (
     RECORDS,
     STATE_SIZE,
     TIME,
+    HoleArrays,
+    OffsetArrays,
     note_queues,
     note_times,
 )
@@ -74,13 +76,13 @@ class SegmentReading:
 
     def _window(self, at: int) -> Window:
         window = Window(CHUNK)
-        window.open(at, self._data_end, self._read, self._view, lambda _at, _data: None)
+        window.open(at, self._segment_end, self._data_end, self._read, self._view)
         return window
 
     def times(self, holes: Sequence[tuple[int, int]]) -> Times | None:
         """The times around ``holes``, (offset, length) ascending. None where a good record should stand, and does not."""
-        at_, ends = (np.array(column, np.int64) for column in zip(*((at, at + length) for at, length in holes), strict=True))
-        before, after, behind = (np.full(len(holes), NO_TIME) for _ in range(3))
+        starts, lengths = (np.array(column, np.int64) for column in zip(*holes, strict=True))
+        around = HoleArrays(starts, starts + lengths, *(np.full(len(holes), NO_TIME) for _ in range(3)))
         state = np.zeros(STATE_SIZE, np.int64)
         state[NEXT], state[TIME] = self._start, NO_TIME
         window, at = self._window(self._start), 0
@@ -88,7 +90,7 @@ class SegmentReading:
             if at + HEAD > window.filled:
                 at = window.more(at, HEAD, self._data_end)
             limit = window.filled - HEAD + 1
-            at = int(note_times(window.data, window.base, at, limit, at_, ends, before, after, behind, state))
+            at = int(note_times(window.stretch, at, limit, around, state))
             if at < 0:
                 window.close()
                 return None
@@ -98,7 +100,7 @@ class SegmentReading:
                 window.close()
                 window, at = self._window(phy_offset), 0
         window.close()
-        return Times(before, after, np.maximum.accumulate(behind[::-1])[::-1])
+        return Times(around.before, around.after, np.maximum.accumulate(around.behind[::-1])[::-1])
 
     def queues(self, holes: Sequence[tuple[int, int]], live: int) -> QueuesAround | None:
         """The records in front of the last of ``holes``, and those behind it that were stored before ``live`` (milliseconds).
@@ -122,9 +124,8 @@ class SegmentReading:
             # A head is looked at where all of it is there.
             stop = min(limit - window.base, window.filled - (HEAD - 1 if start == end else 0))
             code, at = note_queues(
-                window.data, window.filled, window.base, at, stop, self._segment_end, self._data_end, end,
-                met.names.arrays, met.queues, met.last, met.first, met.queue_state, met.state, met.rec, met.spans,
-            )  # fmt: skip
+                window.stretch, at, stop, end, met.names.arrays, met.queues, met.offsets, met.queue_state, met.state, met.record
+            )
             code, at = int(code), int(at)
             phy_offset = window.base + at
             if code == r.NEW_NAME:
@@ -132,7 +133,7 @@ class SegmentReading:
             elif code == r.QUEUES_FULL:
                 met.grow()
             elif code == r.MORE:
-                at = window.more(at, int(met.rec[TOTAL]), limit)
+                at = window.more(at, int(met.record.rec[TOTAL]), limit)
             elif code == r.NOT_FOUND or phy_offset >= limit or (start == end and phy_offset + r.RECORD_MIN > self._data_end):
                 window.close()
                 return code != r.NOT_FOUND
@@ -146,9 +147,9 @@ class SegmentReading:
             at = max(low, high - CHUNK)
             piece = np.empty(high - at, np.uint8)
             self._read(at, piece)
-            found = np.flatnonzero(piece)
-            if len(found):
-                return at + int(found[-1])
+            nonzero = np.flatnonzero(piece)
+            if len(nonzero):
+                return at + int(nonzero[-1])
             high = at
         return low
 
@@ -158,23 +159,23 @@ class _Met:
 
     def __init__(self, live: int) -> None:
         self.names, self.queues = NameTable(NEWEST, (), ()), w.new_queues(1 << 12)
-        self.last, self.first = np.full(1 << 11, -1, np.int64), np.full(1 << 11, -1, np.int64)
-        self.rec, self.spans = np.zeros(REC_SIZE, np.int64), np.zeros(SPANS_SIZE, np.int64)
+        self.offsets = OffsetArrays(np.full(1 << 11, -1, np.int64), np.full(1 << 11, -1, np.int64))
+        self.record = new_record()
         self.state, self.queue_state = np.zeros(STATE_SIZE, np.int64), np.zeros(w.STATE_SIZE, np.int64)
         self.state[FIRST], self.state[LIVE_TIME] = -1, live
 
     def grow(self) -> None:
         self.queues = w.grown_queues(self.queues, self.queue_state)
-        more = np.full(len(self.last), -1, np.int64)
-        self.last, self.first = np.concatenate([self.last, more]), np.concatenate([self.first, more])
+        room = np.full(len(self.offsets.last), -1, np.int64)
+        self.offsets = OffsetArrays(*(np.concatenate([column, room]) for column in self.offsets))
 
     def around(self, end: int) -> QueuesAround:
         count, state = int(self.queue_state[w.QUEUES]), self.state
-        last, first = self.last[:count], self.first[:count]
+        last, first = (column[:count] for column in self.offsets)
         both = (last >= 0) & (first >= 0)
-        most = (int(state[FIRST]) - end) // r.RECORD_MIN
+        gap_records = (int(state[FIRST]) - end) // r.RECORD_MIN
         # A topic made anew in the gap would begin again at 0, and no more of it is lost than the gap can hold.
-        repeats = int(np.count_nonzero(both & (first <= last) & (first > most)))
+        repeats = int(np.count_nonzero(both & (first <= last) & (first > gap_records)))
         going_on = int(np.count_nonzero(both & (first == last + 1)))
         gaps = np.minimum((first - last - 1)[both & (first > last + 1)], 1 << 40)
         counts = int(state[FIRST]), int(state[RECORDS]), int(state[COVERED])

@@ -87,13 +87,12 @@ def property_crc_holds(data: npt.NDArray[np.uint8], at: int, total: int, spans: 
 
 
 @inlined
-def broker_record(
-    data: npt.NDArray[np.uint8], at: int, end: int, reading: Reading, rec: npt.NDArray[np.int64], spans: npt.NDArray[np.int64]
-) -> int:
+def broker_record(data: npt.NDArray[np.uint8], at: int, end: int, reading: Reading, record: f.RecordArrays) -> int:
     """What stands at ``data[at]``, of which the broker reads no byte from ``end`` on: GOOD, FILLER, or why it refuses it.
 
-    GOOD fills ``rec``, int64 (FIELDS,), and ``spans`` (``scan_properties``). Codes are those of ``record.layout``, and BAD_SUM.
+    GOOD fills ``record``, which has FIELDS fields. Codes are those of ``record.layout``, and BAD_SUM.
     """
+    rec, spans = record.rec, record.spans
     room = end - at
     if room < r.FILLER_MIN:
         return r.NO_ROOM

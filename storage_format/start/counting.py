@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE, TOTAL, check_record, find_record
+from rocketmq_reindex.storage_format.record.frame import TOTAL, Stretch, check_record, find_record, new_record
 from rocketmq_reindex.storage_format.start.broker_record import Reading
 from rocketmq_reindex.storage_format.start.kept import Int64s
 from rocketmq_reindex.storage_format.start.log_reader import LogReader
@@ -21,7 +21,7 @@ _CHUNK: Final = 1 << 20
 
 def read_sound(stretches: Sequence[tuple[StoreFile, int, int]], reading: Reading, reader: LogReader) -> None:
     """Read into ``reader`` the sound records of stretches (segment, first byte, end), damage between them passed over."""
-    rec, spans = np.zeros(REC_SIZE, np.int64), np.zeros(SPANS_SIZE, np.int64)
+    record = new_record()
     for segment, first, end in stretches:
         at = first
         while at < end:
@@ -29,13 +29,13 @@ def read_sound(stretches: Sequence[tuple[StoreFile, int, int]], reading: Reading
             if code == r.FILLER:
                 break
             # A damaged record whose length holds is passed as a whole: its body may have records in it.
-            base, whole = segment.start, segment.start + segment.size
-            framed = check_record(segment.data, end, base, at, whole, base + end, reading.crc, rec, spans)
-            if framed == r.GOOD or framed >= r.FIRST_FRAMED:
-                at += int(rec[TOTAL])
+            stretch = Stretch(segment.data, end, segment.start, segment.start + segment.size, segment.start + end)
+            code = check_record(stretch, at, reading.crc, record)
+            if code == r.GOOD or code >= r.FIRST_FRAMED:
+                at += int(record.rec[TOTAL])
                 continue
-            found, at = find_record(segment.data, end, base, at + 1, end, whole, base + end, reading.crc, rec, spans)
-            if found != r.GOOD:
+            code, at = find_record(stretch, at + 1, end, reading.crc, record)
+            if code != r.GOOD:
                 break
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, STORE_TIME
+from rocketmq_reindex.storage_format.record.frame import STORE_TIME, Stretch, new_record
 from rocketmq_reindex.storage_format.start.broker_record import FIELDS, PHY_OFFSET, READ, Reading, broker_record
 from rocketmq_reindex.storage_format.start.record_loop import DAMAGED, HAS_UNIT, LIGHT, Rows, new_rows, read_rows
 from rocketmq_reindex.storage_format.start.store import StoreFile
@@ -44,7 +44,7 @@ class LogReader:
         self._state = w.new_state()
         self._rows = new_rows(_ROWS)
         self._light = _new_light(_LIGHT)
-        self._rec, self._spans = np.zeros(FIELDS, np.int64), np.zeros(SPANS_SIZE, np.int64)
+        self._record = new_record(FIELDS)
         self._take: Callable[[Rows], None] | None = None
         self._told = told
         self._loaded: tuple[StoreFile | None, int] = None, 0
@@ -64,12 +64,12 @@ class LogReader:
     def read(self, segment: StoreFile, start: int, end: int, reading: Reading) -> tuple[int, int]:
         """Read records of a segment's bytes ``start`` to ``end`` until one is refused; returns why, and at which byte."""
         at, begun, state, data = start, start, self._state, segment.data
+        stretch = Stretch(data, end, segment.start, segment.start + segment.size, segment.start + segment.size)
         while True:
             pause = self._load(segment, at, end)
             code, at = read_rows(
-                data, at, end, pause, segment.start, reading, self._names.arrays, self._queues, self._rows, self._light, state,
-                self._rec, self._spans,
-            )  # fmt: skip
+                stretch, at, pause, reading, self._names.arrays, self._queues, self._rows, self._light, state, self._record
+            )
             if code == r.NEW_NAME:
                 self._names.add(data[state[w.NAME_START] : state[w.NAME_END]].tobytes())
             elif code == r.NEW_LMQS:
@@ -96,15 +96,15 @@ class LogReader:
 
     def first_record(self, data: npt.NDArray[np.uint8], reading: Reading) -> tuple[int, int] | None:
         """Store time and PHYSICALOFFSET of the record that a segment begins with; (0, 0) for a filler, None for no record."""
-        code = broker_record(data, 0, len(data), reading, self._rec, self._spans)
+        code = broker_record(data, 0, len(data), reading, self._record)
         if code == r.FILLER:
             return 0, 0
-        return (int(self._rec[STORE_TIME]), int(self._rec[PHY_OFFSET])) if code == r.GOOD else None
+        return (int(self._record.rec[STORE_TIME]), int(self._record.rec[PHY_OFFSET])) if code == r.GOOD else None
 
     @property
     def refused_read(self) -> int:
         """How many bytes of the last record Java had read when it refused it (BAD_SUM)."""
-        return int(self._rec[READ])
+        return int(self._record.rec[READ])
 
     def claims(self, data: npt.NDArray[np.uint8], at: int, end: int, reading: Reading) -> int:
         """For how many bytes Java makes an array before it refuses what stands at ``data[at]``; 0 for none."""
@@ -130,9 +130,9 @@ class LogReader:
 
     def _add_lmqs(self, data: npt.NDArray[np.uint8]) -> None:
         start, end = int(self._state[w.NAME_START]), int(self._state[w.NAME_END])
-        found = np.empty(2 * (end - start + 1), np.int64)
-        count = int(new_lmqs(data, start, end, self._names.arrays, found))
-        for raw in dict.fromkeys(data[low:high].tobytes() for low, high in found[: 2 * count].reshape(-1, 2).tolist()):
+        bounds = np.empty(2 * (end - start + 1), np.int64)
+        count = int(new_lmqs(data, start, end, self._names.arrays, bounds))
+        for raw in dict.fromkeys(data[low:high].tobytes() for low, high in bounds[: 2 * count].reshape(-1, 2).tolist()):
             self._names.add(raw)
 
     def _flush(self) -> None:

@@ -23,7 +23,7 @@ from rocketmq_reindex.storage_format.start.broker_record import (
 )
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
 from rocketmq_reindex.storage_format.walk import state as w
-from rocketmq_reindex.storage_format.walk.keys import tag_seed
+from rocketmq_reindex.storage_format.walk.index_items import tag_seed
 from rocketmq_reindex.storage_format.walk.lmq import check_lmq, dispatch_lmq, lmq_stops_dispatch
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
 
@@ -79,33 +79,30 @@ def _tag_hash(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64], seed: i
 
 @jit
 def read_rows(
-    data: npt.NDArray[np.uint8],
+    stretch: f.Stretch,
     start: int,
-    end: int,
     pause: int,
-    base: int,
     reading: Reading,
     names: NameArrays,
     queues: w.QueueArrays,
     rows: Rows,
     light: w.UnitArrays,
     state: npt.NDArray[np.int64],
-    rec: npt.NDArray[np.int64],
-    spans: npt.NDArray[np.int64],
+    record: f.RecordArrays,
 ) -> tuple[int, int]:
-    """Read records of a segment's ``data[start:end]`` until one is refused; returns why it stopped, and where in ``data``.
+    """Read records of a segment's bytes from ``data[start]`` on until one is refused; returns why it stopped, and where.
 
-    At the first record from ``pause`` on it stops with MORE.
-    ``base`` is the segment's offset; ``state[w.RECORDS]`` counts rows, ``state[w.UNITS]`` those of ``light``. At NEW_NAME,
-    NEW_LMQS, UNITS_FULL and QUEUES_FULL the caller removes the cause, and calls again from there.
+    At the first record from ``pause`` on it stops with MORE. ``state[w.RECORDS]`` counts rows, ``state[w.UNITS]`` those of
+    ``light``. At NEW_NAME, NEW_LMQS, UNITS_FULL and QUEUES_FULL the caller removes the cause, and calls again from there.
     """
+    data, base, rec, spans = stretch.data, stretch.base, record.rec, record.spans
     at = start
     while True:
         if at >= pause:
             return r.MORE, at
-        found = broker_record(data, at, end, reading, rec, spans)
-        if found != r.GOOD:
-            return found, at
+        code = broker_record(data, at, stretch.filled, reading, record)
+        if code != r.GOOD:
+            return code, at
         if reading.sound and rec[PHY_OFFSET] != base + at:
             return r.BAD_POSITION, at
         if reading.sound and (rec[f.QUEUE_ID] < 0 or rec[f.QUEUE_OFFSET] < 0 or rec[f.QUEUE_OFFSET] > r.QUEUE_OFFSET_MAX):
@@ -122,10 +119,10 @@ def read_rows(
             lmq = check_lmq(data, spans, names, state)
             if lmq == r.NEW_LMQS:
                 return lmq, at
-        most = 2 + (rec[f.PROPS_END] - rec[f.PROPS_START]) // 2
-        if state[w.RECORDS] == len(rows.at) or state[w.UNITS] + most > len(light.phy_offset):
+        room = 2 + (rec[f.PROPS_END] - rec[f.PROPS_START]) // 2
+        if state[w.RECORDS] == len(rows.at) or state[w.UNITS] + room > len(light.phy_offset):
             return r.UNITS_FULL, at
-        if 2 * (state[w.QUEUES] + most) > len(queues.slots):
+        if 2 * (state[w.QUEUES] + room) > len(queues.slots):
             return r.QUEUES_FULL, at
         n = state[w.RECORDS]
         if flags & BATCH and (rec[BATCH_BASE] < 0 or rec[BATCH_COUNT] < 0):
@@ -149,5 +146,5 @@ def read_rows(
         rows.tag_hash[n] = _tag_hash(data, spans, names.hash[name]) if tagged else 0
         state[w.RECORDS] = n + 1
         if lmq == r.GOOD:
-            dispatch_lmq(data, spans, names, queues, light, state, rec[f.QUEUE_ID], rec[PHY_OFFSET], rec[f.TOTAL], 0, False)
+            dispatch_lmq(data, record, names, queues, light, state, rec[PHY_OFFSET], 0, False)
         at += rec[f.TOTAL]

@@ -13,6 +13,7 @@ from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.names import BATCH, LMQ, NAME_BYTES_MAX, PLAIN, SEEN
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record import properties as p
+from rocketmq_reindex.storage_format.record.frame import QUEUE_ID, TOTAL, RecordArrays
 from rocketmq_reindex.storage_format.text.java_text import decode_at, parse_number
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
@@ -135,14 +136,14 @@ def lmq_stops_dispatch(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64]
 
 
 @jit
-def new_lmqs(data: npt.NDArray[np.uint8], start: int, end: int, names: NameArrays, found: npt.NDArray[np.int64]) -> int:
-    """Put start and end of each name in ``data[start:end]`` that has not been met into ``found``, int64; returns how many."""
+def new_lmqs(data: npt.NDArray[np.uint8], start: int, end: int, names: NameArrays, bounds: npt.NDArray[np.int64]) -> int:
+    """Put start and end of each name in ``data[start:end]`` that has not been met into ``bounds``, int64; return how many."""
     count, at = 0, start
     while at <= end:
         stop = _piece_end(data, at, end)
         if _find_lmq(names, data, at, stop) == -1:
-            found[2 * count] = at
-            found[2 * count + 1] = stop
+            bounds[2 * count] = at
+            bounds[2 * count + 1] = stop
             count += 1
         at = stop + 1
     return count
@@ -151,14 +152,12 @@ def new_lmqs(data: npt.NDArray[np.uint8], start: int, end: int, names: NameArray
 @jit
 def dispatch_lmq(
     data: npt.NDArray[np.uint8],
-    spans: npt.NDArray[np.int64],
+    record: RecordArrays,
     names: NameArrays,
     queues: w.QueueArrays,
     units: w.UnitArrays,
     state: npt.NDArray[np.int64],
-    queue_id: int,
     phy_offset: int,
-    size: int,
     tags_code: int,
     counts_each: bool,
 ) -> None:
@@ -167,6 +166,7 @@ def dispatch_lmq(
     A name that is no plain file name never becomes a path: it alone is passed over. ``counts_each``: the broker counted a
     queue's offset up each time that a record named it (``LmqDispatch.updateLmqOffsets`` of 5.x), though it got one unit.
     """
+    rec, spans = record.rec, record.spans
     q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
     count, q_end = _pieces(data, q, spans[2 * p.MULTI_DISPATCH + 1])
     _, o_end = _pieces(data, o, spans[2 * p.MULTI_OFFSET + 1])
@@ -183,10 +183,10 @@ def dispatch_lmq(
         else:
             _, offset = parse_number(data, o, o_stop, INT64_MIN, INT64_MAX)
             names.flags[name] |= SEEN
-            lmq_id = 0 if names.flags[name] & LMQ else queue_id
+            lmq_id = 0 if names.flags[name] & LMQ else rec[QUEUE_ID]
             queue = w.enter_queue(queues, state, np.int64(names.canonical[name]), lmq_id)
             if queues.last[queue] != phy_offset:
-                w.put_unit(units, queues, state, queue, offset, phy_offset, size, tags_code)
+                w.put_unit(units, queues, state, queue, offset, phy_offset, rec[TOTAL], tags_code)
             elif counts_each and names.flags[name] & LMQ:
                 w.put_again(units, state, queue, offset, phy_offset)
         q = stop + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from rocketmq_reindex.storage_format.record.frame import (
     TOPIC_END,
     TOPIC_START,
     TOTAL,
+    RecordArrays,
+    Stretch,
     check_record,
 )
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY, CRC_NONE
@@ -33,6 +35,26 @@ HEAD: Final = r.AT_STORE_TIMESTAMP + r.IPV6_EXTRA + 8
 # What a pass keeps between calls, in the int64 array ``state``.
 NEXT, TIME, HOLE, NAME_START, NAME_END, RECORDS, FIRST, COVERED, LIVE_TIME, SUMMED = range(10)
 STATE_SIZE: Final = 10
+
+
+class HoleArrays(NamedTuple):
+    """Where holes begin and end, and the store times around them in milliseconds; all int64 by hole.
+
+    ``before`` and ``after`` are those of the good records next to it, ``behind`` the latest up to the next hole.
+    """
+
+    starts: Int64s
+    ends: Int64s
+    before: Int64s
+    after: Int64s
+    behind: Int64s
+
+
+class OffsetArrays(NamedTuple):
+    """By queue, int64: the last queue offset in front of a gap and the first one behind it, -1 for none."""
+
+    last: Int64s
+    first: Int64s
 
 
 @jit
@@ -51,24 +73,14 @@ def _time_of(data: npt.NDArray[np.uint8], at: int) -> int:
 
 
 @jit
-def note_times(
-    data: npt.NDArray[np.uint8],
-    base: int,
-    start: int,
-    limit: int,
-    holes: Int64s,
-    ends: Int64s,
-    before: Int64s,
-    after: Int64s,
-    behind: Int64s,
-    state: Int64s,
-) -> int:
-    """Note the times ``before`` and ``after`` each hole, and the latest of those ``behind`` it up to the next hole.
+def note_times(stretch: Stretch, start: int, limit: int, around: HoleArrays, state: Int64s) -> int:
+    """Note the times around each hole.
 
-    ``holes`` and ``ends``, int64 (n,), are where the holes begin and end; the times are int64 (n,), in milliseconds. Good
-    records are walked up to the first hole; behind it every byte is looked at. Returns where to go on, or -1 where a good
+    Good records are walked up to the first hole; behind it every byte is looked at. Returns where to go on, or -1 where a good
     record should stand in front of the first hole, and does not.
     """
+    data, base, holes, ends = stretch.data, stretch.base, around.starts, around.ends
+    before, after, behind = around.before, around.after, around.behind
     at = start
     while at < limit:
         phy_offset = base + at
@@ -101,43 +113,38 @@ def note_times(
 
 @jit
 def note_queues(
-    data: npt.NDArray[np.uint8],
-    filled: int,
-    base: int,
+    stretch: Stretch,
     start: int,
     limit: int,
-    segment_end: int,
-    data_end: int,
     end: int,
     names: NameArrays,
     queues: w.QueueArrays,
-    last: Int64s,
-    first: Int64s,
+    offsets: OffsetArrays,
     queue_state: Int64s,
     state: Int64s,
-    rec: Int64s,
-    spans: Int64s,
+    record: RecordArrays,
 ) -> tuple[int, int]:
     """Walk good records in front of ``end``, and search for sound ones behind it: note the queue offsets of both.
 
-    ``last`` and ``first``, int64 by queue, are the last queue offset in front and the first behind, -1 for none. What stands at
-    ``end`` itself is damaged, and is passed over: perhaps only the CRC of the whole record says so. Returns a code of
-    ``record.layout`` and where, as ``walk`` does.
+    What stands at ``end`` itself is damaged, and is passed over: perhaps only the CRC of the whole record says so. Returns a
+    code of ``record.layout`` and where, as ``walk`` does.
     """
+    data, base, rec = stretch.data, stretch.base, record.rec
+    last, first = offsets.last, offsets.first
     at = start
     while at < limit:
         ahead = base + at < end
         if not ahead and (base + at == end or not _is_head(data, base, at)):
             at += 1
             continue
-        found = check_record(data, filled, base, at, segment_end, data_end, CRC_NONE if ahead else CRC_BODY, rec, spans)
-        if found == r.MORE and (ahead or rec[TOTAL] <= LONGEST):
+        code = check_record(stretch, at, CRC_NONE if ahead else CRC_BODY, record)
+        if code == r.MORE and (ahead or rec[TOTAL] <= LONGEST):
             return r.MORE, at
-        if found != r.GOOD:
-            if found == r.BAD_BODY_CRC:
+        if code != r.GOOD:
+            if code == r.BAD_BODY_CRC:
                 # A body full of heads of long records would be summed up once for each of them.
                 state[SUMMED] += rec[TOTAL]
-            if ahead or state[SUMMED] > 8 * LONGEST + data_end - end:
+            if ahead or state[SUMMED] > 8 * LONGEST + stretch.data_end - end:
                 return r.NOT_FOUND, at
             at += 1
             continue

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader

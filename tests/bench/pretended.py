@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.spark.shuffle import bucket_keys
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.index.file import STAGED
 from rocketmq_reindex.storage_format.queue.order import Decision
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import files, plans, schemas
 from rocketmq_reindex.udfs.order.decide import DecideOrder
 from rocketmq_reindex.udfs.order.placements import PlacementSpan

@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.preflight import preflight
 from rocketmq_reindex.jobs.query import query
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.record.layout import MAGIC_V1
-from rocketmq_reindex.storage_format.scan.topic_globs import near
+from rocketmq_reindex.storage_format.scan.name_tables import near
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build, local_repair
 from tests.tools.local_verify import local_verify

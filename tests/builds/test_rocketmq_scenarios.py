@@ -161,9 +161,9 @@ def test_encode_and_decode(hosts: dict[str, tuple[str, int]], version: int) -> N
     sent = Message(TOPIC, 1, b"hello!q!", properties, queue_offset=123, version=version, **hosts)  # type: ignore[arg-type]
     raw = encode(sent, 123456)
     data = np.frombuffer(raw, np.uint8)
-    rec, spans = np.zeros(frame.REC_SIZE, np.int64), np.zeros(frame.SPANS_SIZE, np.int64)
-    end = 123456 + len(raw)
-    assert frame.check_record(data, len(raw), 123456, 0, 1 << 30, end, r.CRC_BODY, rec, spans) == r.GOOD
+    record = rec, spans = frame.new_record()
+    stretch = frame.Stretch(data, len(raw), 123456, 1 << 30, 123456 + len(raw))
+    assert frame.check_record(stretch, 0, r.CRC_BODY, record) == r.GOOD
     assert rec[frame.TOTAL] == len(raw) == 91 + (24 if hosts else 0) + 8 + 3 + 34 + (version - 1)
     assert (rec[frame.QUEUE_ID], rec[frame.QUEUE_OFFSET]) == (1, 123)
     assert raw[rec[frame.TOPIC_START] : rec[frame.TOPIC_END]] == b"abc"

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.fault.layout import laid_records
 from tests.fault.sizes import FIELDS, VALUES, lying

@@ -80,14 +80,15 @@ def guard(value: Any) -> Any:
 
 
 def guarded(function: Callable[..., Any], filled: bool = False) -> Callable[..., Any]:
-    """``function`` with guarded arrays; ``filled``: its second argument says how much of its first is there to be read."""
+    """``function`` with guarded arrays; ``filled``: of its first, a Stretch, only what is filled is there to be read."""
     if not PLAIN:
         return function
 
     @functools.wraps(function)
     def call(*values: Any) -> Any:
         if filled:
-            values = (values[0][: values[1]], *values[1:])
+            stretch = values[0]
+            values = (stretch._replace(data=stretch.data[: stretch.filled]), *values[1:])
         return function(*(guard(value) for value in values))
 
     return call

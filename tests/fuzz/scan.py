@@ -17,9 +17,10 @@ import numpy as np
 from rocketmq_reindex.jobs.building.settings import DELAY_LEVELS, parse_delay_levels
 from rocketmq_reindex.storage_format.record import frame
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan import name_tables, range_scan, record_bytes, refused_records
+from rocketmq_reindex.storage_format.scan import name_tables, range_notes, range_scan
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
+from rocketmq_reindex.storage_format.walk import window
 from tests.fuzz.guard import allow, guard, guarded
 from tests.reference import log as reference_log
 from tests.reference.log import merged
@@ -46,10 +47,10 @@ DICTIONARY = [
 
 for _module, _names, _filled in (
     (range_scan, ("walk", "find_record"), True),
-    (record_bytes, ("int32_at", "int16_at"), False),
+    (window, ("int32_at", "int16_at"), False),
     (name_tables, ("new_lmqs",), False),
-    (refused_records, ("pass_records", "find_elsewhere"), True),
-    (refused_records, ("int64_at", "has_sound_body"), False),
+    (range_notes, ("pass_records", "find_elsewhere"), True),
+    (range_notes, ("int64_at", "has_sound_body"), False),
 ):
     for _name in _names:
         setattr(_module, _name, guarded(getattr(_module, _name), filled=_filled))
@@ -167,13 +168,12 @@ def look_at(setting: _Setting, raw: bytearray, crc_mode: int) -> None:
     data, at = np.frombuffer(bytes(raw), np.uint8), setting.part(7, len(raw))
     end, said = setting.base + len(raw), []
     for filled in (len(raw), at, min(at + 95, len(raw)), (at + len(raw)) // 2):
-        rec, spans_ = np.zeros(frame.REC_SIZE, np.int64), np.zeros(frame.SPANS_SIZE, np.int64)
-        code = frame.check_record(
-            guard(data[:filled]), filled, setting.base, at, end, end, crc_mode, guard(rec), guard(spans_)
-        )  # fmt: skip
+        record = frame.new_record()
+        stretch = frame.Stretch(data[:filled], filled, setting.base, end, end)
+        code = frame.check_record(guard(stretch), at, crc_mode, guard(record))
         if code == r.MORE:
-            assert at + rec[frame.TOTAL] > filled, "more is wanted than nothing"
-            assert rec[frame.TOTAL] <= len(raw) - at, "more is wanted than the log has"
+            assert at + record.rec[frame.TOTAL] > filled, "more is wanted than nothing"
+            assert record.rec[frame.TOTAL] <= len(raw) - at, "more is wanted than the log has"
         said.append(int(code))
     assert said[0] != r.MORE
     assert {said[0], r.MORE}.issuperset(said)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.unit.storage_format.scan.test_many_images import all_as_long, all_to_the_end
 

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.scan.chain import Chain, chain_ranges
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary, Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.reference import consume_queue as cq
 from tests.reference import java

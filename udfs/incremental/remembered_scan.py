@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import files, schemas
 from rocketmq_reindex.udfs.files.digests import ReadDigest, digest_of, file_digest
 from rocketmq_reindex.udfs.incremental.samples import has_sample, head_of, is_same_file, sample_of

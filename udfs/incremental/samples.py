@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.scan_store import Head, ScanEntry
 

@@ -10,8 +10,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.repair.damage import RecordAt
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary, Segment
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.walk.state import UnitArrays
 from rocketmq_reindex.udfs import files, plans, schemas

@@ -9,11 +9,9 @@ import numpy as np
 from pyspark.sql.datasource import InputPartition
 
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Hole
+from rocketmq_reindex.storage_format.scan.ranges import TORN_TAIL_MAX, Hole, RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.storage_format.scan.stale_tail import Damage, StaleTail
-from rocketmq_reindex.storage_format.scan.torn_tail import TORN_TAIL_MAX
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs.scan.stale_tails import find_stale_tail, framed, reason
 from rocketmq_reindex.udfs.sql.options import Bounds

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
 from rocketmq_reindex.storage_format.walk.state import UnitArrays
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.scan.block_cells import BlockCells, Pieces

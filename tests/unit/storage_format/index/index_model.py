@@ -6,7 +6,7 @@ import itertools
 import random
 from dataclasses import dataclass
 
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 
 
 @dataclass(frozen=True)

@@ -20,15 +20,17 @@ BASE, SEGMENT_END = 1 << 20, 2 << 20
 def find(log: bytes, start: int, limit: int, step: int = 0, crc: int = r.CRC_BODY) -> tuple[int, int]:
     """find_record, handed ``step`` bytes more whenever it asks for more (0: all at once)."""
     data = np.frombuffer(log, np.uint8)
-    rec, spans = np.zeros(frame.REC_SIZE, np.int64), np.zeros(frame.SPANS_SIZE, np.int64)
+    record = frame.new_record()
     filled, at = (min(start + step, len(log)) if step else len(log)), start
     while True:
         seen = np.concatenate([data[:filled], np.full(len(data) - filled, 0xDA, np.uint8)])
-        code, at = frame.find_record(seen, filled, BASE, at, limit, SEGMENT_END, BASE + len(log), crc, rec, spans)
+        stretch = frame.Stretch(seen, filled, BASE, SEGMENT_END, BASE + len(log))
+        code, at = frame.find_record(stretch, at, limit, crc, record)
         if code != r.MORE:
             return int(code), int(at)
-        assert filled < at + rec[frame.TOTAL] <= len(log)
-        filled = max(at + int(rec[frame.TOTAL]), min(filled + step, len(log)))
+        wanted = at + int(record.rec[frame.TOTAL])
+        assert filled < wanted <= len(log)
+        filled = max(wanted, min(filled + step, len(log)))
 
 
 def brute_force(log: bytes, start: int, limit: int) -> tuple[int, int]:

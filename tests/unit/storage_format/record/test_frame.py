@@ -51,7 +51,8 @@ class Checker:
         have = len(self.data) if filled is None else filled
         # Nothing behind what is there may be read: it is overwritten.
         seen = np.concatenate([self.data[:have], np.full(len(self.data) - have, 0xDB, np.uint8)])
-        return int(frame.check_record(seen, have, BASE, at, SEGMENT_END, self.data_end, MODES[self.crc], self.rec, self.spans))
+        stretch = frame.Stretch(seen, have, BASE, SEGMENT_END, self.data_end)
+        return int(frame.check_record(stretch, at, MODES[self.crc], frame.RecordArrays(self.rec, self.spans)))
 
     def expected(self, at: int) -> records.Record | records.Blank | records.Bad:
         return records.parse(self.log, at, BASE, SEGMENT_END, Settings(crc=self.crc))

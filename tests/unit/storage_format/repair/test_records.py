@@ -12,7 +12,7 @@ import pytest
 
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.dispatch import is_tombstone
-from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE, STORE_TIME, TOTAL, VERSION, check_record
+from rocketmq_reindex.storage_format.record.frame import STORE_TIME, TOTAL, VERSION, Stretch, check_record, new_record
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.repair import records
@@ -28,9 +28,9 @@ AT = 5 << 30
 
 def read(data: bytes, offset: int = AT) -> Message:
     """The one record that ``data`` is, all of whose checksums are right."""
-    rec, spans = np.zeros(REC_SIZE, np.int64), np.zeros(SPANS_SIZE, np.int64)
-    end = offset + len(data)
-    assert check_record(np.frombuffer(data, np.uint8), len(data), offset, 0, end, end, CRC_ALL, rec, spans) == r.GOOD
+    record, end = new_record(), offset + len(data)
+    rec = record.rec
+    assert check_record(Stretch(np.frombuffer(data, np.uint8), len(data), offset, end, end), 0, CRC_ALL, record) == r.GOOD
     assert (rec[TOTAL], rec[STORE_TIME]) == (len(data), TIME)
     found = read_message(lambda at, count: data[at : at + count], offset, len(data))
     assert isinstance(found, Message)
@@ -89,12 +89,11 @@ def test_pieces(demands: Demands, seed: int) -> None:
 def test_a_crc_over_the_whole_record() -> None:
     """Another byte before its ``__CRC32#``, or another digit of it, is seen."""
     data = records.filler(AT, 200, TIME, CRC)
-    rec, spans = np.zeros(REC_SIZE, np.int64), np.zeros(SPANS_SIZE, np.int64)
     for at in [*range(len(data) - 20), *range(len(data) - 11, len(data) - 1)]:
         spoilt = np.frombuffer(data, np.uint8).copy()
         spoilt[at] ^= 1
-        found = check_record(spoilt, len(data), AT, 0, AT + len(data), AT + len(data), CRC_ALL, rec, spans)
-        assert found >= r.FIRST_DAMAGE or found == r.MORE, at
+        code = check_record(Stretch(spoilt, len(data), AT, AT + len(data), AT + len(data)), 0, CRC_ALL, new_record())
+        assert code >= r.FIRST_DAMAGE or code == r.MORE, at
 
 
 @pytest.mark.parametrize("demands", EVERY)

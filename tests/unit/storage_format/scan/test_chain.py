@@ -8,9 +8,7 @@ import pytest
 
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.chain import Chain, chain_ranges
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
-from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment, cut_ranges
-from rocketmq_reindex.storage_format.scan.torn_tail import TORN_TAIL_MAX
+from rocketmq_reindex.storage_format.scan.ranges import TORN_TAIL_MAX, Hole, RangeSpec, RangeSummary, Segment, cut_ranges
 
 GIB = 1 << 30
 

@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.repair.pieces import lost_pieces
 from rocketmq_reindex.storage_format.repair.records import Demands
 from rocketmq_reindex.storage_format.scan import range_notes
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.tools.encode import COMMIT, PREPARED, ROLLBACK
 from tests.tools.log_writer import LogWriter, Put

@@ -11,7 +11,7 @@ import pytest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.tools.encode import MAGIC_V1, MAGIC_V2, Message, encode
 

@@ -13,7 +13,7 @@ import pytest
 from rocketmq_reindex.storage_format.kernels.crc_ranges import STEP, crc32_of_range, prefix_sums
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_BODY, MAGIC_V1
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSpec, RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.tools.encode import Message, encode
 

@@ -10,7 +10,7 @@ import pytest
 from rocketmq_reindex.jobs.building.settings import DELAY_LEVELS, parse_delay_levels
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_BODY, CRC_NONE
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.range_summary import RangeSummary
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.versions import VERSIONS
 from tests.reference.log import Log

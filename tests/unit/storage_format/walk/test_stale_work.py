@@ -9,7 +9,7 @@ import pytest
 
 from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import REC_SIZE, SPANS_SIZE
+from rocketmq_reindex.storage_format.record.frame import Stretch, new_record
 from rocketmq_reindex.storage_format.walk import stale_passes as passes
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.name_table import NameTable
@@ -40,9 +40,8 @@ def look(count: int) -> tuple[int, int, int, int]:
     state[passes.FIRST], state[passes.LIVE_TIME] = -1, INT64_MAX
     queues = w.QueueArrays(np.full(8, -1, np.int32), np.zeros(4, np.int32), np.zeros(4, np.int32), np.full(4, -1, np.int64))
     code, at = passes.note_queues(
-        data, size, 0, 0, size - passes.HEAD + 1, size, size, 0, NameTable("5.3", (), ()).arrays, queues,
-        np.full(4, -1, np.int64), np.full(4, -1, np.int64), queue_state, state, np.zeros(REC_SIZE, np.int64),
-        np.zeros(SPANS_SIZE, np.int64),
+        Stretch(data, size, 0, size, size), 0, size - passes.HEAD + 1, 0, NameTable("5.3", (), ()).arrays, queues,
+        passes.OffsetArrays(np.full(4, -1, np.int64), np.full(4, -1, np.int64)), queue_state, state, new_record(),
     )  # fmt: skip
     return int(code), int(at), int(state[passes.SUMMED]), size
 

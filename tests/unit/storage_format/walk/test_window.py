@@ -48,7 +48,7 @@ def test_walks_of_any_steps(kind: str, seed: int) -> None:
     for _ in range(30):
         log, window = Log(seed), Window(CHUNK)
         view: View | None = None if kind == "read" else getattr(log, kind)
-        window.open(log.start, log.start + SIZE, log.read, view, log.seen)
+        window.open(log.start, log.start + SIZE, log.start + SIZE, log.read, view, log.seen)
         place, at = log.start, 0
         limit = log.start + rng.choice([SIZE, SIZE // 2])
         while place < log.start + SIZE:
