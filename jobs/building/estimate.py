@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from rocketmq_reindex.jobs.building.planning import range_size
 from rocketmq_reindex.jobs.building.settings import BuildSettings
@@ -24,6 +23,7 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary, cut_ranges
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.scan.segments import SegmentReader
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 SAMPLE_BYTES = 4 << 20
@@ -60,13 +60,9 @@ def sample(scan: ScanSettings, log: Commitlog) -> Sample:
     totals, queues, empty = np.zeros(5, np.int64), 0, 0
     for segment in [log.segments[k] for k in sorted({0, count // 2, count - 1})] if count else []:
         high = min(segment.data_end, segment.start + SAMPLE_BYTES)
-        spec = RangeSpec(0, "", segment.start, segment.segment_end, segment.data_end, segment.start, high, True)
-        with files.Reader(segment.path) as reader:
-
-            def read(at: int, out: npt.NDArray[np.uint8], start: int = segment.start, file: files.Reader = reader) -> None:
-                file.read_into(at - start, out)
-
-            for _ in scanner.scan(dataclasses.replace(spec, data_end=high), read):
+        spec = RangeSpec(0, "", segment.start, segment.segment_end, high, segment.start, high, True)
+        with SegmentReader(segment.path, segment.start) as reader:
+            for _ in scanner.scan(spec, reader.read):
                 pass
         out = scanner.summary
         end = max(out.end, out.tail, segment.start)

@@ -15,7 +15,7 @@ from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.scan.stale_tail import Damage, Doubt, StaleTail
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.scan.stale_tails import find_stale_tail, has_data, reason
+from rocketmq_reindex.udfs.scan.segments import find_stale_tail, has_data
 
 _CODES: Final = {text: code for code, text in r.REASONS.items()}
 
@@ -39,12 +39,12 @@ def mark_stale_tail(segments: list[Segment], chain: Chain, store: str = "") -> N
     mine = [Damage.of(hole.offset, hole.length, _CODES.get(hole.reason, 0)) for hole in holes if hole.offset >= segment.start]
     bounds = segment.start, segment.data_end, segment.segment_end
     checkpoint = read_times(files.join(store, "checkpoint")) if store else Checkpoint()
-    found = find_stale_tail(segment.path, bounds, mine, (checkpoint.physic, checkpoint.logics))
-    if isinstance(found, StaleTail):
-        chain.stale = Hole(segment.name, found.offset, found.length, reason(found))
-    if isinstance(found, Doubt):
-        chain.doubt = found
-        chain.rolled_back = RolledBack(found.offset, segment.segment_end, found.all_older)
+    tail = find_stale_tail(segment.path, bounds, mine, (checkpoint.physic, checkpoint.logics))
+    if isinstance(tail, StaleTail):
+        chain.stale = Hole(segment.name, tail.offset, tail.length, tail.reason)
+    if isinstance(tail, Doubt):
+        chain.doubt = tail
+        chain.rolled_back = RolledBack(tail.offset, segment.segment_end, tail.all_older)
 
 
 def doubts(doubt: Doubt) -> str:

@@ -27,7 +27,6 @@ from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.storage_format.told import Told
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.pages import Pages
-from rocketmq_reindex.udfs.scan.stale_tails import reason
 
 _TOPICS: Final = 1000
 _CHUNK: Final = 8 << 20
@@ -155,7 +154,7 @@ def _summary(
     broken = damage(scanned)
     if tail is not None:
         # The old records themselves are listed as what they are: records.
-        broken = [part._replace(reason=reason(tail)) if part.phy_offset == tail.offset else part for part in broken]
+        broken = [part._replace(reason=tail.reason) if part.phy_offset == tail.offset else part for part in broken]
     return {
         "bytes": one.size,
         "firstOffset": one.start,

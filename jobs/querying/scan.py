@@ -11,7 +11,6 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from rocketmq_reindex.jobs.querying.found import Found
 from rocketmq_reindex.jobs.store.folders import reason
@@ -27,11 +26,9 @@ from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
-from rocketmq_reindex.storage_format.scan.stale_tail import StaleTail
+from rocketmq_reindex.storage_format.scan.stale_tail import StaleTail, damage_of
 from rocketmq_reindex.storage_format.told import Told
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.scan.stale_tails import find_stale_tail, framed, has_data
-from rocketmq_reindex.udfs.scan.stale_tails import reason as stale_reason
+from rocketmq_reindex.udfs.scan.segments import SegmentReader, find_stale_tail, has_data
 
 
 def scan_log(
@@ -131,7 +128,7 @@ def _blocks(
         broken = damage(scanner.summary)
         if tail is not None:
             stale.append(tail)
-            notes.add("stale tail", f"{escape(segment.path)}: offset {tail.offset}: {stale_reason(tail)}", lost=False)
+            notes.add("stale tail", f"{escape(segment.path)}: offset {tail.offset}: {tail.reason}", lost=False)
             broken = [part for part in broken if part.phy_offset < tail.offset]
         for offset, length, why in broken:
             size = counted(length, "byte")
@@ -160,7 +157,7 @@ def stale_tail(segment: SegmentFile, end: int, later: list[SegmentFile], summary
     """The old records behind the log's end, where they lie in a scanned segment. Raises OSError, InputError."""
     if not summary.holes or any(has_data(other.path, other.size) for other in later):
         return None
-    tail = find_stale_tail(segment.path, (segment.start, segment.start + segment.size, end), framed(summary.holes))
+    tail = find_stale_tail(segment.path, (segment.start, segment.start + segment.size, end), damage_of(summary.holes))
     return tail if isinstance(tail, StaleTail) else None
 
 
@@ -177,25 +174,16 @@ def scan_segment(
     stop = segment.start + segment.size
     low, high = part or (segment.start, stop)
     spec = RangeSpec(0, segment.path, segment.start, end, stop, low, high, True)
-    with files.Reader(segment.path) as reader:
-        reader.read_ahead(high - segment.start)
-        reached = low
+    reached = low
 
-        def seen(stop: int) -> None:
-            nonlocal reached
-            if stop > reached:
-                told.moved(stop - reached)
-                reached = stop
+    def seen(stop: int) -> None:
+        nonlocal reached
+        if stop > reached:
+            told.moved(stop - reached)
+            reached = stop
 
-        def read(at: int, out: npt.NDArray[np.uint8]) -> None:
-            seen(at)
-            reader.read_into(at - segment.start, out)
-
-        def view(at: int, count: int) -> npt.NDArray[np.uint8] | None:
-            seen(at)
-            return reader.view(at - segment.start, count)
-
-        yield from scanner.scan(spec, read, view)
+    with SegmentReader(segment.path, segment.start, lambda at, _: seen(at), high) as reader:
+        yield from scanner.scan(spec, reader.read, reader.view)
         seen(high)
 
 

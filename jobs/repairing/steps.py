@@ -26,7 +26,6 @@ from rocketmq_reindex.jobs.repairing.behind import look_behind
 from rocketmq_reindex.jobs.repairing.differing import Differing, compare_replicas
 from rocketmq_reindex.jobs.repairing.located import located, record_ends
 from rocketmq_reindex.jobs.repairing.odd import gaps, wrong_offsets
-from rocketmq_reindex.jobs.repairing.ranges import scan_again
 from rocketmq_reindex.jobs.repairing.replicas import list_replicas
 from rocketmq_reindex.jobs.repairing.room import check_room, last_record, link_of, log_bytes
 from rocketmq_reindex.jobs.repairing.settings import RepairSettings
@@ -153,7 +152,8 @@ class RepairSteps(FullBuild):
         changed = [(one.low, one.high) for one in mended] + [(hole.offset, hole.offset + hole.length) for hole in kept]
         if not changed:
             return segments, chain
-        chain = scan_again(scan, chain, new, sorted(changed), broken=bool(kept))
+        read = scan.task.settings
+        chain = scan.rescan(new, sorted(changed), chain, dataclasses.replace(read, crc_mode=r.CRC_NONE) if kept else read)
         _check_whole(chain, kept)
         return new, chain
 

@@ -19,7 +19,7 @@ They are stale when all of this holds:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -31,6 +31,8 @@ from rocketmq_reindex.storage_format.scan.stale_reading import NO_TIME, QueuesAr
 from rocketmq_reindex.storage_format.walk.stale_passes import LONGEST
 from rocketmq_reindex.storage_format.walk.window import ReadInto, View
 
+STALE: Final = "stale tail"
+"""How the reason of a stale tail begins."""
 _LOOKS: Final = 8
 """Damaged stretches behind which queue offsets are looked at, where not all records behind are older."""
 
@@ -54,6 +56,11 @@ class Damage(NamedTuple):
         return cls(offset, length, framed, framed and code not in (r.BAD_BODY_CRC, r.BAD_PROPERTY_CRC))
 
 
+def damage_of(holes: Iterable[Sequence[int]]) -> list[Damage]:
+    """Return the holes of a range's summary, [phy_offset, bytes, code] each, as damage."""
+    return [Damage.of(offset, length, code) for offset, length, code in holes]
+
+
 @dataclass(frozen=True)
 class StaleTail:
     """Old records from ``offset`` on, behind the log's end: how many whole ones, and the proof that they are old."""
@@ -62,6 +69,11 @@ class StaleTail:
     length: int
     records: int
     proof: str
+
+    @property
+    def reason(self) -> str:
+        """The reason that a summary gives for a stale tail."""
+        return f"{STALE}: {self.records} old records behind the log's end, left by a truncation: {self.proof}"
 
 
 @dataclass(frozen=True)
@@ -121,8 +133,8 @@ class StaleTailSearch:
     ) -> Doubt | None:
         """Older records follow on damage, but not only such; or what they are older than may be an image."""
         for number in older[:_LOOKS].tolist():
-            found = self._reading.queues(holes[: number + 1], int(before[number]))
-            if found is not None and found.repeats:
+            around = self._reading.queues(holes[: number + 1], int(before[number]))
+            if around is not None and around.repeats:
                 why = "not all records behind it are older" if number < known else "there is damage before it"
                 return Doubt(holes[number][0], f"{why}, and queue offsets repeat", all_older=False)
         return None
@@ -130,28 +142,28 @@ class StaleTailSearch:
     def _prove(self, holes: list[tuple[int, int]], live: int) -> StaleTail | Doubt | None:
         """All that lies behind the last of these holes is older than ``live``, the last record's time: is it a stale tail?"""
         offset = holes[-1][0]
-        found = self._reading.queues(holes, live)
-        if found is None or found.first < 0:
+        around = self._reading.queues(holes, live)
+        if around is None or around.first < 0:
             return None
         end = self._reading.last_byte(offset) + 1
-        if end - offset - found.covered > LONGEST:
+        if end - offset - around.covered > LONGEST:
             return Doubt(offset, f"more than {LONGEST:,} bytes behind it are no records")
         if self._physic > max(live, 0):
             why = f"the checkpoint tells of a record stored at {self._physic}, the last one before it is of {live}"
             return Doubt(offset, why)
-        proof = self._proof(found, found.first - offset, live)
+        proof = self._proof(around, around.first - offset, live)
         if proof is None:
             return Doubt(offset, "all records behind it are older, but their queue offsets do not tell")
-        return StaleTail(offset, end - offset, found.records, f"older than what lies before them, {proof}")
+        return StaleTail(offset, end - offset, around.records, f"older than what lies before them, {proof}")
 
-    def _proof(self, found: QueuesAround, gap: int, live: int) -> str | None:
+    def _proof(self, around: QueuesAround, gap: int, live: int) -> str | None:
         """Why damage cannot explain the records behind a gap of so many bytes; None where it can."""
         if gap < r.HEADER_SIZE:
             return f"and {gap} bytes between are less than a record"
-        if found.repeats > found.going_on:
-            return f"and they repeat offsets of queues ({found.repeats})"
-        if found.missing > gap // r.RECORD_MIN and found.repeats + found.jumps > found.going_on:
-            return f"and {gap} bytes between cannot hold {found.missing} records"
+        if around.repeats > around.going_on:
+            return f"and they repeat offsets of queues ({around.repeats})"
+        if around.missing > gap // r.RECORD_MIN and around.repeats + around.jumps > around.going_on:
+            return f"and {gap} bytes between cannot hold {around.missing} records"
         if live in self._named:
             return "which the checkpoint knows as the log's last record"
         return None

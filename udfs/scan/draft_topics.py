@@ -7,15 +7,12 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 
 from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, is_usual
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.grouping import bucket_of, cut_cells
-from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.topics import QUEUES_MAX, is_own, topic_entry
-from rocketmq_reindex.udfs import files, results, schemas
+from rocketmq_reindex.storage_format.topics import is_own, topic_entry
+from rocketmq_reindex.udfs import files, results
 from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.staging import StagingFolder
 
@@ -36,30 +33,7 @@ class TopicsResult(Result):
     refused_names: list[str] = field(default_factory=list)
     """the first NAMES_MAX of those"""
     many: list[str] = field(default_factory=list)
-    """the first NAMES_MAX topics with queue ids from QUEUES_MAX on, which are left out"""
-
-
-def topic_rows(scanner: RangeScanner, number: int, keys: tuple[int, ...]) -> Iterator[schemas.Row]:
-    """Rows of TOPICS (``cells.TOPIC_COLUMNS`` columns) from the range ``number``, which ``scanner`` has just scanned.
-
-    ``keys[b]`` is the key of bucket b.
-    """
-    names = scanner.names
-    entries = names.topics()
-    if not len(entries):
-        return
-    queues, many = np.zeros(len(names.texts), np.int64), np.zeros(len(names.texts), np.int64)
-    count = scanner.queue_count
-    name, highest = scanner.queues.name[:count], scanner.queues.queue_id[:count].astype(np.int64)
-    np.maximum.at(queues, name, np.where(highest < QUEUES_MAX, highest + 1, 0))
-    np.maximum.at(many, name, highest >= QUEUES_MAX)
-    texts = [names.texts[k].encode() for k in entries]
-    ids, ones = np.zeros(len(entries), np.int32), np.ones(len(entries), np.int64)
-    bucket = bucket_of(names.crc[entries], ids, np.zeros_like(ones), len(keys))
-    columns = np.stack([queues[entries], many[entries]])
-    rows = np.arange(len(entries))
-    for target, cell in cut_cells(bucket, texts, rows, ids, rows, ones, columns):
-        yield schemas.Row(schemas.TOPICS, target, keys[target], number, cell)
+    """the first NAMES_MAX topics with queue ids from ``topics.QUEUES_MAX`` on, which are left out"""
 
 
 @dataclass(frozen=True)

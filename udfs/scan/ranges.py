@@ -16,11 +16,8 @@ from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.walk.state import UnitArrays
 from rocketmq_reindex.udfs import files, plans, schemas
 from rocketmq_reindex.udfs.progress import Position
-from rocketmq_reindex.udfs.scan.batch_rows import batch_rows
-from rocketmq_reindex.udfs.scan.block_cells import BlockCells
-from rocketmq_reindex.udfs.scan.delay_rows import delay_rows
-from rocketmq_reindex.udfs.scan.draft_topics import topic_rows
-from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader, Watch
+from rocketmq_reindex.udfs.scan.rows import BlockCells, batch_rows, delay_rows, topic_rows
+from rocketmq_reindex.udfs.scan.segments import SegmentReader, Watch
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 

@@ -17,12 +17,11 @@ from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSpec, RangeSummary, Segment, cut_ranges
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
+from rocketmq_reindex.storage_format.scan.stale_tail import STALE
 from rocketmq_reindex.storage_format.versions import VERSIONS
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
-from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
-from rocketmq_reindex.udfs.scan.segments import list_segments
-from rocketmq_reindex.udfs.scan.stale_tails import STALE
+from rocketmq_reindex.udfs.scan.segments import SegmentReader, list_segments
 from rocketmq_reindex.udfs.sql.base import Reader, Source
 from rocketmq_reindex.udfs.sql.commitlog_damage import LogEnd, LogRange, holes_of
 from rocketmq_reindex.udfs.sql.filters import narrow_bounds, narrow_topics

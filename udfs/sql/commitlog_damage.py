@@ -11,9 +11,9 @@ from pyspark.sql.datasource import InputPartition
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import TORN_TAIL_MAX, Hole, RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import Block
-from rocketmq_reindex.storage_format.scan.stale_tail import Damage, StaleTail
+from rocketmq_reindex.storage_format.scan.stale_tail import Damage, StaleTail, damage_of
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
-from rocketmq_reindex.udfs.scan.stale_tails import find_stale_tail, framed, reason
+from rocketmq_reindex.udfs.scan.segments import find_stale_tail
 from rocketmq_reindex.udfs.sql.options import Bounds
 
 
@@ -41,7 +41,7 @@ class LogEnd:
         self._seen = 0
         self._stale: StaleTail | None = None
         if before.holes:
-            self._look_for_tail(framed(before.holes))
+            self._look_for_tail(damage_of(before.holes))
 
     def _look_for_tail(self, holes: list[Damage]) -> None:
         spec = self._partition.spec
@@ -56,10 +56,10 @@ class LogEnd:
 
     def cut(self, block: Block, summary: RangeSummary) -> Block:
         """A block without old records. The summary has all damage before the block's last record by now."""
-        holes = framed(self._before.holes)
+        holes = damage_of(self._before.holes)
         if self._before.tail >= 0 and summary.first > self._before.tail:
             holes.append(Damage(self._before.tail, summary.first - self._before.tail, framed=False))
-        self._look_for_tail(holes + framed(summary.holes))
+        self._look_for_tail(holes + damage_of(summary.holes))
         if self._stale is None:
             return block
         count = int(np.searchsorted(block.messages.phy_offset, self._stale.offset))
@@ -72,7 +72,7 @@ class LogEnd:
             return holes
         kept = [hole for hole in holes if hole.offset < self._stale.offset]
         if len(kept) < len(holes):
-            kept.append(Hole(self._partition.segment, self._stale.offset, self._stale.length, reason(self._stale)))
+            kept.append(Hole(self._partition.segment, self._stale.offset, self._stale.length, self._stale.reason))
         return kept
 
 

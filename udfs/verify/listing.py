@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.grouping import bucket_of
 from rocketmq_reindex.udfs import files, plans, schemas
 from rocketmq_reindex.udfs.results import Result
-from rocketmq_reindex.udfs.scan.batch_rows import QUEUE_BUCKETS
+from rocketmq_reindex.udfs.scan.rows import QUEUE_BUCKETS
 from rocketmq_reindex.udfs.verify.scan import FILES_FIRST, GROUPS
 
 OTHERS_MAX = 10

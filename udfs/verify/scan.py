@@ -12,8 +12,8 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
 from rocketmq_reindex.storage_format.walk.state import UnitArrays
 from rocketmq_reindex.udfs import schemas
-from rocketmq_reindex.udfs.scan.block_cells import BlockCells, Pieces
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
+from rocketmq_reindex.udfs.scan.rows import BlockCells, Pieces
 
 GROUPS: Final = 4096
 """Buckets that queues are spread over, each as a whole; a reducing task has the queues of one bucket open at a time."""
