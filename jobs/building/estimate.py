@@ -86,10 +86,10 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
     ranges = cut_ranges(log.segments, size, settings.until_offset)
     first = log.segments[0].name if log.segments else "-"
     last = log.segments[-1].name if log.segments else "-"
-    found = sample(scan, log)
-    share = found.share(log.size)
-    records, units, items = (int(share * v) for v in (found.records, found.units + found.batch_units, found.items))
-    queue_files = max(found.queues, -(-units // (settings.cq_file_size // UNIT_SIZE))) if units else 0
+    sampled = sample(scan, log)
+    share = sampled.share(log.size)
+    records, units, items = (int(share * v) for v in (sampled.records, sampled.units + sampled.batch_units, sampled.items))
+    queue_files = max(sampled.queues, -(-units // (settings.cq_file_size // UNIT_SIZE))) if units else 0
     index_files = -(-items // (settings.index_items - 1)) if items else int(bool(records))
     seconds = (
         START_SECONDS[settings.engine]
@@ -97,7 +97,7 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
     )
     yield f"would read  {counted(len(log.segments), 'segment')} ({first} to {last}), {counted(log.size, 'byte')}"
     yield f"            in {counted(len(ranges), 'range')} of at most {counted(size, 'byte')}"
-    yield f"expected    about {counted(records, 'record')} (from a sample of {counted(found.bytes, 'byte')})"
+    yield f"expected    about {counted(records, 'record')} (from a sample of {counted(sampled.bytes, 'byte')})"
     if "consumequeue" in settings.only:
         yield f"            about {counted(units, 'unit')} in at least {counted(queue_files, 'ConsumeQueue file')}"
     if "index" in settings.only:
@@ -121,11 +121,11 @@ def check_free(
     if free is None:
         return
     if accepted is None:
-        found = sample(scan, log)
+        sampled = sample(scan, log)
         size = sum(max(0, min(segment.data_end, settings.until_offset) - segment.start) for segment in log.segments)
-        share = found.share(size)
-        items, units, batches = (int(share * v) for v in (found.items, found.units, found.batch_units))
-        staged, index_files, queues = items * ix.STAGED.itemsize, -(-items // (settings.index_items - 1)), found.queues
+        share = sampled.share(size)
+        items, units, batches = (int(share * v) for v in (sampled.items, sampled.units, sampled.batch_units))
+        staged, index_files, queues = items * ix.STAGED.itemsize, -(-items // (settings.index_items - 1)), sampled.queues
         if settings.engine == "local":
             staged += (units + batches) * KEPT_UNIT
     else:

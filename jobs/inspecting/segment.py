@@ -42,24 +42,24 @@ def segment(path: str, whole: int | None, first: int | None, told: Told) -> Insp
     """What a segment holds, with a row for each good record. Raises UnreadableError where its first offset is not known."""
     size = files.entry_of(path).size
     begin = begin_of(path, size, first)
-    one = SegmentFile(path, begin.offset, size)
+    file = SegmentFile(path, begin.offset, size)
     scanner = RangeScanner(ScanSettings(want_units=False))
-    end = one.start + max(size, whole or _beside(path, size))
+    end = file.start + max(size, whole or _beside(path, size))
     told.begin("scan", size)
-    for _ in scan_segment(scanner, one, end, told):
+    for _ in scan_segment(scanner, file, end, told):
         pass
     summary = scanner.summary
     if summary.last_good < 0 and summary.last_sound < 0 and (said := no_record(path)):
         raise InputError(said)
-    tail = stale_tail(one, end, _later(path, one), summary)
-    rows = Rows(lambda: (fields(message) for message in _messages(one, summary)))
-    return Inspected(_summary(one, begin, end, summary, tail, told), rows)
+    tail = stale_tail(file, end, _later(path, file), summary)
+    rows = Rows(lambda: (fields(message) for message in _messages(file, summary)))
+    return Inspected(_summary(file, begin, end, summary, tail, told), rows)
 
 
-def _later(path: str, one: SegmentFile) -> list[SegmentFile]:
+def _later(path: str, file: SegmentFile) -> list[SegmentFile]:
     """The segments behind it in its folder."""
     beside = ((entry, first_byte(entry.name)) for entry in files.listing(files.parent(path)))
-    return [SegmentFile(entry.path, start, entry.size) for entry, start in beside if start is not None and start > one.start]
+    return [SegmentFile(entry.path, start, entry.size) for entry, start in beside if start is not None and start > file.start]
 
 
 def _beside(path: str, size: int) -> int:
@@ -68,26 +68,26 @@ def _beside(path: str, size: int) -> int:
     return beside[0].size if beside else size
 
 
-def _messages(one: SegmentFile, summary: RangeSummary) -> Iterator[Message]:
+def _messages(file: SegmentFile, summary: RangeSummary) -> Iterator[Message]:
     """The records that the scan found good, one after another."""
-    pages = Pages(one.path)
+    pages = Pages(file.path)
     try:
-        for start, stop in _stretches(one, summary):
+        for start, stop in _stretches(file, summary):
             phy_offset = start
             while phy_offset < stop:
-                found = message_at(pages, one.start, phy_offset)
-                if not isinstance(found, Message):
+                message = message_at(pages, file.start, phy_offset)
+                if not isinstance(message, Message):
                     break
-                if not found.is_filler:
-                    yield found
-                phy_offset += found.size
+                if not message.is_filler:
+                    yield message
+                phy_offset += message.size
     finally:
         pages.close()
 
 
-def _stretches(one: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, int]]:
+def _stretches(file: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, int]]:
     """[start, end) of the stretches in which the scan found one good record after another."""
-    low = one.start
+    low = file.start
     for offset, length, _ in summary.holes:
         if offset > low:
             yield low, offset
@@ -97,18 +97,18 @@ def _stretches(one: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, i
         yield low, stop
 
 
-def _glances(one: SegmentFile, summary: RangeSummary, told: Told) -> Iterator[Glance]:
+def _glances(file: SegmentFile, summary: RangeSummary, told: Told) -> Iterator[Glance]:
     """Every good record, as ``message.glance`` gives it."""
-    told.begin("count", sum(stop - low for low, stop in _stretches(one, summary)))
-    with files.Reader(one.path) as reader:
+    told.begin("count", sum(stop - low for low, stop in _stretches(file, summary)))
+    with files.Reader(file.path) as reader:
 
         def load(phy_offset: int) -> bytes:
             """A chunk from a record on, with all of that record."""
-            low, rest = phy_offset - one.start, one.start + one.size - phy_offset
+            low, rest = phy_offset - file.start, file.start + file.size - phy_offset
             (size,) = struct.unpack(">i", reader.read(low, 4))
             return reader.read(low, min(max(_CHUNK, size), rest))
 
-        for low, stop in _stretches(one, summary):
+        for low, stop in _stretches(file, summary):
             data, base, phy_offset = load(low), low, low
             while phy_offset < stop:
                 at = phy_offset - base
@@ -124,12 +124,12 @@ def _glances(one: SegmentFile, summary: RangeSummary, told: Told) -> Iterator[Gl
 
 
 def _summary(
-    one: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, tail: StaleTail | None, told: Told
+    file: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, tail: StaleTail | None, told: Told
 ) -> dict[str, Any]:
     kinds: Counter[tuple[int, int]] = Counter()
     raw: dict[bytes, list[int]] = {}
     used = body = 0
-    for size, version, flag, sys_flag, time, body_size, name in _glances(one, scanned, told):
+    for size, version, flag, sys_flag, time, body_size, name in _glances(file, scanned, told):
         if is_filler(sys_flag, flag):
             continue
         kinds[sys_flag, version] += 1
@@ -156,11 +156,11 @@ def _summary(
         # The old records themselves are listed as what they are: records.
         broken = [part._replace(reason=tail.reason) if part.phy_offset == tail.offset else part for part in broken]
     return {
-        "bytes": one.size,
-        "firstOffset": one.start,
+        "bytes": file.size,
+        "firstOffset": file.start,
         "firstOffsetBy": begin.by,
-        **_misnamed(one, begin, topics),
-        "wholeSegment": end - one.start,
+        **_misnamed(file, begin, topics),
+        "wholeSegment": end - file.start,
         "records": sum(counts[0] for counts in topics.values()),
         "recordBytes": used,
         "bodyBytes": body,
@@ -195,16 +195,16 @@ def _lost(scanned: RangeSummary) -> dict[str, Any]:
     return {"lostBytes": sum(length for _, length in scanned.lost), "lost": stretches}
 
 
-def _misnamed(one: SegmentFile, begin: Begin, topics: dict[str, list[int]]) -> dict[str, int]:
+def _misnamed(file: SegmentFile, begin: Begin, topics: dict[str, list[int]]) -> dict[str, int]:
     """The first offset that the records give, where no record fits the one that was taken."""
-    found = None if topics else by_records(one.path, one.size)
-    return {} if found is None or found.offset == begin.offset else {"recordsSayFirstOffset": found.offset}
+    by_record = None if topics else by_records(file.path, file.size)
+    return {} if by_record is None or by_record.offset == begin.offset else {"recordsSayFirstOffset": by_record.offset}
 
 
-def _kinds(found: Counter[tuple[int, int]]) -> dict[str, int]:
+def _kinds(records_of: Counter[tuple[int, int]]) -> dict[str, int]:
     """Records by kind; one may be of several."""
     kinds: Counter[str] = Counter()
-    for (sys_flag, version), count in found.items():
+    for (sys_flag, version), count in records_of.items():
         kinds[_TRANSACTIONS[sys_flag & r.FLAG_TRANSACTION_MASK]] += count
         kinds["V2"] += count * (version == 2)
         kinds["compressed"] += count * bool(sys_flag & FLAG_COMPRESSED)

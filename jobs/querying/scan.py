@@ -40,35 +40,35 @@ def scan_log(
     ``names`` None: of any topic; ``hash_of`` gives the hash for a topic. ``parts`` of the log are read, None: all of it.
     """
     scanner = RangeScanner(ScanSettings(crc_mode=CRC_NONE, want_units=False))
-    found: set[int] = set()
+    offsets: set[int] = set()
     stale: list[StaleTail] = []
     for block in _blocks(scanner, log, stale, notes, told, parts):
         # Every topic of the block's records is in the table by now.
         hashes = {hash_of(name) for name in (scanner.names.texts if names is None else names)}
         hit = np.isin(block.items.staged["key_hash"], np.array(sorted(hashes), dtype=np.int64))
-        found.update(block.items.staged["phy_offset"][hit].tolist())
-    return {phy_offset for phy_offset in found if not _is_stale(phy_offset, stale)}
+        offsets.update(block.items.staged["phy_offset"][hit].tolist())
+    return {phy_offset for phy_offset in offsets if not _is_stale(phy_offset, stale)}
 
 
 def scan_queue(
-    log: StoreLog, topic: str, queue: int, offset: int | None, time: int | None, most: int, notes: Notes, told: Told
+    log: StoreLog, topic: str, queue: int, offset: int | None, time: int | None, count: int, notes: Notes, told: Told
 ) -> Iterator[Found]:
-    """The messages whose records name ``most`` offsets from ``offset`` on, or the first ``most`` stored at ``time`` or later.
+    """The messages whose records name ``count`` offsets from ``offset`` on, or the first ``count`` stored at ``time`` or later.
 
     Of a topic that was made anew several may name the same offset: each is found.
     """
     units = _units(log, topic, queue, notes, told)
     if offset is None:
         assert time is not None
-        yield from islice((found for found in _messages(log, units, notes) if found.message.store_time >= time), most)
+        yield from islice((queued for queued in _messages(log, units, notes) if queued.message.store_time >= time), count)
         return
     # The record of a batch names the offset of its first message.
     low = max((unit.queue_offset for unit in units if unit.queue_offset <= offset), default=offset)
-    wanted = sorted(unit for unit in units if low <= unit.queue_offset < offset + most)
-    for found in _messages(log, wanted, notes):
-        assert found.queue_offset is not None
-        if found.queue_offset >= offset or found.queue_offset + _messages_of(found.message) > offset:
-            yield found
+    wanted = sorted(unit for unit in units if low <= unit.queue_offset < offset + count)
+    for queued in _messages(log, wanted, notes):
+        assert queued.queue_offset is not None
+        if queued.queue_offset >= offset or queued.queue_offset + _messages_of(queued.message) > offset:
+            yield queued
 
 
 def _messages_of(message: Message) -> int:
@@ -87,15 +87,15 @@ class _Unit(NamedTuple):
 def _units(log: StoreLog, topic: str, queue: int, notes: Notes, told: Told) -> list[_Unit]:
     """The records that are dispatched to a queue, in the order of the log."""
     scanner = RangeScanner(ScanSettings(crc_mode=CRC_NONE, lmq=topic.startswith(LMQ_PREFIX), want_items=False))
-    found: list[_Unit] = []
+    queue_units: list[_Unit] = []
     stale: list[StaleTail] = []
     for block in _blocks(scanner, log, stale, notes, told):
         names = np.array([k for k, text in enumerate(scanner.names.texts) if text == topic], dtype=np.int32)
         count = scanner.queue_count
         queues = np.flatnonzero(np.isin(scanner.queues.name[:count], names) & (scanner.queues.queue_id[:count] == queue))
         hit = np.isin(block.units.queue, queues)
-        found += map(_Unit, block.units.offset[hit].tolist(), block.units.phy_offset[hit].tolist())
-    return [unit for unit in found if not _is_stale(unit.phy_offset, stale)]
+        queue_units += map(_Unit, block.units.offset[hit].tolist(), block.units.phy_offset[hit].tolist())
+    return [unit for unit in queue_units if not _is_stale(unit.phy_offset, stale)]
 
 
 def _messages(log: StoreLog, units: list[_Unit], notes: Notes) -> Iterator[Found]:
@@ -197,7 +197,7 @@ class Damage(NamedTuple):
 
 def damage(summary: RangeSummary) -> list[Damage]:
     """The damaged parts of a scanned segment. Zeros up to its end are no damage."""
-    found = [Damage(offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
+    broken = [Damage(offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
     if summary.tail >= 0 and summary.last_nonzero >= summary.tail:
-        found.append(Damage(summary.tail, summary.last_nonzero + 1 - summary.tail, r.REASONS[summary.tail_code]))
-    return found
+        broken.append(Damage(summary.tail, summary.last_nonzero + 1 - summary.tail, r.REASONS[summary.tail_code]))
+    return broken

@@ -162,8 +162,8 @@ class RefusedRecords:
             return at
         while True:
             start, before = window.base + at, at
-            stretch = moved(window.stretch, distance)
-            code, at = map(int, pass_records(stretch, at, spec.high - window.base, self._search_crc, record))
+            limit = spec.high - window.base
+            code, at = map(int, pass_records(window.stretch, distance, at, limit, self._search_crc, record))
             if at > before:
                 self._summary.last_sound = start
             if code != r.MORE or not window.adds_up(at, int(record.rec[TOTAL])):
@@ -187,10 +187,16 @@ class RefusedRecords:
 
 
 @jit
-def pass_records(stretch: Stretch, at: int, limit: int, crc_mode: int, record: RecordArrays) -> tuple[int, int]:
-    """Pass over the good records that start in ``data[at:limit]``; return what stopped it (as ``check_record``) and where."""
+def pass_records(
+    stretch: Stretch, distance: int, at: int, limit: int, crc_mode: int, record: RecordArrays
+) -> tuple[int, int]:  # fmt: skip
+    """Pass over the records that start in ``data[at:limit]``, and are good but for that distance from their physical offsets.
+
+    Returns what stopped it (as ``check_record``) and where.
+    """
+    log = moved(stretch, distance)
     while at < limit:
-        code = check_record(stretch, at, crc_mode, record)
+        code = check_record(log, at, crc_mode, record)
         if code != r.GOOD:
             return code, at
         at += record.rec[TOTAL]

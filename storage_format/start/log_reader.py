@@ -145,13 +145,17 @@ class LogReader:
         rows = Rows(*columns)
         if light:
             units = self._light
-            more = new_rows(light)
+            added = new_rows(light)
             # A light queue's row says where its record lies; a record that is not where it says is rare enough.
-            more.at[:], more.phy_offset[:] = units.phy_offset[:light], units.phy_offset[:light]
-            more.offset[:], more.size[:], more.queue[:] = units.offset[:light], units.size[:light], units.queue[:light]
-            more.items[:], more.messages[:], more.flags[:] = 0, 1, LIGHT | HAS_UNIT
-            more.tag_hash[:] = 0
-            pairs: Any = zip(rows, more, strict=True)
+            added.at[:], added.phy_offset[:] = units.phy_offset[:light], units.phy_offset[:light]
+            added.offset[:], added.size[:], added.queue[:] = (
+                units.offset[:light],
+                units.size[:light],
+                units.queue[:light],
+            )
+            added.items[:], added.messages[:], added.flags[:] = 0, 1, LIGHT | HAS_UNIT
+            added.tag_hash[:] = 0
+            pairs: Any = zip(rows, added, strict=True)
             columns = (np.concatenate(pair) for pair in pairs)
             rows = Rows(*columns)
             rows = chosen(rows, np.argsort(rows.at, kind="stable"))

@@ -156,8 +156,8 @@ class NameTable:
     def topics(self) -> npt.NDArray[np.int64]:
         """The canonical entries that are topics of the range's records."""
         count = len(self.texts)
-        found: npt.NDArray[np.int64] = np.unique(self.arrays.canonical[:count][self.arrays.flags[:count] & TOPIC > 0])
-        return found
+        topics: npt.NDArray[np.int64] = np.unique(self.arrays.canonical[:count][self.arrays.flags[:count] & TOPIC > 0])
+        return topics
 
     def raw(self, entry: int) -> bytes:
         """The bytes of a name as the log has them."""
@@ -167,8 +167,8 @@ class NameTable:
     def seen_unusual(self, limit: int) -> list[str]:
         """The first unusual names, in their order, that the range's records were dispatched to."""
         wanted = UNUSUAL | SEEN
-        found = np.flatnonzero((self.arrays.flags[: len(self.texts)] & wanted) == wanted)
-        return sorted({self.texts[k] for k in found})[:limit]
+        entries = np.flatnonzero((self.arrays.flags[: len(self.texts)] & wanted) == wanted)
+        return sorted({self.texts[k] for k in entries})[:limit]
 
     def _place(self, entry: int) -> None:
         a = self.arrays

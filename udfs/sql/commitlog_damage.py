@@ -46,8 +46,8 @@ class LogEnd:
     def _look_for_tail(self, holes: list[Damage]) -> None:
         spec = self._partition.spec
         if self._stale is None and not self._partition.followed and len(holes) > self._seen:
-            found = find_stale_tail(spec.path, (spec.segment_start, spec.data_end, spec.segment_end), holes)
-            self._stale = found if isinstance(found, StaleTail) else None
+            tail = find_stale_tail(spec.path, (spec.segment_start, spec.data_end, spec.segment_end), holes)
+            self._stale = tail if isinstance(tail, StaleTail) else None
         self._seen = len(holes)
 
     def before(self, low: int) -> bool:
@@ -82,22 +82,22 @@ def holes_of(partition: LogRange, before: RangeSummary, summary: RangeSummary, b
     Damage may begin before the range: ``before``, the summary of the scan up to it, has the offset.
     """
     spec, name = partition.spec, partition.segment
-    found = [Hole(name, offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
+    holes = [Hole(name, offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
     open_at, code = max(before.tail, bounds.start_offset) if before.tail >= 0 else -1, before.tail_code
     if open_at >= 0 and summary.first >= 0:
         if summary.first > open_at:
-            found.insert(0, Hole(name, open_at, summary.first - open_at, r.REASONS[code]))
+            holes.insert(0, Hole(name, open_at, summary.first - open_at, r.REASONS[code]))
         open_at = -1
     if open_at < 0 and summary.tail >= 0:
         open_at, code = summary.tail, summary.tail_code
     if open_at < 0 or spec.high < min(spec.data_end, bounds.end_offset):
-        return found
+        return holes
     if partition.followed:
-        return [*found, Hole(name, open_at, spec.high - open_at, r.REASONS[code])]
+        return [*holes, Hole(name, open_at, spec.high - open_at, r.REASONS[code])]
     last = max(before.last_nonzero, summary.last_nonzero)
     if last >= open_at:
         length = last + 1 - open_at
         sound = max(before.last_sound, summary.last_sound) >= open_at
         torn = "torn tail: " if length <= TORN_TAIL_MAX and not sound else ""
-        found.append(Hole(name, open_at, length, f"{torn}{r.REASONS[code]}"))
-    return found
+        holes.append(Hole(name, open_at, length, f"{torn}{r.REASONS[code]}"))
+    return holes
