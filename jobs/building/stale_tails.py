@@ -15,7 +15,7 @@ from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.scan.stale_tail import Damage, Doubt, StaleTail
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.scan.segments import find_stale_tail, has_data
+from rocketmq_reindex.udfs.scan.segment_reader import find_stale_tail, has_data
 
 _CODES: Final = {text: code for code, text in r.REASONS.items()}
 

@@ -28,7 +28,7 @@ from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.storage_format.scan.stale_tail import StaleTail, damage_of
 from rocketmq_reindex.storage_format.told import Told
-from rocketmq_reindex.udfs.scan.segments import SegmentReader, find_stale_tail, has_data
+from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader, find_stale_tail, has_data
 
 
 def scan_log(

@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
 from rocketmq_reindex.storage_format.checks.queues import UnitChecker
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.udfs.scan.segments import SegmentReader
+from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
 from rocketmq_reindex.udfs.verify import index_items, items
 from rocketmq_reindex.udfs.verify.index import CheckIndex, IndexFileCheck, ListedIndexFile
 from rocketmq_reindex.udfs.write import index as write_index

@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary, Segment
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.scan.segments import SegmentReader
+from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
 
 _CHUNK: Final = 8 << 20
 _ROWS: Final = 1 << 16

@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.walk.state import UnitArrays
 from rocketmq_reindex.udfs import files, plans, schemas
 from rocketmq_reindex.udfs.progress import Position
 from rocketmq_reindex.udfs.scan.rows import BlockCells, batch_rows, delay_rows, topic_rows
-from rocketmq_reindex.udfs.scan.segments import SegmentReader, Watch
+from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader, Watch
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 

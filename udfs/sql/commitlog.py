@@ -21,7 +21,8 @@ from rocketmq_reindex.storage_format.scan.stale_tail import STALE
 from rocketmq_reindex.storage_format.versions import VERSIONS
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
-from rocketmq_reindex.udfs.scan.segments import SegmentReader, list_segments
+from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
+from rocketmq_reindex.udfs.scan.segments import list_segments
 from rocketmq_reindex.udfs.sql.base import Reader, Source
 from rocketmq_reindex.udfs.sql.commitlog_damage import LogEnd, LogRange, holes_of
 from rocketmq_reindex.udfs.sql.filters import narrow_bounds, narrow_topics

@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.scan.ranges import TORN_TAIL_MAX, Hole, Ran
 from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.storage_format.scan.stale_tail import Damage, StaleTail, damage_of
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
-from rocketmq_reindex.udfs.scan.segments import find_stale_tail
+from rocketmq_reindex.udfs.scan.segment_reader import find_stale_tail
 from rocketmq_reindex.udfs.sql.options import Bounds
 
 

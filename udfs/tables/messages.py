@@ -22,7 +22,7 @@ from rocketmq_reindex.storage_format.text.hashes import hash_keys
 from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.messages.arrow_columns import string_buffers
 from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
-from rocketmq_reindex.udfs.scan.segments import SegmentReader
+from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
 from rocketmq_reindex.udfs.tables.schema import MESSAGES
 
 _OF_RECORD = [name for name in MESSAGES.arrow.names if name in fields(body=False, damage=False).names]
