@@ -54,18 +54,18 @@ def test_no_error_shows_them(
 
 
 def test_what_is_built_and_verified_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``s3:/KEY:SECRET@b`` is a path like any other, and may be there."""
+    """``./s3:/KEY:SECRET@b`` is a path like any other, and may be there."""
     store = tiny_store(tmp_path / "s3:" / f"k:{SECRET}@b")
     monkeypatch.chdir(tmp_path)
-    summary = local_build(f"s3:/k:{SECRET}@b", tmp_path / "out", None, **SIZES)
+    summary = local_build(f"./s3:/k:{SECRET}@b", tmp_path / "out", None, **SIZES)
     assert summary.exit == 0, summary.error
     assert SECRET not in summary.to_json() + (tmp_path / "out" / "reindex.json").read_text()
     for part in ("consumequeue", "index", "checkpoint"):
         (tmp_path / "out" / part).rename(store / part)
-    verified = local_verify(f"s3:/k:{SECRET}@b", None, **SIZES)
+    verified = local_verify(f"./s3:/k:{SECRET}@b", None, **SIZES)
     assert verified.exit == 0, verified.error
     next((store / "index").iterdir()).unlink()
-    verified = local_verify(f"s3:/k:{SECRET}@b", None, **SIZES)
+    verified = local_verify(f"./s3:/k:{SECRET}@b", None, **SIZES)
     assert verified.exit == 4
     assert SECRET not in verified.to_json() + verified.to_text()
 
