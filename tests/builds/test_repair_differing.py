@@ -25,6 +25,7 @@ from tests.tools.stale_log import copy_log
 
 FLAG, BORN, RECONSUMED = 16, 40, 72
 """Where some fields lie in a record that no CRC covers."""
+BODY_CRC, BODY = 8, 95
 
 
 @pytest.fixture
@@ -136,7 +137,8 @@ def test_a_filler_is_no_end(whole: Log, tmp_path: Path) -> None:
 
 
 def spoil(whole: Log, log: Log, replica: Log, first: int, pattern: str, field: int = FLAG) -> None:
-    """Spoil the records from ``first`` on: ``x`` is damaged in the log, ``r`` in the replica, ``b`` in both.
+    """Spoil the records from ``first`` on: ``x`` is damaged in the log, ``r`` in the replica, ``b`` in both, and ``c`` in its
+    body, in the replica.
 
     ``~`` and ``-`` have another byte in ``field`` in the replica, or in the log; ``.`` is the same in both.
     """
@@ -144,6 +146,8 @@ def spoil(whole: Log, log: Log, replica: Log, first: int, pattern: str, field: i
         put = whole.puts[number]
         for one in [log] * (kind in "xb") + [replica] * (kind in "rb"):
             one.change(put.offset + MAGIC, b"\0")
+        if kind == "c":
+            replica.change(put.offset + BODY, b"\xff")
         if kind in "~-":
             one = replica if kind == "~" else log
             one.change(put.offset + field, bytes([whole.at(put.offset + field, 1)[0] ^ 1]))
@@ -253,6 +257,29 @@ def test_two_replicas_with_one_damage_each(whole: Log, tmp_path: Path, pattern: 
     assert [kinds[first + k] for k, kind in enumerate(pattern) if kind in "xb"] == [
         "1" if kind == "x" else "2" for kind in pattern if kind in "xb"
     ]
+
+
+@pytest.mark.parametrize("pattern", ["xc", "cx", "x~c", "xc~x", "c~x~c", "xcccx"])
+def test_the_replica_has_damage_beside_that(whole: Log, tmp_path: Path, pattern: str) -> None:
+    """What it has lost itself is not taken, and is no reason to lose what it has."""
+    log, replica, first = copy(whole, tmp_path / "log"), copy(whole, tmp_path / "replica"), first_of_second(whole) + 3
+    spoil(whole, log, replica, first, pattern)
+    told = repaired(log, tmp_path / "out", replica)
+    kinds = kinds_of(tmp_path / "out", log, replica)[first : first + len(pattern)]
+    assert (told.exit, kinds) == (0, "".join({"c": "l"}.get(kind, "1") for kind in pattern))
+
+
+def test_a_record_without_a_body_differs_in_its_crc(tmp_path: Path) -> None:
+    """Nothing is covered by that, and no broker looks at it."""
+    with LogWriter(tmp_path / "whole/commitlog", SEGMENT) as writer:
+        for number in range(40):
+            writer.append(NewMessage("TopicA", number % 2, body=b"", properties={"UNIQ_KEY": f"id-{number:02d}"}))
+    whole = Log(tmp_path / "whole", writer.puts)
+    log = copy(whole, tmp_path / "log")
+    spoil(whole, log, whole, 9, "x-x", BODY_CRC)
+    told = repaired(log, tmp_path / "out", whole)
+    assert told.exit == 0
+    assert read_files(tmp_path / "out/commitlog") == read_files(whole.store / "commitlog")
 
 
 def test_a_small_hole_beside_what_a_replica_has(whole: Log, tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.record.message import Message, read_message
+from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files, plans, results
 from rocketmq_reindex.udfs.progress import Position
-from rocketmq_reindex.udfs.repair.walking import Walker
+from rocketmq_reindex.udfs.repair.walking import Walker, message_of
 from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.staging import StagingFolder
 
@@ -196,8 +196,8 @@ def _read(reader: files.Reader, start: int, offset: int) -> tuple[Message, bytes
         return None
     size = int.from_bytes(reader.read(at, min(4, end - at)), "big", signed=True)
     data = reader.read(at, max(0, min(size, end - at)))
-    found = read_message(lambda low, count: data[low : low + count], offset, len(data))
-    return (found, data) if isinstance(found, Message) else None
+    found = message_of(data, offset)
+    return (found, data) if found else None
 
 
 def _fields(message: Message, data: bytes, other: Message, other_data: bytes) -> Iterator[str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.message import Message, read_message
+from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.repair.damage import Damage, RecordAt
 from rocketmq_reindex.storage_format.repair.pieces import COPY, Piece, lost_pieces
 from rocketmq_reindex.storage_format.repair.records import Demands
@@ -20,7 +20,7 @@ from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import plans, results
 from rocketmq_reindex.udfs.repair.quarantine import Kept, keep
 from rocketmq_reindex.udfs.repair.replicas import Replica
-from rocketmq_reindex.udfs.repair.walking import Walker, record_bytes
+from rocketmq_reindex.udfs.repair.walking import Walker, message_of, record_bytes
 from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.staging import StagingFolder
 
@@ -126,9 +126,8 @@ def _mended(damage: Damage, low: int, high: int, replica: int, pieces: list[Piec
 
 def _side(place: RecordAt) -> _Side | None:
     """The record at ``place``, read."""
-    data = record_bytes(place)
-    found = read_message(lambda at, count: data[at : at + count], place.offset, len(data))
-    return _Side(place, found) if isinstance(found, Message) else None
+    found = message_of(record_bytes(place), place.offset)
+    return _Side(place, found) if found else None
 
 
 class _Neighbours:
@@ -226,14 +225,14 @@ def _border(
             return at, True
         if side is None or passed == most:
             return -1, False
-        if replica.is_alike(side.place):
+        if not replica.is_sound(walker, side.place):
+            is_damaged = True
+        elif replica.is_alike(side.place):
             edges = [side.place.offset, side.place.offset + side.message.size]
             if side.place.segment == damage.segment and at in edges:
                 at = sum(edges) - at
-        elif replica.is_sound(walker, side.place):
-            return -1, False
         else:
-            is_damaged = True
+            return -1, False
     return (-1 if is_damaged else at), False
 
 

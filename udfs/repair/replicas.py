@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.repair.damage import Damage, RecordAt
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.repair.walking import Walker, record_bytes
+from rocketmq_reindex.udfs.repair.walking import Walker, message_of, record_bytes
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,14 @@ class Replica:
         return self.read(border, len(mine)) == mine
 
     def is_alike(self, border: RecordAt) -> bool:
-        """Whether the replica has a record of the same size and body CRC there: the same message, but for other fields."""
-        return self.read(border, r.AT_BODY_CRC + 4) == record_bytes(border)[: r.AT_BODY_CRC + 4]
+        """Whether the replica has a record of the same size and body there: the same message, but for other fields."""
+        data = record_bytes(border)
+        other = self.read(border, len(data))
+        mine, theirs = message_of(data, border.offset), message_of(other, border.offset)
+        if mine is None or theirs is None or mine.size != theirs.size:
+            return False
+        bodies = [one[found.body_at : found.body_at + found.body_size] for found, one in ((mine, data), (theirs, other))]
+        return bodies[0] == bodies[1]
 
     def is_sound(self, walker: Walker, border: RecordAt) -> bool:
         """Whether the replica has any good record where ``border`` begins in the damaged log."""

@@ -71,3 +71,9 @@ def record_bytes(place: RecordAt) -> bytes:
         at = place.offset - place.segment.start
         size = int.from_bytes(reader.read(at, 4), "big", signed=True)
         return reader.read(at, max(0, min(size, place.segment.data_end - place.offset)))
+
+
+def message_of(data: bytes, offset: int) -> Message | None:
+    """The record of the absolute ``offset`` that ``data`` begins with, if it has its frame."""
+    found = read_message(lambda at, count: data[at : at + count], offset, len(data))
+    return found if isinstance(found, Message) else None
