@@ -32,32 +32,27 @@ def apart(mended: Sequence[Mended]) -> list[Mended]:
 
 
 def _joined(one: Mended, other: Mended, before: list[Mended]) -> Mended:
-    """The second of two ranges that overlap, after the first one; or both as one range, where their bytes are of one kind.
-
-    The old bytes of each are kept by themselves.
-    """
+    """The second of two ranges that overlap, after the first one; or both as one range, where their bytes are of one kind."""
     if one.replica != other.replica:
         # Both end at records, and each damaged stretch is in one of them alone.
         if one.replica and not other.replica:
-            before.append(_cut(one, one.low, other.low))
+            before.append(cut(one, one.low, other.low))
             return other
         before.append(one)
-        return _cut(other, one.high, max(one.high, other.high))
+        return cut(other, one.high, max(one.high, other.high))
     first, last = one.pieces[0], other.pieces[-1]
     pieces: list[Piece] = [replace(first, high=last.high)]
     if last.kind == BLANK:
         pieces = [replace(last, low=one.low)] if one.low > one.start else [first, replace(last, low=first.high)]
     return replace(
-        one, length=other.offset + other.length - one.offset, high=other.high,
-        reason="; ".join(dict.fromkeys([one.reason, other.reason])), digest="",
-        pieces=pieces, entries=[*one.entries, *other.entries],
-        records=one.records + other.records,
+        one, length=other.offset + other.length - one.offset, high=other.high, places=[*one.places, *other.places],
+        pieces=pieces,
     )  # fmt: skip
 
 
-def _cut(one: Mended, low: int, high: int) -> Mended:
-    """Less of a range that is a replica's."""
-    return replace(one, low=low, high=high, digest="", pieces=[replace(piece, low=low, high=high) for piece in one.pieces])
+def cut(one: Mended, low: int, high: int) -> Mended:
+    """Return less of a range that is a replica's: as far as it lies in [low, high)."""
+    return replace(one, low=low, high=high, pieces=[replace(piece, low=low, high=high) for piece in one.pieces])
 
 
 def warn_of_replicas(summary: Summary, mended: Sequence[Mended], last: int) -> None:
@@ -115,9 +110,9 @@ def _entry(segments: list[Segment], one: Mended, digest: str) -> dict[str, Any]:
         "how": REPLICA if one.replica else FILLER,
         "replica": one.replica or None,
         "damaged": [one.offset, one.length],
-        "old": one.digest or None,
+        "old": one.kept.digest or None,
         "new": digest,
-        "records": one.records,
+        "records": one.kept.records,
     }
 
 
@@ -130,4 +125,4 @@ def _kept_entry(hole: Hole) -> dict[str, Any]:
 
 def entries(mended: Sequence[Mended], written: Sequence[WrittenSegment]) -> list[dict[str, Any]]:
     """Return the entries of the manifest: the segments, and the files of the quarantine."""
-    return [*(segment.entry for segment in written), *(entry for one in mended for entry in one.entries)]
+    return [*(segment.entry for segment in written), *(entry for one in mended for entry in one.kept.entries)]

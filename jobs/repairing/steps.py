@@ -45,7 +45,7 @@ from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary, Segm
 from rocketmq_reindex.udfs import files, plans
 from rocketmq_reindex.udfs.progress import Positions
 from rocketmq_reindex.udfs.repair.mend import MendDamage, Mended
-from rocketmq_reindex.udfs.repair.quarantine import digest_of
+from rocketmq_reindex.udfs.repair.quarantine import KeepReplaced, Kept
 from rocketmq_reindex.udfs.repair.segments import FOLDER, SegmentPlan, WriteSegments, WrittenSegment
 from rocketmq_reindex.udfs.repair.walking import is_completed
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -130,9 +130,7 @@ class RepairSteps(FullBuild):
             taken += behind.checked(self._mend(scan, behind.damage, only_replicas=True, replica=behind.taken))
             mended = reporting.apart([*taken, *self._mend(scan, behind.others(found))])
             differing, by_most = self._differing(scan, chain, segments, mended)
-            mended = reporting.apart([*mended, *by_most])
-            old = {segment.start: segment for segment in whole if segment.path}
-            mended = [one if one.digest or one.start not in old else _digested(one, old[one.start]) for one in mended]
+            mended = self._kept(scan, whole, reporting.apart([*mended, *by_most]))
             if self.settings.tombstones:
                 lost = list(gaps(odd))
                 _refuse_many(sum(gap.offsets for gap in lost), self.settings.max_fill)
@@ -182,8 +180,20 @@ class RepairSteps(FullBuild):
         plan = plans.write_plan(staging, "damage", found)
         asked = [one if replica in (0, number) else [] for number, one in enumerate(self._replicas, 1)]
         listed = plans.write_plan(staging, "replicas", asked)
-        function = MendDamage(staging, plan, listed, tasks, scan.task.settings, only_replicas)
+        function = MendDamage(plan, listed, tasks, scan.task.settings, only_replicas)
         return Mended.read(scan.engine.numbers(function, tasks))
+
+    def _kept(self, scan: Scan, whole: list[Segment], mended: list[Mended]) -> list[Mended]:
+        """Have tasks keep what stood there, and return the ranges with that."""
+        if not mended:
+            return []
+        of = {segment.start: segment for segment in whole}
+        replaced = [Damage(one.low, one.high - one.low, of[one.start], tuple(one.places)) for one in mended]
+        tasks = task_count(len(replaced), sum(one.length for one in replaced), scan.engine.cores)
+        plan = plans.write_plan(scan.staging, "replaced", replaced)
+        function = KeepReplaced(scan.staging, plan, tasks, scan.task.settings)
+        kept = {one.low: one for one in Kept.read(scan.engine.numbers(function, tasks))}
+        return [dataclasses.replace(one, kept=kept[one.low]) for one in mended]
 
     def _write(self, scan: Scan, whole: list[Segment], mended: list[Mended], reporter: Reporter) -> list[WrittenSegment]:
         """Have tasks write all segments."""
@@ -240,11 +250,6 @@ def _broken_off(last: Segment, torn: Hole | None) -> list[Hole]:
         return []
     length = last.data_end - torn.offset
     return [dataclasses.replace(torn, length=length, reason=SHORT)] if is_completed(last, torn.offset) else []
-
-
-def _digested(one: Mended, old: Segment) -> Mended:
-    """With the digest of the old bytes: where two damaged places became one range, each has one of its own alone."""
-    return dataclasses.replace(one, digest=digest_of(old, one.low, one.high))
 
 
 def _is_in(stretches: list[tuple[int, int]], low: int, high: int) -> bool:

@@ -63,7 +63,7 @@ class Damage:
     @property
     def reason(self) -> str:
         """Why it is damage: each reason once."""
-        return "; ".join(dict.fromkeys(place.reason for place in self.places))
+        return reason_of(self.places)
 
     @classmethod
     def of_fields(cls, fields: Sequence[Any]) -> Damage:
@@ -77,6 +77,11 @@ class Damage:
             before=RecordAt.of_fields(found.before),
             after=RecordAt.of_fields(found.after),
         )
+
+
+def reason_of(places: Iterable[Place]) -> str:
+    """Return why the places are no good records: each reason once."""
+    return "; ".join(dict.fromkeys(place.reason for place in places))
 
 
 def whole_segments(segments: Sequence[Segment]) -> list[Segment]:

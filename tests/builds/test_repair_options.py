@@ -15,9 +15,7 @@ from rocketmq_reindex.jobs.repairing.options import parse_settings
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.repair.records import LOST_FLAG
-from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs.repair.mend import NEIGHBOURS
-from rocketmq_reindex.udfs.repair.quarantine import digest_of
 from tests.builds.repair_log import SEGMENT, SIZES, Log, bytes_at, make_log, ranges_of, record_at
 from tests.golden.stores import read_files
 from tests.repair.repaired import tree
@@ -245,11 +243,16 @@ def test_a_repair_before_a_stale_tail(seed: int, tmp_path: Path) -> None:
         }
 
 
-def test_the_digest_of_old_bytes(log: Log) -> None:
-    path, data = log.segment(0), log.segment(0).read_bytes()
-    old = Segment(path.name, str(path), 0, SEGMENT - 100, SEGMENT)
-    assert digest_of(old, 30, 500) == new_digest([data[30:500]]).digest().hex()
-    assert digest_of(old, 30, SEGMENT) == new_digest([data[30 : SEGMENT - 100]]).digest().hex()
+def test_the_digest_of_old_bytes(log: Log, tmp_path: Path) -> None:
+    """Of all that the file has there: a short one has less."""
+    put, path = log.puts[7], log.segment(SEGMENT)
+    log.change(put.offset + 95, b"?")
+    path.write_bytes(path.read_bytes()[:1000])
+    told = local_repair(log.store, tmp_path / "out", None, **SIZES)
+    first, second = told.repair["ranges"] if told.repair else []
+    assert first["old"] == new_digest([log.at(put.offset, put.size)]).digest().hex()
+    low = second["offset"]
+    assert (second["length"], second["old"]) == (2 * SEGMENT - low, new_digest([log.at(low, 1000)]).digest().hex())
 
 
 def test_any_range_size_gives_the_same(tmp_path: Path) -> None:

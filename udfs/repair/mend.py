@@ -1,4 +1,4 @@
-"""Decide what stands in the place of each damaged stretch: the bytes of a replica, or fillers; keep what was there."""
+"""Decide what stands in the place of each damaged stretch: the bytes of a replica, or fillers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.repair.damage import Damage, RecordAt
+from rocketmq_reindex.storage_format.repair.damage import Damage, Place, RecordAt, reason_of
 from rocketmq_reindex.storage_format.repair.pieces import COPY, Piece, lost_pieces
 from rocketmq_reindex.storage_format.repair.records import Demands
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import plans, results
-from rocketmq_reindex.udfs.repair.quarantine import Kept, keep
+from rocketmq_reindex.udfs.repair.quarantine import Kept
 from rocketmq_reindex.udfs.repair.replicas import Replica
 from rocketmq_reindex.udfs.repair.walking import Walker, message_of, record_bytes
 from rocketmq_reindex.udfs.results import Result
-from rocketmq_reindex.udfs.staging import StagingFolder
 
 NEIGHBOURS: Final = 16
 """Good records on each side of damage that a replica may have otherwise."""
@@ -41,21 +40,24 @@ class Mended(Result):
     low: int
     high: int
     start: int
-    reason: str
+    places: list[Place]
     replica: int
     pieces: list[Piece]
-    digest: str = ""
-    """of the bytes that were there; "" where none were"""
-    entries: list[dict[str, Any]] = field(default_factory=list)
-    """of the manifest: the files of the quarantine"""
-    records: int = 0
-    """records in it whose frame is sound"""
+    kept: Kept = field(default_factory=Kept)
+    """what quarantine/ has of it, once all is decided"""
 
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> Mended:
         """The result with these fields, as JSON holds them."""
+        fields["places"] = [Place(*place) for place in fields["places"]]
         fields["pieces"] = [Piece.of_fields(piece) for piece in fields["pieces"]]
+        fields["kept"] = Kept.of_fields(fields["kept"])
         return cls(**fields)
+
+    @property
+    def reason(self) -> str:
+        """Why it is damage: each reason once."""
+        return reason_of(self.places)
 
 
 class _Side(NamedTuple):
@@ -85,7 +87,6 @@ class MendDamage:
     are those of the scan.
     """
 
-    staging: StagingFolder
     plan: str
     replicas: str
     tasks: int
@@ -109,19 +110,15 @@ class MendDamage:
             for number, replica in enumerate(replicas, 1):
                 piece = _taken(walker, replica, damage, found, most)
                 if piece is not None:
-                    low, high = piece.low, piece.high
-                    return _mended(damage, low, high, number, [piece], keep(self.staging, walker, damage, low, high))
+                    return _mended(damage, piece.low, piece.high, number, [piece])
         if self.only_replicas:
-            return _mended(damage, damage.offset, damage.end, 0, [], Kept())
+            return _mended(damage, damage.offset, damage.end, 0, [])
         low, high, pieces = _lost(damage, next(found.before(damage), None), next(found.behind(damage), None))
-        return _mended(damage, low, high, 0, pieces, keep(self.staging, walker, damage, low, high))
+        return _mended(damage, low, high, 0, pieces)
 
 
-def _mended(damage: Damage, low: int, high: int, replica: int, pieces: list[Piece], kept: Kept) -> Mended:
-    return Mended(
-        damage.offset, damage.length, low, high, damage.segment.start, damage.reason, replica, pieces,
-        kept.digest, kept.entries, kept.records,
-    )  # fmt: skip
+def _mended(damage: Damage, low: int, high: int, replica: int, pieces: list[Piece]) -> Mended:
+    return Mended(damage.offset, damage.length, low, high, damage.segment.start, list(damage.places), replica, pieces)
 
 
 def _side(place: RecordAt) -> _Side | None:

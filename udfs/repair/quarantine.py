@@ -12,15 +12,19 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
+import pyarrow as pa
+
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.repair.damage import Damage
 from rocketmq_reindex.storage_format.scan.ranges import Segment
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex.storage_format.scan.settings import ScanSettings
+from rocketmq_reindex.udfs import files, plans, results
 from rocketmq_reindex.udfs.files.digests import UsedDigest
 from rocketmq_reindex.udfs.repair.segments import read
 from rocketmq_reindex.udfs.repair.walking import Walker
+from rocketmq_reindex.udfs.results import Result
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 FOLDER: Final = "quarantine"
@@ -29,18 +33,41 @@ _RECORDS_AT_ONCE: Final = 100
 
 
 @dataclass
-class Kept:
-    """What was kept of a stretch: digest of its bytes ("" where no file has them), entries of the manifest, records listed."""
+class Kept(Result):
+    """What was kept of the bytes from ``low`` on: their digest ("" where no file has them), entries of the manifest, records
+    listed.
+    """
 
+    low: int = -1
     digest: str = ""
     entries: list[dict[str, Any]] = field(default_factory=list)
     records: int = 0
+    """records in it whose frame is sound"""
 
 
-def keep(staging: StagingFolder, walker: Walker, damage: Damage, low: int, high: int) -> Kept:
-    """Keep the bytes [low, high) of the log, and list the records in them whose frame is sound."""
-    kept = Kept()
-    segment = damage.segment
+@dataclass(frozen=True)
+class KeepReplaced:
+    """Keeps the old bytes of a task's share of the replaced stretches; leaves results (``Kept``).
+
+    ``plan`` is the plan of these, each a ``Damage``, which ``tasks`` tasks share. ``settings`` are those of the scan.
+    """
+
+    staging: StagingFolder
+    plan: str
+    tasks: int
+    settings: ScanSettings
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        replaced = [Damage.of_fields(fields) for fields in plans.read_plan(self.plan)]
+        walker = Walker(self.settings)
+        for task in plans.numbers(batches):
+            yield results.batch([_keep(self.staging, walker, one) for one in plans.share(replaced, task, self.tasks)])
+
+
+def _keep(staging: StagingFolder, walker: Walker, replaced: Damage) -> Kept:
+    """Keep the bytes of the stretch, and list the records in them whose frame is sound."""
+    low, high, segment = replaced.offset, replaced.end, replaced.segment
+    kept = Kept(low)
     if not segment.path:
         return kept
     name = f"{low:020d}"
@@ -50,7 +77,7 @@ def keep(staging: StagingFolder, walker: Walker, damage: Damage, low: int, high:
     head = {
         "offset": low,
         "length": high - low,
-        "damage": [{"offset": p.offset, "length": p.length, "reason": p.reason} for p in damage.places],
+        "damage": [{"offset": p.offset, "length": p.length, "reason": p.reason} for p in replaced.places],
         "bytes": f"{name}" if used else None,
         "records": [],
     }
@@ -67,14 +94,6 @@ def keep(staging: StagingFolder, walker: Walker, damage: Damage, low: int, high:
         writer.finish()
     kept.entries.append({"path": path, "size": size, "used": size, "digest": hasher.digest().hex()})
     return kept
-
-
-def digest_of(segment: Segment, low: int, high: int) -> str:
-    """The digest of the bytes [low, high) of a segment, up to its file's end."""
-    found = new_digest()
-    for piece in read(segment.path, low - segment.start, min(high, segment.data_end) - segment.start):
-        found.update(piece.data)
-    return found.digest().hex()
 
 
 def _listing(head: dict[str, Any], records: Iterator[dict[str, Any]], kept: Kept) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ ENDS = {0: 10_000}
 
 
 def _lost(low: int, high: int, kind: str = FILLER) -> Mended:
-    return Mended(low, high - low, low, high, 0, "bad", 0, [Piece(kind, low, high, time=7, range=0)])
+    return Mended(low, high - low, low, high, 0, [], 0, [Piece(kind, low, high, time=7, range=0)])
 
 
 def _pieces(one: Mended) -> list[tuple[str, int, int, int]]:
