@@ -169,7 +169,8 @@ class RepairSteps(FullBuild):
         for number, damage in found.majority(segments).items() if self.settings.majority else ():
             wanted = located(damage, chain.accepted, segments)
             some = self._mend(scan, wanted, only_replicas=True, replica=number)
-            taken += [one for one in some if one.replica and (one.low, one.high) == (one.offset, one.offset + one.length)]
+            # Of the records beside them most of the logs have the same bytes as this one, or those of another replica.
+            taken += [reporting.cut(one, one.offset, one.offset + one.length) for one in some if one.replica]
         return found, taken
 
     def _mend(self, scan: Scan, found: list[Damage], *, only_replicas: bool = False, replica: int = 0) -> list[Mended]:

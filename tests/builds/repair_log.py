@@ -44,6 +44,11 @@ def bytes_at(store: Path, offset: int, size: int) -> bytes:
     return path.read_bytes()[offset % SEGMENT : offset % SEGMENT + size]
 
 
+def log_of(store: Path) -> bytes:
+    """The whole log."""
+    return b"".join(path.read_bytes() for path in sorted((store / "commitlog").iterdir()))
+
+
 def record_at(store: Path, offset: int) -> Message:
     data = bytes_at(store, offset, SEGMENT)
     found = read_message(lambda low, count: data[low : low + count], offset, len(data))

@@ -15,8 +15,7 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.verifying.against import Against
 from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.storage_format.errors import UsageError
-from tests.builds.repair_log import SEGMENT, SIZES, Log, make_log
-from tests.golden.stores import read_files
+from tests.builds.repair_log import SEGMENT, SIZES, Log, log_of, make_log
 from tests.tools.encode import Message as NewMessage
 from tests.tools.encode import encode
 from tests.tools.local_engine import InlineEngine, QuietReporter, local_repair, single
@@ -25,7 +24,7 @@ from tests.tools.stale_log import copy_log
 
 FLAG, BORN, RECONSUMED = 16, 40, 72
 """Where some fields lie in a record that no CRC covers."""
-BODY_CRC, BODY = 8, 95
+BODY_CRC, SYSFLAG, BODY = 8, 39, 95
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def test_a_replica_that_differs(whole: Log, tmp_path: Path) -> None:
     assert told.exit == 0
     (text,) = (text for text in told.warnings if "records differ" in text)
     assert f"replica 1: offset {other.offset}: record of TopicA/0, queue offset 15: flag, property KEYS" in text
-    assert read_files(tmp_path / "out/commitlog") == read_files(whole.store / "commitlog")
+    assert log_of(tmp_path / "out") == log_of(whole.store)
     assert listed(repaired(whole, tmp_path / "out", copy(whole, tmp_path / "same"))) == []
 
 
@@ -99,7 +98,7 @@ def test_records_across_a_segment_border_differ(whole: Log, tmp_path: Path, side
         told = repaired(log, tmp_path / "out", replica)
         (entry,) = told.repair["ranges"] if told.repair else []
         assert (told.exit, entry["how"]) == (0, "replica")
-        assert read_files(tmp_path / "out/commitlog") == read_files(whole.store / "commitlog")
+        assert log_of(tmp_path / "out") == log_of(whole.store)
 
 
 def first_of_second(whole: Log) -> int:
@@ -121,7 +120,7 @@ def test_those_of_the_segment_go_with_the_damage(whole: Log, tmp_path: Path, sid
     wanted = copy(whole, tmp_path / "wanted")
     wanted.change(whole.puts[across].offset + FLAG, b"\x07")
     assert entry["how"] == "replica"
-    assert read_files(tmp_path / "out/commitlog") == read_files(wanted.store / "commitlog")
+    assert log_of(tmp_path / "out") == log_of(wanted.store)
 
 
 def test_a_filler_is_no_end(whole: Log, tmp_path: Path) -> None:
@@ -133,7 +132,7 @@ def test_a_filler_is_no_end(whole: Log, tmp_path: Path) -> None:
     told = repaired(log, tmp_path / "out", whole)
     (entry,) = told.repair["ranges"] if told.repair else []
     assert entry["how"] == "replica"
-    assert read_files(tmp_path / "out/commitlog") == read_files(whole.store / "commitlog")
+    assert log_of(tmp_path / "out") == log_of(whole.store)
 
 
 def spoil(whole: Log, log: Log, replica: Log, first: int, pattern: str, field: int = FLAG) -> None:
@@ -204,7 +203,7 @@ def test_what_lies_between_two_damages_differs(whole: Log, tmp_path: Path, place
     assert "?" not in kinds
     for size in (200, 300):
         told = repaired(log, tmp_path / "again", replica, range_size=size)
-        assert read_files(tmp_path / "again/commitlog") == read_files(tmp_path / "out/commitlog")
+        assert log_of(tmp_path / "again") == log_of(tmp_path / "out")
 
 
 @pytest.mark.parametrize("range_size", [0, 200])
@@ -279,28 +278,37 @@ def test_a_record_without_a_body_differs_in_its_crc(tmp_path: Path) -> None:
     spoil(whole, log, whole, 9, "x-x", BODY_CRC)
     told = repaired(log, tmp_path / "out", whole)
     assert told.exit == 0
-    assert read_files(tmp_path / "out/commitlog") == read_files(whole.store / "commitlog")
+    assert log_of(tmp_path / "out") == log_of(whole.store)
 
 
 def test_a_small_hole_beside_what_a_replica_has(whole: Log, tmp_path: Path) -> None:
-    """No replica has the small one, which takes the record between along: the other damage stays the replica's."""
+    """No log has the small one, which takes the record between along: the other damage stays the replica's."""
     first = first_of_second(whole) + 3
+    between = whole.puts[first + 1]
     for small, lost in ((first, first + 2), (first + 2, first)):
         log, replica = (copy(whole, tmp_path / f"{name}-{small}") for name in ("log", "replica"))
-        put, between = whole.puts[small], whole.puts[first + 1]
-        # A record of its own before or behind twenty bytes.
-        shorter = replace(put.message, body=b"x" * 80)
+        put = whole.puts[small]
         at = put.offset if small < lost else put.offset + 20
-        record = encode(shorter, at, put.queue_offset)
+        shorter = encode(replace(put.message, body=b"x" * 80), at, put.queue_offset)
         for one in (log, replica):
-            one.change(put.offset, record + b"\xff" * 20 if small < lost else b"\xff" * 20 + record)
+            one.change(put.offset, shorter + b"\xff" * 20 if small < lost else b"\xff" * 20 + shorter)
         log.change(whole.puts[lost].offset + MAGIC, b"\0")
-        log.change(between.offset + FLAG, b"\x07")
-        told = repaired(log, tmp_path / f"out-{small}", replica)
+        # Rolled back it is the cheaper neighbour.
+        log.change(between.offset + SYSFLAG, b"\x0c")
+        out, again = tmp_path / f"out-{small}", tmp_path / f"again-{small}"
+        told = repaired(log, out, replica)
         assert told.exit == 3
-        assert kinds_of(tmp_path / f"out-{small}", whole)[lost] == "="
-        again = local_repair(tmp_path / f"out-{small}", tmp_path / f"again-{small}", None, segment_size=SEGMENT, **SIZES)
-        assert (again.exit, again.repair and again.repair["ranges"]) == (0, [])
+        ranges = told.repair["ranges"] if told.repair else []
+        low = min(at + len(shorter), between.offset)
+        assert [(entry["offset"], entry["length"], entry["how"]) for entry in ranges] == sorted([
+            (whole.puts[lost].offset, put.size, "replica"), (low, between.size + 20, "filler"),
+        ])  # fmt: skip
+        assert kinds_of(out, whole)[lost] == "="
+        for entry in ranges:
+            kept = out / "quarantine" / f"{entry['offset']:020d}"
+            assert kept.read_bytes() == log.at(entry["offset"], entry["length"])
+        told = local_repair(out, again, None, segment_size=SEGMENT, **SIZES)
+        assert (told.exit, told.repair and told.repair["ranges"]) == (0, [])
 
 
 @pytest.mark.parametrize("pattern", [".x.", "x.x", "xx.x"])
@@ -337,7 +345,7 @@ def test_the_majority(whole: Log, tmp_path: Path) -> None:
     assert [(one["replica"], one["offset"], one["taken"]) for one in listed(told)] == [
         (number, put.offset, False) for put in (spoilt, beside, odd) for number in (1, 2)
     ]
-    assert read_files(tmp_path / "out/commitlog") == read_files(log.store / "commitlog")
+    assert log_of(tmp_path / "out") == log_of(log.store)
 
     told = repaired(log, tmp_path / "out", whole, third, majority=True)
     assert {one["offset"] for one in listed(told) if one["taken"]} == {spoilt.offset, beside.offset}
@@ -348,7 +356,7 @@ def test_the_majority(whole: Log, tmp_path: Path) -> None:
     assert entry["reason"] == "most of the logs have this record otherwise (born_time)"
     fixed = copy(whole, tmp_path / "fixed")
     fixed.change(odd.offset + FLAG, b"\x01")
-    assert read_files(tmp_path / "out/commitlog") == read_files(fixed.store / "commitlog")
+    assert log_of(tmp_path / "out") == log_of(fixed.store)
     kept = (tmp_path / "out/quarantine" / f"{spoilt.offset:020d}").read_bytes()
     assert kept == log.at(spoilt.offset, len(kept))
     with pytest.raises(UsageError, match="--majority: one of two logs is no majority"):
@@ -363,7 +371,7 @@ def test_a_majority_beside_what_one_replica_has_otherwise(whole: Log, tmp_path: 
     for beside in (number - 1, number + 1):
         one.change(whole.puts[beside].offset + FLAG, b"\x07")
     repaired(log, tmp_path / "out", one, whole, majority=True)
-    assert read_files(tmp_path / "out/commitlog") == read_files(whole.store / "commitlog")
+    assert log_of(tmp_path / "out") == log_of(whole.store)
 
 
 def test_random_neighbours(whole: Log, seed: int, tmp_path: Path) -> None:
@@ -385,7 +393,7 @@ def test_random_neighbours(whole: Log, seed: int, tmp_path: Path) -> None:
                 assert "?" not in one, (*told, kinds)
             assert not (stretch[0] == "r" and one == "1"), (*told, kinds)
         repaired(log, tmp_path / f"again-{number}", replica, range_size=rng.choice((200, 300, 1000)))
-        assert read_files(tmp_path / f"again-{number}/commitlog") == read_files(out / "commitlog"), told
+        assert log_of(tmp_path / f"again-{number}") == log_of(out), told
         again = local_repair(out, tmp_path / f"twice-{number}", None, segment_size=SEGMENT, **SIZES)
         assert (again.exit, again.repair and again.repair["ranges"]) == (0, []), told
 
@@ -403,7 +411,7 @@ def test_random_differences(whole: Log, seed: int, tmp_path: Path) -> None:
             logs[0].change(whole.puts[at].offset + 95, b"\xff")
         told = repaired(logs[0], tmp_path / "out", *logs[1:], majority=True, range_size=rng.choice((0, 300, 999)))
         assert told.exit == 0
-        assert read_files(tmp_path / "out/commitlog") == read_files(whole.store / "commitlog")
+        assert log_of(tmp_path / "out") == log_of(whole.store)
 
 
 def test_verify_against_names_the_records(whole: Log, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.storage_format.errors import UsageError
-from tests.builds.repair_log import SEGMENT, SIZES, Log, make_log
+from tests.builds.repair_log import SEGMENT, SIZES, Log, log_of, make_log
 from tests.golden.stores import read_files
 from tests.tools.local_engine import InlineEngine, local_build, local_repair
 from tests.tools.local_verify import kinds, local_verify
@@ -35,10 +35,6 @@ def until(whole: Log, store: Path, end: int, *, torn: bytes = b"", ahead: int = 
         if start > end + ahead * SEGMENT:
             path.unlink()
     return store
-
-
-def log_of(store: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted((store / "commitlog").iterdir()))
 
 
 def repaired(store: Path, out: Path, *replicas: Path, size: int = 0, **settings: Any) -> Summary:
