@@ -60,3 +60,11 @@ def test_extreme_values() -> None:
 def test_gaps_repeats_and_strangers_are_never_written(positions: list[int]) -> None:
     with pytest.raises(UnitGapError):
         file_units(10, 1, [rows_for(positions)])
+
+
+def test_a_unit_without_a_size_is_never_written() -> None:
+    """A broker takes it for the end of the queue."""
+    rows = rows_for([10, 11, 12])
+    rows[2, 1] = 0
+    with pytest.raises(UnitGapError):
+        file_units(10, 1, [rows])

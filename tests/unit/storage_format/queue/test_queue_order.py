@@ -194,6 +194,16 @@ def test_what_follows_offsets_without_a_record() -> None:
         assert (order.fills, order.lost) == (fills, [])
 
 
+def test_offsets_without_a_record_behind_one_out_of_line() -> None:
+    """They stand behind that record, and are no record of their own."""
+    before = [Run(0, 5, 0, 4900), Run(2, 1, 6000, 6900), Run(3, 1, 6900, 6900)]
+    order = order_logical(before, [])
+    assert (order.kept, order.lost) == ([(0, 5, 0, 4900, 0)], [])
+    assert [(offset, count) for kind, offset, count in order.decisions if kind == "pending"] == [(2, 1)]
+    order = order_logical([*before, Run(5, 3, 8000, 10_900)], [])
+    assert (order.kept, order.lost) == ([(0, 5, 0, 4900, 0), (5, 3, 8000, 10_900, 0)], [(6000, 900, 2, False)])
+
+
 def test_empty() -> None:
     assert order_logical([], []).kept == order_broker([]).kept == []
     assert irregular([]) == []

@@ -168,6 +168,16 @@ def test_an_older_copy_of_records_is_no_segment_with_a_wrong_name() -> None:
     assert log.chain().holes == [Hole(f"{1000:020d}", 1000, 1000, r.REASONS[r.BAD_POSITION])]
 
 
+def test_damage_at_the_first_byte_ends_where_a_later_range_begins() -> None:
+    """Nothing is scanned again: the bytes between have been searched."""
+    log = Log(segment(0))
+    log.range(0, 400, -1, tail=0, tail_code=r.BAD_SIZE, last_nonzero=399, last_good=-1)
+    log.range(400, 1000, 450, 1000)
+    chain = log.chain()
+    assert (numbers(chain), chain.rejected, chain.rescans) == ([0, 1], [], [])
+    assert chain.holes == [Hole("0" * 20, 0, 450, "impossible record size")]
+
+
 def test_two_distances_are_no_name() -> None:
     log = Log(segment(0))
     holes = [[0, 400, r.BAD_POSITION], [400, 600, r.BAD_POSITION]]

@@ -139,6 +139,23 @@ def test_a_tail_of_few_bytes(tmp_path: Path, left: int) -> None:
             assert (torn and (torn.offset, torn.length)) == (tail and (tail.offset, tail.length)), f"{cuts}, chunk {chunk}"
 
 
+@pytest.mark.parametrize("first", [b"\x01", b"\xff", b"\x7f\xff"])
+def test_a_tail_of_few_bytes_before_zeros(tmp_path: Path, first: bytes) -> None:
+    """It is torn up to its last byte that is not zero."""
+    with LogWriter(tmp_path) as writer:
+        writer.append(Message())
+        end = writer.end
+    (path,) = tmp_path.iterdir()
+    path.write_bytes((path.read_bytes()[:end] + first).ljust(1 << 16, b"\0"))
+    log, truth = MemoryLog(tmp_path, 1 << 16), reference_walk(tmp_path, 1 << 16)
+    assert truth.torn_tail is not None
+    assert (truth.torn_tail.offset, truth.torn_tail.length) == (end, len(first))
+    for cuts in ([], [end], [end + 1], [end + 4000]):
+        scan = scan_log(log, cuts, ScanSettings(chunk=4096))
+        torn = scan.chain.torn
+        assert (torn and (torn.offset, torn.length), scan.chain.holes) == ((end, len(first)), []), cuts
+
+
 def test_a_filler_whose_first_bytes_end_a_range(tmp_path: Path) -> None:
     """They are zeros, and nothing else of the range before is looked at: that is no zero tail."""
     with LogWriter(tmp_path, 1 << 12) as writer:
