@@ -16,7 +16,11 @@ import pytest
 
 from rocketmq_reindex.jobs.preflight import preflight
 from rocketmq_reindex.jobs.preflighting import run
+from rocketmq_reindex.jobs.preflighting.options import preflight_settings
+from rocketmq_reindex.jobs.preflighting.show import lines_of
+from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary
 from rocketmq_reindex.storage_format.start.predict import predict
+from rocketmq_reindex.storage_format.told import Nobody
 from tests.tools.encode import EPOCH
 from tests.unit.jobs.preflighting.told import SIZES, error_of, kinds, state_of, told
 
@@ -40,6 +44,17 @@ def test_the_command(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert preflight([str(store / "nothing")]) == 1
     assert preflight(["s3://bucket/x"]) == 2
     assert capsys.readouterr().err.count("error: ") == 2
+
+
+@pytest.mark.parametrize(("hidden", "said"), [(5, ", 5 hidden"), (0, ""), (-1, "")])
+def test_a_queue_that_loses_messages(store: Path, hidden: int, said: str) -> None:
+    summary = PreflightSummary()
+    run.Preflight(preflight_settings({"store": str(store), "broker_version": "5.3.3"}), summary, Nobody()).run()
+    queue = dict(next(queue for queue in summary.queues if queue["topic"] == "T"))
+    assert (queue["max_offset"], queue["log_max"]) == (570, 570)
+    summary.queues = [queue | {"max_offset": 500, "hidden": hidden}]
+    (line,) = (line for line in lines_of(summary) if line.lstrip().startswith("T/0 "))
+    assert line.split(maxsplit=1)[1] == f"consumers see 0 to 500, the log holds 0 to 570{said}"
 
 
 def test_the_recovery_looks_at_ten_segments(store: Path, tmp_path: Path) -> None:
@@ -214,4 +229,8 @@ def test_what_goes_is_named(store: Path) -> None:
     assert f"{cut} units cut from 2 queues" in found.text
     deleted = found.index["deleted"]
     assert len(deleted) > 3
+    # The cut ends where a record begins that had items. It is gone from the log, so these are not lost.
+    assert found.log
+    assert found.log["max_offset"] == int(segments[-3].name)
+    assert found.index["items_lost"] == 0
     assert f"{len(deleted)} deleted before ({', '.join(deleted[:3])}, ...)" in found.text
