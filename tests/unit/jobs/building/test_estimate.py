@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.building.estimate import dry_run_lines, sample
+from rocketmq_reindex.jobs.building.estimate import check_free, dry_run_lines, sample
 from rocketmq_reindex.jobs.building.planning import scan_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.segments import list_segments
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.staging import StagingFolder
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
@@ -48,6 +53,26 @@ def test_a_sample_leaves_the_rest_unread(tmp_path: Path) -> None:
     assert found.bytes <= 4 << 20
     assert (found.units, found.items, found.queues) == (found.records, found.records, 4)
     assert 3000 < found.records < 4300
+
+
+def test_what_else_needs_room_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, 60, 1 << 14)
+    settings = BuildSettings(str(tmp_path), str(tmp_path / "out"))
+    log, staging = list_segments(settings.roots, settings.segment_size), StagingFolder(str(tmp_path / "out"))
+    monkeypatch.setattr(files, "free_bytes", lambda _: 0)
+    check = partial(check_free, settings, scan_settings(settings), log, staging)
+
+    def needed(checked: Callable[[], None]) -> int:
+        with pytest.raises(InputError, match="where 0 are free") as raised:
+            checked()
+        return int(str(raised.value).split(" bytes where")[0].split()[-1].replace(",", ""))
+
+    alone = needed(check)
+    assert needed(partial(check, besides=1000)) == alone + 1000
+    monkeypatch.setattr(files, "free_bytes", lambda _: alone)
+    check()
+    with pytest.raises(InputError):
+        check(besides=1)
 
 
 def test_nothing_to_sample(tmp_path: Path) -> None:
