@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import threading
 from pathlib import Path
@@ -192,3 +194,20 @@ def test_a_hard_link_is_the_same_file(tmp_path: Path) -> None:
     assert other.read_bytes() == b"other"
     assert not files.link(str(tmp_path / "none"), str(tmp_path / "x"))
     assert not (tmp_path / "x").exists()
+
+
+def test_a_clone_is_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the file system shares no bytes, nothing is left. Where it does, one with the mode of the old one is there."""
+    old, new, temporary = tmp_path / "old", tmp_path / "new", tmp_path / "temporary"
+    old.write_bytes(b"old")
+    temporary.mkdir()
+    for given, shares in ((OSError(errno.EOPNOTSUPP, "no"), False), (None, True)):
+
+        def ioctl(*_: object, error: OSError | None = given) -> None:
+            if error:
+                raise error
+
+        monkeypatch.setattr(fcntl, "ioctl", ioctl)
+        assert files.clone(str(old), str(temporary), str(new)) == new.exists() == shares
+        assert os.listdir(temporary) == []
+    assert not os.path.samefile(old, new)
