@@ -138,6 +138,27 @@ def test_a_log_that_ends_with_its_segment(whole: Log, tmp_path: Path) -> None:
     assert log_of(tmp_path / "out").rstrip(b"\0") == log_of(whole.store).rstrip(b"\0")
 
 
+@pytest.mark.parametrize("extend", [False, True])
+def test_the_torn_record_is_the_first_of_its_segment(whole: Log, extend: bool, tmp_path: Path) -> None:
+    put = next(put for put in whole.puts if put.offset == SEGMENT)
+    store = until(whole, tmp_path / "store", put.offset, torn=whole.at(put.offset, 60))
+    told = repaired(store, tmp_path / "out", whole.store, extend=extend)
+    assert (told.exit, told.records) == (0, 60 if extend else whole.puts.index(put) + 1)
+    end = len(log_of(whole.store)) if extend else put.offset + put.size
+    assert log_of(tmp_path / "out").rstrip(b"\0") == log_of(whole.store)[:end].rstrip(b"\0")
+
+
+def test_a_replica_that_ends_with_its_segment(whole: Log, tmp_path: Path) -> None:
+    store = until(whole, tmp_path / "store", whole.puts[5].offset)
+    replica = copy_log(whole.store, tmp_path / "replica")
+    first, *more = sorted((replica / "commitlog").iterdir())
+    for path in more:
+        path.unlink()
+    told = repaired(store, tmp_path / "out", replica, extend=True)
+    assert (told.exit, told.records) == (0, sum(put.offset < SEGMENT for put in whole.puts))
+    assert log_of(tmp_path / "out")[:SEGMENT] == first.read_bytes()
+
+
 def test_a_short_last_file(whole: Log, tmp_path: Path) -> None:
     put = whole.puts[40]
     store = until(whole, tmp_path / "store", put.offset)
