@@ -175,7 +175,10 @@ def test_missing_tag_items(log: Path, tmp_path: Path) -> None:
     assert summary.mend is not None
     assert kinds(mended(summary, store)) == {}
     lost = store_with(log, tmp_path / "lost", range(COUNT), range(45, COUNT))
-    assert kinds(local_verify(lost)) == {"index-item-missing": 10, "index-tag-missing": 15}
+    summary = local_verify(lost)
+    assert kinds(summary) == {"index-item-missing": 10, "index-tag-missing": 15}
+    assert (summary.items, summary.items_there) == (COUNT * 2 // 3, COUNT * 2 // 3 - 10)
+    assert f"{COUNT * 2 // 3} items ({COUNT * 2 // 3 - 10} there) of keys" in summary.to_text()
     early = store_with(log, tmp_path / "early", range(COUNT), range(15))
     assert kinds(local_verify(early)) == {"index-item-missing": 10, "index-tag-missing": 15}
 
