@@ -18,6 +18,7 @@ from rocketmq_reindex.jobs.store.index_files import IndexSizes
 from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.store.segments import Commitlog, list_segments
+from rocketmq_reindex.jobs.store.sizes import index_files, newest_index_sizes
 from rocketmq_reindex.jobs.store.versions import of_store
 from rocketmq_reindex.storage_format.checks.fitting import Sign, fit
 from rocketmq_reindex.storage_format.names import escape
@@ -75,7 +76,9 @@ def _of_version(settings: BuildSettings) -> tuple[BuildSettings, list[str], list
     signs = list[Sign]()
     if store:
         with closing(StoreLog(settings.roots, Notes.silent())) as log:
-            signs = of_store(store, log, IndexSizes(settings.hash_slots, settings.index_items))
+            # The files may have other sizes than those that were named for the new ones.
+            named = IndexSizes(settings.hash_slots, settings.index_items)
+            signs = of_store(store, log, newest_index_sizes(index_files(store)) or named)
     found = fit(signs)
     if version in found.versions:
         return settings, [], []

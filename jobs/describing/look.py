@@ -14,12 +14,11 @@ from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.store import rocksdb
 from rocketmq_reindex.jobs.store.checkpoint import read_times
 from rocketmq_reindex.jobs.store.folders import reason
-from rocketmq_reindex.jobs.store.index_files import IndexSizes
 from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.store.segments import check_has_parts, check_is_folder, check_is_store, entries_of
 from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.jobs.store.sizes import QUEUES, index_files, index_sizes, sampled_sizes
+from rocketmq_reindex.jobs.store.sizes import QUEUES, index_files, newest_index_sizes, sampled_sizes
 from rocketmq_reindex.jobs.store.versions import of_store
 from rocketmq_reindex.storage_format.checks.fitting import fit
 from rocketmq_reindex.storage_format.errors import InputError
@@ -115,13 +114,13 @@ class Look:
     def _look_at_index(self, log: StoreLog) -> None:
         summary, found = self._summary, index_files(self._store)
         summary.index_files = len(found)
-        sizes = index_sizes([entry for entry in found if entry.size][-1:], look_into=False)
+        sizes = newest_index_sizes(found)
         if sizes is not None:
-            summary.sizes |= {"hash_slots": sizes[0], "index_items": sizes[1]}
+            summary.sizes |= {"hash_slots": sizes.slots, "index_items": sizes.items}
         if not found and summary.log["segments"]:
             self._wrong.add(_INDEX)
             self._problem("index/: has no IndexFile: no query by key finds anything, and no broker makes them anew")
-        signs = of_store(self._store, log, IndexSizes(*sizes) if sizes else None)
+        signs = of_store(self._store, log, sizes)
         fits = fit(signs)
         summary.fits = {"versions": list(fits.versions) if signs else [], "signs": [sign.text for sign in signs]}
 

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from rocketmq_reindex.jobs.store.folders import entries_of
+from rocketmq_reindex.jobs.store.index_files import IndexSizes
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.file_names import first_byte, is_index_file, queue_id
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
@@ -82,6 +83,12 @@ def index_sizes(found: list[files.Entry], look_into: bool = True) -> tuple[int, 
         if guess:
             votes[guess] += 1
     return votes.most_common(1)[0][0] if votes else None
+
+
+def newest_index_sizes(found: list[files.Entry]) -> IndexSizes | None:
+    """Return the sizes of the newest IndexFile with bytes, as ``index_sizes`` gives them."""
+    sizes = index_sizes([entry for entry in found if entry.size][-1:], look_into=False)
+    return IndexSizes(*sizes) if sizes else None
 
 
 def _whole(entry: files.Entry) -> tuple[int, int] | None:

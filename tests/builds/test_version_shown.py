@@ -50,6 +50,12 @@ def test_a_version_that_is_named_wins(tmp_path: Path) -> None:
     assert settings(store).broker_version == "5.3"
 
 
+def test_sizes_that_are_named_do_not_change_the_version(tmp_path: Path) -> None:
+    """The files in STORE have others: they are read by their own."""
+    store = unpack("basic-5.3", tmp_path).path
+    assert settings(store, "--hash-slots", "1000", "--index-items", "4000").broker_version == "5.3"
+
+
 def test_a_log_alone_shows_no_version(tmp_path: Path) -> None:
     """Nor do files that cannot be read."""
     store = unpack("basic-5.3", tmp_path).path
