@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -129,7 +130,8 @@ def of_another_log(backup: Path) -> None:
     """Sound records, but another one beside the damage."""
     path = backup / f"{3 * SEGMENT:020d}"
     data = bytearray(path.read_bytes())
-    data[8:12] = b"\1\2\3\4"
+    at, body = data.index(b"body"), b"else"
+    data[at : at + 4], data[8:12] = body, (zlib.crc32(body) & 0x7FFFFFFF).to_bytes(4, "big")
     path.write_bytes(data)
 
 
@@ -167,7 +169,10 @@ def is_a_fifo(backup: Path) -> None:
 )  # fmt: skip
 def test_what_is_taken_from_a_replica(spoil: Callable[[Path], None], taken: bool, store: Path, tmp_path: Path) -> None:
     spoil(store / "backup")
-    summary, said = command(store, tmp_path / "out", "--replica", str(store), "--replica", str(store / "backup"), name="repair")
+    # The first one has the same damage.
+    copied = shutil.copytree(store / "commitlog", tmp_path / "copied")
+    words = ("--replica", str(copied), "--replica", str(store / "backup"))
+    summary, said = command(store, tmp_path / "out", *words, name="repair")
     assert [entry["how"] for entry in summary["repair"]["ranges"]] == ["filler", "replica" if taken else "filler", "filler"], (
         said
     )
@@ -180,7 +185,7 @@ def test_segments_of_another_size_are_refused(store: Path, tmp_path: Path) -> No
     (store / "backup" / f"{0:020d}").write_bytes(bytes(2 * SEGMENT))
     summary, said = command(store, tmp_path / "out", "--replica", str(store / "backup"), name="repair")
     assert summary["exit"] == 1
-    assert f"holds no segment of at most {SEGMENT} bytes" in said
+    assert f"holds no segment of at most {SEGMENT:,} bytes" in said
     assert not (tmp_path / "out").exists()
 
 
