@@ -214,7 +214,8 @@ def delivered(
         unknown = [level.level for level in levels if level.kept < 0 and level.again]
         text = f"at most {counted(again, 'delayed message')}" if not unknown else f"{counted(again, 'delayed message')}"
         text += f", config/delayOffset.json has no offset of {counted(len(unknown), 'level')}" if unknown else ""
-        advice = "rebuild before the start" if not unknown else "restore config/delayOffset.json from a backup"
+        restore = "restore config/delayOffset.json from a backup; if there is none, build with --write-delay"
+        advice = restore if unknown else "rebuild before the start"
         warned.append(Loss("delayed-again", again, text, (advice,)))
     if timers is not None and timers.lost:
         text = f"{_many(timers.lost)} below queue offset {timers.goes_on:,}, to which neither timerwheel nor timerlog leads"

@@ -173,7 +173,7 @@ def test_what_to_do_for_delayed_messages_that_come_again(store: Path) -> None:
     (store / "config" / "delayOffset.json").write_text("{}")
     (warning,) = told(store).warnings
     assert warning["text"] == "30 delayed messages, config/delayOffset.json has no offset of 1 level"
-    assert warning["advice"] == ["restore config/delayOffset.json from a backup"]
+    assert warning["advice"] == ["restore config/delayOffset.json from a backup; if there is none, build with --write-delay"]
     shutil.rmtree(store / "consumequeue")
     (store / "config" / "delayOffset.json").write_text(json.dumps({"offsetTable": {1: 25}}))
     (warning,) = told(store, **SIZES).warnings
