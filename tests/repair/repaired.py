@@ -22,9 +22,9 @@ def repair(base: Base, store: Path, out: Path, seed: int, *replicas: Path) -> Su
     return local_repair(store, out, engine, range_size=range_size, **base.build, **more)
 
 
-def build(base: Base, store: Path, out: Path) -> Summary:
-    """A plain build of a log."""
-    return local_build(store, out, **base.build)
+def build(base: Base, store: Path, out: Path, on_damage: str = "fail") -> Summary:
+    """A build of a log."""
+    return local_build(store, out, on_damage=on_damage, **base.build)
 
 
 def lay_out(base: Base, out: Path, store: Path, *, crashed: bool) -> None:

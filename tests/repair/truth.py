@@ -6,6 +6,7 @@ import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +46,12 @@ class Truth:
     """behind the last record of the undamaged log"""
     unread: list[tuple[int, int]]
     """the bytes behind the head of each BLANK of the undamaged log: nobody reads them"""
+
+    @cached_property
+    def unsure(self) -> list[LogRecord]:
+        """The touched records that are still good ones for all that can be checked."""
+        survivors = {one.offset for one in self.survivors}
+        return [one for one in self.accepted if one.offset not in survivors]
 
     def hidden(self, offset: int) -> bool:
         """Whether the byte is of a touched record that is still a good one for all that can be checked, or unread."""
