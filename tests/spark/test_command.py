@@ -127,7 +127,7 @@ def test_damage_refused_and_salvaged(golden_store: Stores, tmp_path: Path) -> No
         (["{store}", "--out", "{out}", "--on-damage", "hope"], 2, "--on-damage"),
         (["{store}", "--out", "{out}", "--no-such-option"], 2, "--no-such-option"),
         (["--out", "{out}"], 2, "STORE"),
-        (["{tmp}/none", "--out", "{out}"], 1, "none/commitlog: is not there"),
+        (["{tmp}/none", "--out", "{out}"], 1, "none: is not there"),
         (["{store}", "--out", "{store}/inside"], 1, "apart from the input"),
         (["{store}", "--out", "{tmp}/no/such/out"], 1, "is not a folder"),
     ],
