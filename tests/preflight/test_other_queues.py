@@ -170,4 +170,4 @@ def test_a_light_queue_offset_that_is_no_number(version: str, deeds: tuple[Deed,
     said = predict(tmp_path / "base", version, LIGHT, tmp_path)
     assert isinstance(said, dict), said
     assert [refusal["kind"] for refusal in said["refusals"]] == ["light-queue-offset"]
-    assert f"record at {at} " in said["losses"][0]["text"]
+    assert f"record at offset {at:,} " in said["losses"][0]["text"]
