@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 from collections.abc import Iterable
@@ -11,11 +12,16 @@ from typing import Final
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import StoreSettings, default_of
 from rocketmq_reindex.storage_format.names import redacted
+from rocketmq_reindex.udfs import files
 
 DIR: Final = "DIR"
 """stands for the folder of the result"""
 REPLICA: Final = "REPLICA"
 """stands for the store of a replica, or a backup"""
+BROKER_CONF: Final = "BROKER_CONF"
+"""stands for the broker's own file of settings"""
+VERSION: Final = "VERSION"
+"""stands for the release of the broker"""
 REPAIR: Final = "repair the log first"
 REPAIRS: Final = "rmq-reindex repair "
 """how such a command begins"""
@@ -46,6 +52,21 @@ def _quoted(word: str) -> str:
         return shlex.quote(word)
     plain = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b"\\'" else f"\\x{byte:02x}" for byte in os.fsencode(word))
     return f"$'{''.join(plain)}'"
+
+
+def place_beside(store: str, ending: str) -> str:
+    """Return a place for a result beside ``store`` where nothing is yet: STORE.rebuilt, or STORE.rebuilt-2, and so on."""
+    named = files.absolute(store) if files.base(store) in (".", "..") else store
+    endings = (ending if number == 1 else f"{ending}-{number}" for number in itertools.count(1))
+    return next(place for place in (files.beside(named, one) for one in endings) if not _stands(place))
+
+
+def _stands(place: str) -> bool:
+    try:
+        return files.entry_of(place).kind != files.ABSENT
+    except OSError:
+        # The command itself says what is wrong there.
+        return False
 
 
 def opening(name: str, settings: StoreSettings, out: str = DIR) -> list[str]:

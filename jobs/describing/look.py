@@ -24,11 +24,15 @@ from rocketmq_reindex.storage_format.checks.fitting import fit
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.udfs import files
 
 _FOREIGN, _DAMAGE, _QUEUES, _INDEX = range(4)
 _LISTED: Final = 3
 """topics that a problem names"""
+_INDEX_SIZES: Final = frozenset({"hash_slots", "index_items"})
+_EVERY_SIZE: Final = _INDEX_SIZES | {"cq_file_size"}
+"""what a build of these parts has to know, as ``InfoSummary.sizes`` names it"""
 
 
 class Look:
@@ -140,9 +144,6 @@ class Look:
 
     def _next(self) -> dict[str, Any]:
         summary, settings = self._summary, self._settings
-        out = f"{self._store}.rebuilt"
-        fetch = advice.shell(["rmq-reindex", "fetch", out, "--to", self._store])
-        words = advice.opening("build", settings, out)
         if not summary.log["segments"]:
             return {"why": "there is no log to build from: name its folder", "commands": [
                 advice.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
@@ -152,14 +153,42 @@ class Look:
         if summary.broker:
             return {"why": "a broker runs here: stop it, or go on with a copy", "commands": []}
         if _DAMAGE in self._wrong:
-            return {"why": "the log is damaged: a repair loses least", "commands": [advice.repair(settings)]}
+            more, note = self._not_shown(_EVERY_SIZE)
+            return {"why": f"the log is damaged: a repair loses least{note}", "commands": [
+                " ".join([advice.repair(settings), *more])]}  # fmt: skip
         if _QUEUES in self._wrong:
-            return {"why": "build the derived files, and put them in place", "commands": [advice.shell(words), fetch]}
+            return self._build("build the derived files, and put them in place", _EVERY_SIZE)
         if _INDEX in self._wrong:
-            only = advice.shell([*words, "--only", "index,checkpoint"])
-            return {"why": "build the index, and put it in place", "commands": [only, f"{fetch} --partial"]}
+            return self._build("build the index, and put it in place", _INDEX_SIZES, "index,checkpoint")
         versions = summary.fits["versions"]
         version = ["--broker-version", versions[0]] if versions else []
         told = [advice.shell([*advice.opening("preflight", settings, ""), *version])]
         seen = "" if summary.problems else "no problem was seen; "
         return {"why": f"{seen}this says what the next start of the broker does", "commands": told}
+
+    def _build(self, why: str, sizes: frozenset[str], only: str = "") -> dict[str, Any]:
+        """Return the build of all parts, or of ``only``, and the fetch that puts it in place."""
+        settings, out = self._settings, advice.place_beside(self._store, ".rebuilt")
+        more, note = self._not_shown(sizes)
+        roots = [word for root in settings.commitlogs for word in ("--commitlog", root)]
+        build = [*advice.opening("build", settings, out), *(["--only", only] if only else []), *more]
+        fetch = ["rmq-reindex", "fetch", out, "--to", self._store, *roots, *(["--partial"] if only else [])]
+        return {"why": f"{why}{note}", "commands": [advice.shell(build), advice.shell(fetch)]}
+
+    def _not_shown(self, sizes: frozenset[str]) -> tuple[list[str], str]:
+        """Return the options for what no file shows, with places for the broker's file and version, and what these are.
+
+        ``sizes`` are those that the command needs. Beside a bare log config/ is made from it, too.
+        """
+        summary, words, told = self._summary, list[str](), list[str]()
+        if sizes - summary.sizes.keys():
+            words += ["--broker-conf", advice.BROKER_CONF]
+            told.append(f"{advice.BROKER_CONF} is the broker's own file of settings")
+        # Those that fit write the same index and checkpoint, or the broker has to be named.
+        versions = summary.fits["versions"]
+        if len({(RULES[version].tag_items, RULES[version].thorough_flush) for version in versions}) != 1:
+            words += ["--broker-version", advice.VERSION]
+            told.append(f"{advice.VERSION} its release")
+        if _QUEUES in self._wrong and files.entry_of(files.join(self._store, "config", "topics.json")).kind == files.ABSENT:
+            words += ["--write-topics", "--write-delay"]
+        return words, f"; {', '.join(told)}: the files do not show them" if told else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from rocketmq_reindex.jobs.building.advice import opening, options, repair, shell
+from rocketmq_reindex.jobs.building.advice import opening, options, place_beside, repair, shell
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, StoreSettings
@@ -29,7 +29,8 @@ class Commands:
         With ``until`` it goes up to this offset of the log, where the broker cuts it, and passes over damage. ``queue_order``
         is its ``--queue-order`` where that is not the default.
         """
-        store, out = self._settings.store, f"{self._settings.store}.rebuilt"
+        store = self._settings.store
+        out = place_beside(store, ".rebuilt")
         words = self._command("build", out)
         words += ["--only", only] if only else []
         words += self._options()
@@ -42,13 +43,13 @@ class Commands:
         if self._timers and not only and until < 0:
             words += ["--write-delay"]
             words += ["--broker-conf", self._settings.broker_conf] if self._settings.broker_conf else []
-            aside = f"{store}.timers"
+            aside = place_beside(store, ".timers")
             steps[1:1] = [["mkdir", aside], ["mv", *(os.path.join(store, name) for name in self._timers), aside]]
         return " && ".join(map(shell, steps))
 
     def repaired(self) -> str:
         """A repair of the log, with the files derived from it; the replica is a placeholder."""
-        return repair(self._read, out=f"{self._settings.store}.repaired")
+        return repair(self._read, out=place_beside(self._settings.store, ".repaired"))
 
     def verified(self) -> str:
         """A verify of the store, which tells what a rebuild would make anew."""

@@ -41,12 +41,28 @@ def info(store: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[s
     return found
 
 
-def followed(found: dict[str, Any]) -> None:
-    """Run what is advised, on the engine that is at hand."""
-    for command in found["next"]["commands"]:
-        program, *words = shlex.split(command)
+def followed(found: dict[str, Any], golden: GoldenStore | None = None) -> list[str]:
+    """Run what is advised, on the engine that is at hand. Returns the words of the first command.
+
+    ``golden`` is the store whose settings take the place of the placeholders.
+    """
+    commands = [shlex.split(command) for command in found["next"]["commands"]]
+    for program, *words in commands:
         assert program == "rmq-reindex"
+        if golden is not None:
+            filled = {"BROKER_CONF": str(broker_conf(golden)), "VERSION": golden.broker_version}
+            words = [filled.get(word, word) for word in words]
         assert main([*words, *(["--engine", "local"] if words[0] == "build" else [])]) == 0
+    return commands[0]
+
+
+def broker_conf(golden: GoldenStore) -> Path:
+    place, sizes = golden.path.parent / "broker.conf", golden.sizes()
+    place.write_text(
+        f"mappedFileSizeConsumeQueue={sizes['cq_file_size']}\nmaxHashSlotNum={sizes['hash_slots']}\n"
+        f"maxIndexNum={sizes['index_items']}\n"
+    )
+    return place
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -65,17 +81,76 @@ def test_a_whole_store(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert sorted((path, path.lstat().st_mtime_ns) for path in golden.path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("lost", ["consumequeue", "index", "checkpoint", "consumequeue index", "consumequeue index checkpoint"])
-def test_the_advice_is_enough(golden: GoldenStore, lost: str, capsys: pytest.CaptureFixture[str]) -> None:
+CONF, VERSION = ["--broker-conf", "BROKER_CONF"], ["--broker-version", "VERSION"]
+DRAFTS = ["--write-topics", "--write-delay"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "asked"),
+    [
+        ("checkpoint", []),
+        ("consumequeue", CONF),
+        # By its checkpoint the store is of 5.4, 5.3 or 4.9: these have another index.
+        ("index", [*CONF, *VERSION]),
+        ("consumequeue index", [*CONF, *VERSION]),
+        ("consumequeue index checkpoint", [*CONF, *VERSION]),
+        ("consumequeue index checkpoint config", [*CONF, *VERSION, *DRAFTS]),
+    ],
+)
+def test_the_advice_is_enough(golden: GoldenStore, lost: str, asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Its placeholders stand for what no file shows, so what it makes has the sizes and the version of the broker."""
+    before = info(golden.path, capsys)
     for part in lost.split():
         place = golden.path / part
         shutil.rmtree(place) if place.is_dir() else place.unlink()
     found = info(golden.path, capsys)
     assert found["problems"]
-    assert all(any(text.startswith(part) for text in found["problems"]) for part in lost.split())
-    followed(found)
-    assert info(golden.path, capsys)["problems"] == []
+    assert all(any(text.startswith(part) for text in found["problems"]) for part in lost.split() if part != "config")
+    words = followed(found, golden)
+    assert [word for word in words if word in {*CONF, *VERSION, *DRAFTS}] == asked
+    assert [place in found["next"]["why"] for place in ("BROKER_CONF", "VERSION")] == [
+        place in asked for place in ("BROKER_CONF", "VERSION")
+    ]
+    after = info(golden.path, capsys)
+    assert (after["problems"], after["sizes"], after["fits"]["versions"][0]) == ([], before["sizes"], "5.3")
     assert main(["verify", str(golden.path), "--engine", "local"]) == 0
+
+
+def test_a_config_that_is_there_is_not_drafted(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(golden.path / "consumequeue")
+    assert "--write" not in info(golden.path, capsys)["next"]["commands"][0]
+    (golden.path / "config" / "topics.json").unlink()
+    assert info(golden.path, capsys)["next"]["commands"][0].endswith(" --write-topics --write-delay")
+
+
+def test_a_repair_of_what_no_file_shows(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    sorted((golden.path / "commitlog").iterdir())[1].unlink()
+    shutil.rmtree(golden.path / "index")
+    (command,) = info(golden.path, capsys)["next"]["commands"]
+    assert command.endswith("--replica REPLICA --broker-conf BROKER_CONF --broker-version VERSION")
+
+
+def test_a_second_advice_names_another_place(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that info gave first, then one of preflight, are followed one behind the other."""
+    shutil.rmtree(golden.path / "index")
+    first = followed(info(golden.path, capsys), golden)
+    (golden.path / "index").rename(golden.path.parent / "kept")
+    capsys.readouterr()
+    assert main(["preflight", str(golden.path), "--broker-version", "5.3", "--json"]) == 4
+    command = next(loss for loss in json.loads(capsys.readouterr().out)["losses"] if "missing" in loss["kind"])["commands"][0]
+    build, fetch = (shlex.split(one) for one in command.split(" && "))
+    assert (first[4], build[4]) == (f"{golden.path}.rebuilt", f"{golden.path}.rebuilt-2")
+    assert main([*build[1:], "--hash-slots", "500", "--index-items", "1500", "--engine", "local"]) == 0
+    assert main(fetch[1:]) == 0
+    assert info(golden.path, capsys)["problems"] == []
+
+
+def test_here_is_a_store(golden: GoldenStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is built lies beside it, not in it."""
+    shutil.rmtree(golden.path / "index")
+    monkeypatch.chdir(golden.path)
+    followed(info(Path(), capsys), golden)
+    assert (golden.path.parent / f"{golden.path.name}.rebuilt").is_dir()
 
 
 def test_records_behind_the_last_unit(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +163,7 @@ def test_records_behind_the_last_unit(golden: GoldenStore, capsys: pytest.Captur
     found = info(golden.path, capsys)
     (problem,) = found["problems"]
     assert problem.startswith("consumequeue/: its last unit is of the record that ends at ")
-    followed(found)
+    assert "--broker-conf" not in followed(found)
     assert info(golden.path, capsys)["problems"] == []
 
 
