@@ -72,7 +72,17 @@ def _stands(place: str) -> bool:
 def opening(name: str, settings: StoreSettings, out: str = DIR) -> list[str]:
     """Return the words a command begins with: its name, the store, and where the result goes (``out``; "" for none)."""
     words = ["rmq-reindex", name, *([settings.store] if settings.store else []), *(["--out", out] if out else [])]
-    return words + [word for root in settings.commitlogs for word in ("--commitlog", root)]
+    return words + _commitlogs(settings)
+
+
+def fetching(settings: StoreSettings, out: str, *, partial: bool = False) -> list[str]:
+    """Return the words of the fetch that puts the build ``out`` in place; ``partial``: it leaves something out."""
+    words = ["rmq-reindex", "fetch", out, "--to", settings.store, *_commitlogs(settings)]
+    return [*words, "--partial"] if partial else words
+
+
+def _commitlogs(settings: StoreSettings) -> list[str]:
+    return [word for root in settings.commitlogs for word in ("--commitlog", root)]
 
 
 def options(settings: StoreSettings, topics_config: str = "") -> list[str]:

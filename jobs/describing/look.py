@@ -170,9 +170,8 @@ class Look:
         """Return the build of all parts, or of ``only``, and the fetch that puts it in place."""
         settings, out = self._settings, advice.place_beside(self._store, ".rebuilt")
         more, note = self._not_shown(sizes)
-        roots = [word for root in settings.commitlogs for word in ("--commitlog", root)]
         build = [*advice.opening("build", settings, out), *(["--only", only] if only else []), *more]
-        fetch = ["rmq-reindex", "fetch", out, "--to", self._store, *roots, *(["--partial"] if only else [])]
+        fetch = advice.fetching(settings, out, partial=bool(only))
         return {"why": f"{why}{note}", "commands": [advice.shell(build), advice.shell(fetch)]}
 
     def _not_shown(self, sizes: frozenset[str]) -> tuple[list[str], str]:

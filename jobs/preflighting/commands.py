@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from rocketmq_reindex.jobs.building.advice import opening, options, place_beside, repair, shell
+from rocketmq_reindex.jobs.building.advice import fetching, opening, options, place_beside, repair, shell
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, StoreSettings
@@ -37,9 +37,7 @@ class Commands:
         words += ["--queue-order", queue_order] if queue_order else []
         words += ["--on-damage", "salvage", "--until-offset", str(until)] if until >= 0 else []
         # fetch takes such a build only if it is told that something is left out.
-        partial = ["--partial"] if only or until >= 0 else []
-        commitlogs = [word for root in self._settings.commitlogs for word in ("--commitlog", root)]
-        steps = [words, ["rmq-reindex", "fetch", out, "--to", store, *commitlogs, *partial]]
+        steps = [words, fetching(self._read, out, partial=bool(only) or until >= 0)]
         if self._timers and not only and until < 0:
             words += ["--write-delay"]
             words += ["--broker-conf", self._settings.broker_conf] if self._settings.broker_conf else []
