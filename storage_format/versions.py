@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -63,6 +64,15 @@ VERSIONS: Final = tuple(RULES)
 """newest first"""
 NEWEST: Final = VERSIONS[0]
 _RELEASE: Final = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,3}))?")
+
+
+def alike(versions: Iterable[str]) -> bool:
+    """Return whether a broker of each of ``versions`` takes the files of a build for any of them as its own.
+
+    5.3 and 4.9 are alike: 4.9 does not read the two fields more that the checkpoint of 5.3 has (``StoreCheckpoint``). Light
+    queues are not looked at: they are in no build without ``--lmq``. False where there is no version.
+    """
+    return len({(RULES[version].tag_items, RULES[version].thorough_flush) for version in versions}) == 1
 
 
 def numbers_of(release: str) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from rocketmq_reindex.storage_format.checks.fitting import fit
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.versions import RULES
+from rocketmq_reindex.storage_format.versions import alike
 from rocketmq_reindex.udfs import files
 
 _FOREIGN, _DAMAGE, _QUEUES, _INDEX = range(4)
@@ -183,9 +183,7 @@ class Look:
         if sizes - summary.sizes.keys():
             words += ["--broker-conf", advice.BROKER_CONF]
             told.append(f"{advice.BROKER_CONF} is the broker's own file of settings")
-        # Those that fit write the same index and checkpoint, or the broker has to be named.
-        versions = summary.fits["versions"]
-        if len({(RULES[version].tag_items, RULES[version].thorough_flush) for version in versions}) != 1:
+        if not alike(summary.fits["versions"]):
             words += ["--broker-version", advice.VERSION]
             told.append(f"{advice.VERSION} its release")
         if _QUEUES in self._wrong and files.entry_of(files.join(self._store, "config", "topics.json")).kind == files.ABSENT:

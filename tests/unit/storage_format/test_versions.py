@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.storage_format.versions import VERSIONS, line_of
+from rocketmq_reindex.storage_format.versions import VERSIONS, alike, line_of
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,11 @@ def test_what_is_no_release(word: str) -> None:
 def test_a_release_of_no_line(release: str) -> None:
     with pytest.raises(ValueError, match=r"is not known: take one of 5.5, 5.4, 5.3, 4.9, or a release of 4.x to 5.5.x"):
         line_of(release)
+
+
+@pytest.mark.parametrize(
+    ("versions", "are"),
+    [(["5.3", "4.9"], True), (["5.4", "5.3", "4.9"], False), (["5.5", "5.4"], False), (["5.5"], True), ([], False)],
+)
+def test_files_that_serve_each_version(versions: list[str], are: bool) -> None:
+    assert alike(versions) == are
