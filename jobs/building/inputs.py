@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -63,14 +64,15 @@ def look_at(settings: BuildSettings) -> Inputs:
     ]
     sizes = look_at_sizes(settings)
     settings = dataclasses.replace(settings, **sizes.taken)  # type: ignore[arg-type]  # names of settings
-    settings, notes, told = _of_version(settings)
+    settings, notes, told = _of_version(settings, sizes.defaults)
     return Inputs(settings, target, log, (*warnings, *sizes.warnings, *told), (*sizes.notes, *notes), passing)
 
 
-def _of_version(settings: BuildSettings) -> tuple[BuildSettings, list[str], list[str]]:
+def _of_version(settings: BuildSettings, defaults: Sequence[str]) -> tuple[BuildSettings, list[str], list[str]]:
     """Return settings for the version that the files in STORE show, with notes on it, and warnings.
 
-    A version that was named stays: a build may be for the broker of an upgrade.
+    A version that was named stays: a build may be for the broker of an upgrade. Where no file shows one, a note tells that with
+    ``defaults``, the sizes that no file shows.
     """
     store, version = settings.store_folder, settings.broker_version
     signs = list[Sign]()
@@ -80,12 +82,27 @@ def _of_version(settings: BuildSettings) -> tuple[BuildSettings, list[str], list
             named = IndexSizes(settings.hash_slots, settings.index_items)
             signs = of_store(store, log, newest_index_sizes(index_files(store)) or named)
     found = fit(signs)
-    if version in found.versions:
-        return settings, [], []
-    why = ", ".join(sign.text for sign in signs)
     if settings.is_named("broker_version"):
-        fits = " or ".join(found.versions)
+        if version in found.versions:
+            return settings, _defaults("", defaults), []
+        fits, why = " or ".join(found.versions), _why(signs)
         text = f"{escape(store)}: its files fit RocketMQ {fits} ({why}): the build is for {version}, as --broker-version says"
-        return settings, [], [text]
-    text = f"version: {found.best}, taken from the files ({why}): --broker-version names another"
-    return dataclasses.replace(settings, broker_version=found.best), [text], []
+        return settings, _defaults("", defaults), [text]
+    if not signs:
+        return settings, _defaults(version, defaults), []
+    fits = f"the newest of {' and '.join(found.versions)} that fit" if len(found.versions) > 1 else "taken from"
+    taken = f"version: {found.best}, {fits} the files ({_why(signs)}): --broker-version names another"
+    return dataclasses.replace(settings, broker_version=found.best), [*_defaults("", defaults), taken], []
+
+
+def _why(signs: Sequence[Sign]) -> str:
+    return ", ".join(sign.text for sign in signs)
+
+
+def _defaults(version: str, sizes: Sequence[str]) -> list[str]:
+    """Return the note on what was taken since nothing shows it: ``version``, if it is not "", and ``sizes``."""
+    taken = [*([f"RocketMQ {version}"] if version else []), *sizes]
+    options = [*(["--broker-version"] if version else []), *(["--broker-conf"] if sizes else [])]
+    if not taken:
+        return []
+    return [f"defaults, since no file shows others: {', '.join(taken)}: give the broker's own by {' and '.join(options)}"]

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.store.sizes import QUEUES, index_files, index_sizes, sampled_sizes
+from rocketmq_reindex.jobs.store.sizes import QUEUES, FileSizes, index_files, index_sizes, sampled_sizes
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import file_size
 from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.udfs import files
 
 OTHERS_LISTED = 3
+_KINDS: Final = {"cq_file_size": "ConsumeQueue files", "batch_cq_file_size": "batch ConsumeQueue files"}
 
 
 @dataclass
@@ -30,6 +33,8 @@ class Sizes:
     warnings: list[str] = field(default_factory=list)
     """files of other sizes than those that were named"""
     refused: list[str] = field(default_factory=list)
+    defaults: list[str] = field(default_factory=list)
+    """sizes that neither the user nor a file shows, in words"""
 
 
 def look_at_sizes(settings: BuildSettings) -> Sizes:
@@ -39,19 +44,23 @@ def look_at_sizes(settings: BuildSettings) -> Sizes:
     others: a broker does not start on ConsumeQueue files of another size, and finds nothing in such IndexFiles.
     """
     store, sizes = settings.store_folder, Sizes()
-    if store and "consumequeue" in settings.only:
+    if "consumequeue" in settings.only:
         for name, folder, unit in QUEUES:
-            _look_at_queues(settings, files.join(store, folder), name, unit, sizes)
-    if store and "index" in settings.only:
+            _look_at_queues(settings, store, (name, folder, unit), sizes)
+    if "index" in settings.only:
         _look_at_index(settings, store, sizes)
     if sizes.refused:
         raise InputError("; ".join(sizes.refused))
     return sizes
 
 
-def _look_at_queues(settings: BuildSettings, folder: str, name: str, unit: int, sizes: Sizes) -> None:
+def _look_at_queues(settings: BuildSettings, store: str, kind: tuple[str, str, int], sizes: Sizes) -> None:
+    name, part, unit = kind
     size, option = getattr(settings, name), f"--{name.replace('_', '-')}"
-    found = sampled_sizes(folder, unit)
+    folder = files.join(store, part)
+    found = sampled_sizes(folder, unit) if store else FileSizes((), unit)
+    if not found.usual and _is_default(settings, name):
+        sizes.defaults.append(f"{_KINDS[name]} of {counted(size // unit, 'unit')}")
     if found.usual and found.usual != size:
         text = f"{escape(folder)}: has files of {found.usual:,} bytes, a build makes files of {size:,}"
         if settings.is_named(name):
@@ -71,10 +80,12 @@ def _look_at_queues(settings: BuildSettings, folder: str, name: str, unit: int, 
 
 def _look_at_index(settings: BuildSettings, store: str, sizes: Sizes) -> None:
     made = settings.hash_slots, settings.index_items
-    found = index_files(store)
-    counted = Counter(entry.size for entry in found if entry.size)
-    usual, size = _usual(counted), file_size(*made)
+    found = index_files(store) if store else []
+    by_size = Counter(entry.size for entry in found if entry.size)
+    usual, size = _usual(by_size), file_size(*made)
     if not usual:
+        if _is_default(settings, "hash_slots") and _is_default(settings, "index_items"):
+            sizes.defaults.append("IndexFiles of {:,} slots and {:,} items".format(*made))
         return
     where, options = escape(files.join(store, "index")), "--hash-slots {} --index-items {}"
     if usual != size:
@@ -90,16 +101,22 @@ def _look_at_index(settings: BuildSettings, store: str, sizes: Sizes) -> None:
         made, size = shown, usual
         sizes.taken |= dict(zip(("hash_slots", "index_items"), made, strict=True))
         sizes.notes.append("index: {:,} slots and {:,} items a file, taken from the files".format(*made))
-    if len(counted) > 1:
-        others = sorted(counted.keys() - {usual})
+    if len(by_size) > 1:
+        others = sorted(by_size.keys() - {usual})
         sizes.warnings.append(
             f"{where}: beside files of {size:,} bytes has others ({_few(others)} bytes): {options.format(*made)}"
         )
 
 
-def _usual(counted: Counter[int]) -> int:
+def _is_default(settings: BuildSettings, name: str) -> bool:
+    """Whether a size that matters is nobody's choice. What a --broker-conf leaves out has the broker's default."""
+    needed = name != "batch_cq_file_size" or bool(settings.batch_topics)
+    return needed and not settings.broker_conf and not settings.is_named(name)
+
+
+def _usual(by_size: Counter[int]) -> int:
     """Returns the most frequent size of those that an IndexFile can have; 0 for none: a torn file says nothing."""
-    fitting = {size: count for size, count in counted.items() if size >= file_size(1, 2) and size % 4 == 0}
+    fitting = {size: count for size, count in by_size.items() if size >= file_size(1, 2) and size % 4 == 0}
     return max(fitting, key=lambda size: (fitting[size], size), default=0)
 
 

@@ -59,9 +59,14 @@ def test_sizes_left_out_are_taken_from_the_files(store: Path, tmp_path: Path) ->
     assert summary.notes == [
         f"consumequeue: files of {CQ:,} bytes, taken from the files",
         f"index: {SLOTS:,} slots and {ITEMS:,} items a file, taken from the files",
+        (
+            "version: 5.5, taken from the files (logicsPhysicalOffset in the checkpoint, confirmPhyOffset in the checkpoint): "
+            "--broker-version names another"
+        ),
     ]
     assert "\nnote     consumequeue: files of" in summary.to_text()
-    assert local_build(store, tmp_path / "named", **SMALL).notes == []
+    named = frozenset(["broker_version"])
+    assert local_build(store, tmp_path / "named", named=named, **SMALL).notes == []
     assert read_files(tmp_path / "out") == read_files(tmp_path / "named")
     assert told(store, "--only", "index,checkpoint").taken == {"hash_slots": SLOTS, "index_items": ITEMS}
     assert told(store, "--only", "checkpoint") == Sizes()
@@ -172,11 +177,12 @@ def test_nothing_to_compare_with(store: Path) -> None:
     """No derived files, or none whose size says anything."""
     for path in (*(store / "consumequeue").glob("*/*/*"), *(store / "index").iterdir()):
         path.write_bytes(b"torn file")
-    assert told(store) == Sizes()
+    defaults = ["ConsumeQueue files of 300,000 units", "IndexFiles of 5,000,000 slots and 20,000,000 items"]
+    assert told(store) == Sizes(defaults=defaults)
     shutil.rmtree(store / "index")
-    assert told(store) == Sizes()
+    assert told(store) == Sizes(defaults=defaults)
     shutil.rmtree(store / "consumequeue")
-    assert told(store) == Sizes()
+    assert told(store) == Sizes(defaults=defaults)
 
 
 def test_few_files_are_looked_at(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

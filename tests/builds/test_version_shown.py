@@ -32,7 +32,39 @@ def test_nothing_named_gives_the_bytes_of_the_broker(golden: GoldenStore, tmp_pa
         path: data for path, data in wanted.items() if path.startswith("consume")
     }
     older = golden.broker_version in ("4.9", "5.3")
-    assert any(note.startswith("version: 5.3, taken from the files (") for note in summary.notes) == older
+    shown = "version: 5.3, the newest of 5.3 and 4.9 that fit the files (" if older else "version: 5.5, taken from the files ("
+    assert [note.startswith(shown) for note in summary.notes if note.startswith("version")] == [True]
+
+
+def test_the_newest_of_several_versions_is_told(tmp_path: Path) -> None:
+    """Without its checkpoint a store of 5.5 is like one of 5.4: the same version as where no file shows one is no guess."""
+    store = unpack("basic-5.5", tmp_path).path
+    (store / "checkpoint").unlink()
+    summary = local_build(store, tmp_path / "out")
+    told = "version: 5.5, the newest of 5.5 and 5.4 that fit the files (items of TAGS): --broker-version names another"
+    assert [note for note in summary.notes if "version" in note] == [told]
+
+
+def test_what_no_file_shows_is_told_in_one_line(tmp_path: Path) -> None:
+    """Sizes of a --broker-conf are nobody's guess: what it leaves out, the broker has by default."""
+    (tmp_path / "bare").mkdir()
+    shutil.copytree(unpack("basic-5.3", tmp_path).path / "commitlog", tmp_path / "bare" / "commitlog")
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=a\n")
+
+    def notes(*words: str) -> tuple[str, ...]:
+        return look_at(parse_settings([str(tmp_path / "bare"), "--out", str(tmp_path / "out"), *words])).notes
+
+    def told(what: str, options: str) -> tuple[str, ...]:
+        return (f"defaults, since no file shows others: {what}: give the broker's own by {options}",)
+
+    queues, index = "ConsumeQueue files of 300,000 units", "IndexFiles of 5,000,000 slots and 20,000,000 items"
+    both = "--broker-version and --broker-conf"
+    assert notes() == told(f"RocketMQ 5.5, {queues}, {index}", both)
+    assert notes("--cq-file-size", "4000") == told(f"RocketMQ 5.5, {index}", both)
+    assert notes("--only", "index,checkpoint", "--broker-version", "5.5") == told(index, "--broker-conf")
+    assert notes("--broker-conf", str(conf)) == told("RocketMQ 5.5", "--broker-version")
+    assert notes("--broker-conf", str(conf), "--broker-version", "5.3") == ()
 
 
 def test_another_version_that_is_named_is_taken_with_a_warning(tmp_path: Path) -> None:
