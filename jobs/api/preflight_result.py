@@ -22,6 +22,8 @@ class PreflightResult(Result):
     store: str
     release: str
     """the release of RocketMQ whose start is worked out"""
+    release_from: str
+    """where it comes from, in words: the option, or the default and what the store's files fit"""
     abort: bool
     """the start is one after an unclean stop"""
     sizes: dict[str, int]

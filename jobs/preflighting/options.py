@@ -98,6 +98,7 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
         broker=_checked(dataclasses.replace(broker, **{name: given[name] for name in _SIZES if name in given})),
         abort=given["abort"] == "yes" if "abort" in given else None,
         broker_version=given.get("broker_version", NEWEST),
+        named="broker_version" in given,
         broker_conf=given.get("broker_conf", ""),
         count_limit=count_limit,
         json=bool(given.get("json")),

@@ -12,11 +12,13 @@ from rocketmq_reindex.jobs.preflighting.losses import delivered, earlier_lives, 
 from rocketmq_reindex.jobs.preflighting.mapping import CHANGED, Maps
 from rocketmq_reindex.jobs.preflighting.model import StoreFiles, start_settings
 from rocketmq_reindex.jobs.preflighting.refused import refused
+from rocketmq_reindex.jobs.preflighting.release import release_from
 from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
 from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes, sizes_of
 from rocketmq_reindex.jobs.preflighting.spool import TemporarySpool
 from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary, plain, shallow
 from rocketmq_reindex.jobs.store.first_bytes import no_record
+from rocketmq_reindex.jobs.store.index_files import IndexSizes
 from rocketmq_reindex.jobs.store.segments import meant_by
 from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, parse_delay_levels
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
@@ -51,6 +53,7 @@ class Preflight:
         settings, summary = self._settings, self._summary
         listing = self._folders.listing()
         sizes = sizes_of(listing, settings.broker, settings.store, self._maps)
+        summary.release_from = release_from(settings, IndexSizes(sizes.hash_slots, sizes.index_items))
         summary.abort = self._folders.has_abort() if settings.abort is None else settings.abort
         if settings.stands_for_another:
             summary.notes.append(f"RocketMQ {settings.broker_version}: the start of {settings.release} is worked out")

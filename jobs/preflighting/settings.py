@@ -52,6 +52,8 @@ class PreflightSettings:
     """folders of segments, in the place of STORE/commitlog"""
     broker_version: str = NEWEST
     """a line, such as 5.5, or a release"""
+    named: bool = False
+    """whether the user gave it"""
     abort: bool | None = None
     """as if there was a file ``abort``, or none; None: as the store has it"""
     broker: BrokerSettings = field(default_factory=BrokerSettings)

@@ -20,7 +20,7 @@ def lines_of(summary: PreflightSummary) -> list[str]:
         return []
     found = [
         _verdict(summary),
-        f"start    RocketMQ {summary.release}, {'abnormal (a file abort)' if summary.abort else 'clean'}",
+        f"start    {'abnormal (a file abort)' if summary.abort else 'clean'}",
     ]
     if summary.loads and summary.log and summary.dispatch and summary.index:
         found += _log(summary.log) + _dispatch(summary.dispatch) + _queues(summary.queues) + _index(summary.index)
@@ -36,12 +36,13 @@ def lines_of(summary: PreflightSummary) -> list[str]:
 
 def _verdict(summary: PreflightSummary) -> str:
     kinds = ", ".join(f"{loss['kind']} {loss['count']:,}" if loss["count"] >= 0 else loss["kind"] for loss in summary.losses)
+    broker = f"RocketMQ {summary.release} ({summary.release_from})"
     if not summary.loads:
-        return f"refused  the broker does not start: {kinds}"
+        return f"refused  {broker} does not start: {kinds}"
     if summary.losses:
-        return f"loses    {kinds}"
+        return f"loses    {kinds}: {broker}"
     counted_all = summary.dispatch is None or summary.dispatch["hidden_records"] >= 0
-    return "starts   and loses nothing" if counted_all else "starts   and loses nothing, as far as the log was read"
+    return f"starts   and loses nothing{'' if counted_all else ', as far as the log was read'}: {broker}"
 
 
 def _log(log: dict[str, Any]) -> list[str]:

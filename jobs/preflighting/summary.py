@@ -21,6 +21,8 @@ class PreflightSummary:
     store: str = ""
     release: str = ""
     """the release whose start is worked out"""
+    release_from: str = ""
+    """where it comes from, in words: the option, or the default and what the store's files fit"""
     abort: bool = False
     """the start is one after an unclean stop"""
     sizes: dict[str, int] = field(default_factory=dict)

@@ -46,6 +46,23 @@ def test_the_command(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.count("error: ") == 2
 
 
+def test_the_headline_names_the_version_and_where_it_is_from(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def headline(*words: str) -> str:
+        preflight([str(store), *words])
+        return capsys.readouterr().out.splitlines()[0]
+
+    assert headline("--broker-version", "5.3") == "starts   and loses nothing: RocketMQ 5.3.4 (--broker-version 5.3)"
+    default = "RocketMQ 5.5.1 (by default; {}: --broker-version names another)"
+    assert headline().endswith(default.format("the store's files fit 5.4 or 5.3"))
+    for part in ("checkpoint", "index"):
+        os.rename(store / part, store.parent / part)
+    assert headline().endswith(default.format("no file of the store shows one"))
+    conf = store.parent / "broker.conf"
+    conf.write_text("messageDelayLevel=1x")
+    refused = "refused  RocketMQ 4.9.8 (--broker-version 4.9) does not start: delay-levels 1"
+    assert headline("--broker-version", "4.9", "--broker-conf", str(conf)) == refused
+
+
 @pytest.mark.parametrize(("hidden", "said"), [(5, ", 5 hidden"), (0, ""), (-1, "")])
 def test_a_queue_that_loses_messages(store: Path, hidden: int, said: str) -> None:
     summary = PreflightSummary()
