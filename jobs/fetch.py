@@ -17,6 +17,8 @@ def fetch(arguments: Sequence[str]) -> int:
     """One fetch. Returns the exit status."""
     ended = run_fetch(lambda: parse_fetch(arguments), Interrupts())
     summary = ended.summary
+    for warning in summary.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     for note in summary.notes:
         print(f"note: {note}", file=sys.stderr)
     if summary.error:

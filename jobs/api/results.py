@@ -238,7 +238,10 @@ class FetchResult(Result):
     """copies of earlier parts that were removed, by name in the store"""
     finished_earlier: str | None
     """the build of an earlier fetch that was cut short, and was finished first"""
+    warnings: list[str]
+    """what may keep a broker from what was laid out, or from the store"""
     notes: list[str]
+    """what was left as it is"""
     seconds: float
     error: str | None
 
@@ -246,7 +249,12 @@ class FetchResult(Result):
         return [*names[:-1], "exit", "error"]
 
     def _facts(self) -> dict[str, str]:
-        return {"files": f"{self.files:,}", "bytes": f"{self.bytes:,}", "swapped": ", ".join(self.swapped) or "nothing"}
+        return {
+            "files": f"{self.files:,}",
+            "bytes": f"{self.bytes:,}",
+            "swapped": ", ".join(self.swapped) or "nothing",
+            "warnings": str(len(self.warnings)),
+        }
 
 
 @dataclass(frozen=True, repr=False)

@@ -58,10 +58,10 @@ def check_wanted(build: FoundBuild, store: str, segments: Sequence[SegmentFile],
 
 
 def check_log(build: FoundBuild, roots: Sequence[str], segments: Sequence[SegmentFile]) -> list[str]:
-    """Raise InputError unless the build is proved to be of the log ``segments`` in the folders ``roots``. Returns notes.
+    """Raise InputError unless the build is proved to be of the log ``segments`` in the folders ``roots``. Returns warnings.
 
-    A log that has grown since is taken, and one whose first segments have expired. A store without a log is taken, with a note.
-    Raises OSError where the log cannot be read.
+    A log that has grown since is taken, and one whose first segments have expired. A store without a log is taken, with a
+    warning. Raises OSError where the log cannot be read.
     """
     log, where = build.log, ", ".join(map(escape, roots))
     if not segments:

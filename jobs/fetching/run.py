@@ -45,7 +45,10 @@ class FetchSummary:
     """copies that earlier fetches, or this one, had kept"""
     finished_earlier: str | None = None
     """the build, by its manifest's digest, of an earlier fetch that ended in its swap and was finished first"""
+    warnings: list[str] = field(default_factory=list)
+    """what may keep a broker from what was laid out, or from the store"""
     notes: list[str] = field(default_factory=list)
+    """what was left as it is"""
     seconds: float = 0.0
     exit: int = 0
     error: str | None = None
@@ -80,7 +83,7 @@ class Fetch:
             build, record = find_build(self._build), Record.read(store)
             summary.notes += record.notes
             if "commitlog" in build.own:
-                summary.notes.append(
+                summary.warnings.append(
                     f"commitlog: the build is of a repair; its log stays in {escape(build.folder)}: put it in place by hand"
                 )
             parts = self._parts(build, record)
@@ -89,11 +92,11 @@ class Fetch:
             wanted = [file for file in build.wanted if part_of(file.path) in parts]
             count, size = len(wanted), sum(file.used for file in wanted)
             swap.check(parts)
-            summary.notes += check_swapped(store, parts)
+            summary.warnings += check_swapped(store, parts)
             self._check_log(build)
             self._check_room(size, swap.held(), previous.copies(store, PARTS, record))
             self._check_abort(build, parts)
-            summary.notes += other_sizes(store, parts, build.sizes)
+            summary.warnings += other_sizes(store, parts, build.sizes)
             summary.files, summary.size = count, sum(file.size for file in wanted)
             if given.dry_run:
                 summary.bytes = size
@@ -195,7 +198,7 @@ class Fetch:
             raise InputError(f"--commitlog {shown}: holds no segment: name the folder of the broker's log")
         check_wanted(build, self._store, segments, partial=given.partial, empty=given.allow_empty)
         if not given.other_log:
-            self._summary.notes += check_log(build, roots, segments)
+            self._summary.warnings += check_log(build, roots, segments)
 
     def _check_room(self, size: int, held: int, copies: list[str]) -> None:
         """Raises InputError for a store without room for ``size`` bytes; ``held`` are given back.

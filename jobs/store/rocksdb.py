@@ -73,7 +73,7 @@ def check_verified(store: str, only: Iterable[str], advice: str = "") -> list[st
 
 
 def check_swapped(store: str, parts: Iterable[str]) -> list[str]:
-    """Return notes on a store that gets new ``parts``. Raises InputError where RocksDB ConsumeQueues would be moved away."""
+    """Return warnings on a store that gets new ``parts``. Raises InputError where RocksDB ConsumeQueues would be moved away."""
     found = rocksdb_queues(store) if QUEUES in parts else None
     if found is None:
         return []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_sizes import Sizes, look_at_sizes
@@ -166,11 +167,14 @@ def test_fetch_tells_of_a_build_of_other_sizes(store: Path, tmp_path: Path, caps
     shutil.copytree(store / "commitlog", copy / "commitlog")
     for name, sizes, wanted in (("same", SMALL, 0), ("other", {"cq_file_size": 2 * CQ, "hash_slots": 9, "index_items": 90}, 2)):
         assert local_build(copy, tmp_path / name, **sizes).exit == 0
-        assert fetch([str(tmp_path / name), "--to", str(store)]) == 0
-        notes = [line for line in capsys.readouterr().err.splitlines() if "had files of" in line]
-        assert len(notes) == wanted
-    assert f"consumequeue: had files of {CQ:,} bytes, the build has files of {2 * CQ:,}: a broker starts on" in notes[0]
-    assert f"index: had files of {40 + 4 * SLOTS + 20 * ITEMS:,} bytes, the build has files of 1,876: " in notes[1]
+        by_api = rr.fetch(tmp_path / name, to=store, dry_run=True).warnings
+        assert fetch([str(tmp_path / name), "--to", str(store), "--json"]) == 0
+        shown = capsys.readouterr()
+        warnings = json.loads(shown.out)["warnings"]
+        assert shown.err.splitlines() == [f"warning: {warning}" for warning in warnings]
+        assert (len(warnings), by_api) == (wanted, warnings)
+    assert f"consumequeue: had files of {CQ:,} bytes, the build has files of {2 * CQ:,}: a broker starts on" in warnings[0]
+    assert f"index: had files of {40 + 4 * SLOTS + 20 * ITEMS:,} bytes, the build has files of 1,876: " in warnings[1]
 
 
 def test_nothing_to_compare_with(store: Path) -> None:
