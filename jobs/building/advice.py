@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -54,11 +54,14 @@ def _quoted(word: str) -> str:
     return f"$'{''.join(plain)}'"
 
 
-def place_beside(store: str, ending: str) -> str:
-    """Return a place for a result beside ``store`` where nothing is yet: STORE.rebuilt, or STORE.rebuilt-2, and so on."""
+def place_beside(store: str, ending: str, taken: Collection[str] = ()) -> str:
+    """Return a place for a result beside ``store`` where nothing is yet: STORE.rebuilt, or STORE.rebuilt-2, and so on.
+
+    ``taken`` are those that other commands name.
+    """
     named = files.absolute(store) if files.base(store) in (".", "..") else store
     endings = (ending if number == 1 else f"{ending}-{number}" for number in itertools.count(1))
-    return next(place for place in (files.beside(named, one) for one in endings) if not _stands(place))
+    return next(place for place in (files.beside(named, one) for one in endings) if place not in taken and not _stands(place))
 
 
 def _stands(place: str) -> bool:

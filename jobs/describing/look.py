@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.building import advice
+from rocketmq_reindex.jobs.building.options import read_batch_topics
 from rocketmq_reindex.jobs.building.running_broker import brokers
 from rocketmq_reindex.jobs.describing.log_span import describe_log, foreign
-from rocketmq_reindex.jobs.describing.queues import Queues, Undispatched, configured, describe_queues, undispatched
+from rocketmq_reindex.jobs.describing.queues import (
+    Queues,
+    Undispatched,
+    configured,
+    describe_queues,
+    sampled_topics,
+    undispatched,
+)
 from rocketmq_reindex.jobs.describing.summary import InfoSummary
 from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.store import rocksdb
@@ -18,10 +27,10 @@ from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.store.segments import check_has_parts, check_is_folder, check_is_store, entries_of
 from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.jobs.store.sizes import QUEUES, index_files, newest_index_sizes, sampled_sizes
+from rocketmq_reindex.jobs.store.sizes import QUEUES, index_files, newest_index_sizes, queue_files, sampled_sizes
 from rocketmq_reindex.jobs.store.versions import of_store
 from rocketmq_reindex.storage_format.checks.fitting import fit
-from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.versions import alike
@@ -92,12 +101,28 @@ class Look:
             self._judge_queues(found, log)
 
     def _judge_queues(self, found: Queues, log: StoreLog) -> None:
+        self._judge_batch_queues(log)
         if not found.looked_into:
             self._wrong.add(_QUEUES)
             self._problem("consumequeue/: no queue has a file")
         elif found.looked_into == found.queues:
             config = configured(self._store)
             self._judge_end(undispatched(log, found.reach, found.names | (config or frozenset())), found.reach, config is None)
+
+    def _judge_batch_queues(self, log: StoreLog) -> None:
+        """Look whether records of batch topics have files: only these topics' configuration says that they should."""
+        config, folder = files.join(self._store, "config", "topics.json"), files.join(self._store, "batchconsumequeue")
+        if files.entry_of(config).kind != files.FILE:
+            return
+        try:
+            batch = read_batch_topics(config)
+        except UsageError as error:
+            self._problem(str(error).removeprefix("--topics-config "))
+            return
+        self._settings = replace(self._settings, batch_topics=batch)
+        if batch and next(queue_files(folder), None) is None and sampled_topics(log) & set(batch):
+            self._wrong.add(_QUEUES)
+            self._problem("batchconsumequeue/: no queue has a file, and the log has records of batch topics")
 
     def _judge_end(self, behind: Undispatched, reach: int, unsure: bool) -> None:
         """Say which records at the log's end have no unit. ``unsure``: nothing says which topics there should be."""
@@ -170,7 +195,8 @@ class Look:
         """Return the build of all parts, or of ``only``, and the fetch that puts it in place."""
         settings, out = self._settings, advice.place_beside(self._store, ".rebuilt")
         more, note = self._not_shown(sizes)
-        build = [*advice.opening("build", settings, out), *(["--only", only] if only else []), *more]
+        asked = ["--only", only] if only else advice.options(settings)
+        build = [*advice.opening("build", settings, out), *asked, *more]
         fetch = advice.fetching(settings, out, partial=bool(only))
         return {"why": f"{why}{note}", "commands": [advice.shell(build), advice.shell(fetch)]}
 
@@ -180,6 +206,8 @@ class Look:
         ``sizes`` are those that the command needs. Beside a bare log config/ is made from it, too.
         """
         summary, words, told = self._summary, list[str](), list[str]()
+        if self._settings.batch_topics and "cq_file_size" in sizes:
+            sizes |= {"batch_cq_file_size"}
         if sizes - summary.sizes.keys():
             words += ["--broker-conf", advice.BROKER_CONF]
             told.append(f"{advice.BROKER_CONF} is the broker's own file of settings")

@@ -136,6 +136,13 @@ def _sample(log: StoreLog, found: Queues, held: Counter[str], messages: Counter[
     found.queues = len(seen)
 
 
+def sampled_topics(log: StoreLog) -> frozenset[str]:
+    """Return the topics of a sample of the log."""
+    held = Counter[str]()
+    _sample(log, Queues(), held, Counter(), Times())
+    return frozenset(held)
+
+
 @dataclass
 class Undispatched:
     """Records behind the last one that has a unit. A prepared or rolled-back one gets none, and does not count."""

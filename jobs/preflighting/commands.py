@@ -18,6 +18,8 @@ class Commands:
     def __init__(self, settings: PreflightSettings, sizes: StoreSizes, batch: bool, lmq: bool) -> None:
         self._settings, self._sizes, self._batch, self._lmq = settings, sizes, batch, lmq
         self._timers: tuple[str, ...] = ()
+        self._places = dict[tuple[str, str], str]()
+        """by what goes there: two builds that differ may both be followed, one after the other"""
 
     def take_timers(self, own: Iterable[str]) -> None:
         """From now on a rebuild of all parts has timer files; ``own`` are those of the store, which it takes the place of."""
@@ -29,8 +31,8 @@ class Commands:
         With ``until`` it goes up to this offset of the log, where the broker cuts it, and passes over damage. ``queue_order``
         is its ``--queue-order`` where that is not the default.
         """
-        store = self._settings.store
-        out = place_beside(store, ".rebuilt")
+        store, asked = self._settings.store, f"{only} {until} {queue_order} {self._timers}"
+        out = self._place(asked, ".rebuilt")
         words = self._command("build", out)
         words += ["--only", only] if only else []
         words += self._options()
@@ -41,9 +43,15 @@ class Commands:
         if self._timers and not only and until < 0:
             words += ["--write-delay"]
             words += ["--broker-conf", self._settings.broker_conf] if self._settings.broker_conf else []
-            aside = place_beside(store, ".timers")
+            aside = self._place(asked, ".timers")
             steps[1:1] = [["mkdir", aside], ["mv", *(os.path.join(store, name) for name in self._timers), aside]]
         return " && ".join(map(shell, steps))
+
+    def _place(self, asked: str, ending: str) -> str:
+        """A place for the result of one command, the same whenever that is advised."""
+        if (asked, ending) not in self._places:
+            self._places[asked, ending] = place_beside(self._settings.store, ending, self._places.values())
+        return self._places[asked, ending]
 
     def repaired(self) -> str:
         """A repair of the log, with the files derived from it; the replica is a placeholder."""
@@ -67,6 +75,7 @@ class Commands:
             settings.store,
             commitlogs=settings.commitlogs,
             broker_version=line_of(settings.release),
+            named=frozenset(["broker_version"] if settings.named else ()),
             cq_file_size=sizes.files.queue,
             batch_cq_file_size=sizes.files.batch,
             hash_slots=sizes.hash_slots,

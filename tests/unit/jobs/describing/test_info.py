@@ -69,7 +69,7 @@ def broker_conf(golden: GoldenStore) -> Path:
     place, sizes = golden.path.parent / "broker.conf", golden.sizes()
     place.write_text(
         f"mappedFileSizeConsumeQueue={sizes['cq_file_size']}\nmaxHashSlotNum={sizes['hash_slots']}\n"
-        f"maxIndexNum={sizes['index_items']}\n"
+        f"maxIndexNum={sizes['index_items']}\nmapperFileSizeBatchConsumeQueue=460\n"
     )
     return place
 
@@ -141,6 +141,25 @@ def test_a_repair_of_what_no_file_shows(golden: GoldenStore, capsys: pytest.Capt
     shutil.rmtree(golden.path / "index")
     (command,) = info(golden.path, capsys)["next"]["commands"]
     assert command.endswith("--replica REPLICA --broker-conf BROKER_CONF --broker-version VERSION")
+
+
+@pytest.mark.parametrize("lost", ["batchconsumequeue", "all"])
+def test_lost_batch_queues(lost: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their topics are in config/topics.json alone, and no other file shows the size of their files."""
+    store = unpack("batch-5.3", tmp_path)
+    for part in ("consumequeue", "batchconsumequeue", "index", "checkpoint"):
+        shutil.move(store.path / "rebuilt" / part, store.path / part)
+    assert not any("batch" in problem for problem in info(store.path, capsys)["problems"])
+    for part in ("consumequeue", "batchconsumequeue") if lost == "all" else (lost,):
+        shutil.rmtree(store.path / part)
+    found = info(store.path, capsys)
+    assert "batchconsumequeue/: no queue has a file, and the log has records of batch topics" in found["problems"]
+    words = followed(found, store)
+    assert words[words.index("--topics-config") + 1] == str(store.path / "config" / "topics.json")
+    assert "--broker-conf" in words
+    sizes = {path.stat().st_size for path in (store.path / "batchconsumequeue").rglob("*") if path.is_file()}
+    assert sizes == {460}
+    assert not any("batch" in problem for problem in info(store.path, capsys)["problems"])
 
 
 def test_a_second_advice_names_another_place(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:

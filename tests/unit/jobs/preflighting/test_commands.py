@@ -33,6 +33,23 @@ def test_sizes_of_a_usual_broker_need_no_options() -> None:
     )
 
 
+def test_a_version_that_was_named_is_kept() -> None:
+    found = Commands(PreflightSettings("/data/store", named=True), sizes(), False, False)
+    assert found.rebuilt().startswith("rmq-reindex build /data/store --out /data/store.rebuilt --broker-version 5.5 && ")
+
+
+def test_two_rebuilds_have_two_places() -> None:
+    """Both can be followed, one after the other: a build refuses a folder that is not empty."""
+    found = Commands(PreflightSettings("/data/store"), sizes(), False, False)
+    found.take_timers(["timerlog"])
+    commands = [found.rebuilt(queue_order="broker"), found.rebuilt(), found.rebuilt(until=77), found.rebuilt()]
+    assert commands[1] == commands[3]
+    outs = [shlex.split(command)[4] for command in commands[:3]]
+    assert outs == ["/data/store.rebuilt", "/data/store.rebuilt-2", "/data/store.rebuilt-3"]
+    for command, aside in zip(commands, ("/data/store.timers", "/data/store.timers-2"), strict=False):
+        assert f"&& mkdir {aside} && mv /data/store/timerlog {aside} &&" in command
+
+
 def test_all_options() -> None:
     settings = PreflightSettings(
         "/a b", commitlogs=("/log",), broker_version="4.9.8", broker=BrokerSettings(delay_levels="1s 2s")
