@@ -65,7 +65,7 @@ def _fault(store: str, there: tuple[str, ...], check: TimerCheckpoint) -> str:
         return f"{_WHEEL} has {counted(os.path.getsize(wheel), 'byte')} where {WHEEL_SIZE:,} belong"
     end = _log_end(os.path.join(store, _LOG))
     if end < check.log_flushed:
-        return f"{_LOG} ends at {end:,}, before {check.log_flushed:,}, which {TIMER_CHECK} names"
+        return f"{_LOG} ends at {end}, before {check.log_flushed}, which {TIMER_CHECK} names"
     return ""
 
 

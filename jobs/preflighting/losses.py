@@ -111,7 +111,7 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
         worst = max(short, key=lambda queue: queue.log_max - queue.max_offset)
         text = (
             f"{counted(len(short), 'queue')}, such as {escape(worst.topic)}/{worst.queue}: its max offset becomes "
-            f"{worst.max_offset:,}, the log holds offsets up to {worst.log_max - 1:,}"
+            f"{worst.max_offset}, the log holds offsets up to {worst.log_max - 1}"
         )
         lost.append(Loss("queue-short", len(short), text, *rebuild))
     return lost + _index(index, keeps_index, rebuild)
@@ -121,7 +121,7 @@ def _cut(log: LogOutcome, repaired: str) -> Loss:
     deleted = f", {counted(len(log.deleted_segments), 'segment')} deleted" if log.deleted_segments else ""
     records = counted(log.cut_records, "good record") if log.cut_records > 0 else "records that were not counted"
     text = (
-        f"at offset {log.max_offset:,} ({log.cut_reason}): {counted(log.cut_bytes, 'byte')} with {records} are cut off{deleted}"
+        f"at offset {log.max_offset} ({log.cut_reason}): {counted(log.cut_bytes, 'byte')} with {records} are cut off{deleted}"
     )
     advice = [f"{REPAIR}: {WITHOUT_REPLICA}"]
     if "crc" in log.cut_reason.lower():
@@ -146,7 +146,7 @@ def _hidden(found: Prediction, advised: Advised, segments: int) -> Loss:
     assert log is not None
     assert dispatch is not None
     many = counted(dispatch.hidden_records, "record") if dispatch.hidden_records >= 0 else "records that were not counted"
-    where = f" at offsets {dispatch.hidden_from:,} to {dispatch.hidden_to:,}" if dispatch.hidden_from >= 0 else ""
+    where = f" at offsets {dispatch.hidden_from} to {dispatch.hidden_to}" if dispatch.hidden_from >= 0 else ""
     advice = list(advised.advice)
     text = f"{many} of the log{where} get no unit"
     if log.limited:
@@ -162,7 +162,7 @@ def _passed_over(queues: list[QueueOutcome]) -> Loss:
     name = f"{escape(worst.topic)}/{worst.queue}"
     text = (
         f"{counted(total, 'message')} of {counted(len(queues), 'queue')}, such as {name}: the units from its min offset "
-        f"{worst.min_offset:,} on stand for no record, and a consumer that begins there goes on at {worst.given_from:,}"
+        f"{worst.min_offset} on stand for no record, and a consumer that begins there goes on at {worst.given_from}"
     )
     advice = (
         "if bytes of the log are lost before the queue's first record, rebuild: units that repeat that record then stand there",
@@ -173,7 +173,7 @@ def _passed_over(queues: list[QueueOutcome]) -> Loss:
 
 def _stopped(offset: int) -> Loss:
     text = (
-        f"the topic of the record at offset {offset:,} cannot be a folder: the broker tries 30 times, a second each, then puts "
+        f"the topic of the record at offset {offset} cannot be a folder: the broker tries 30 times, a second each, then puts "
         "no unit into any queue, and takes no messages until it starts again"
     )
     advice = (
@@ -218,7 +218,7 @@ def delivered(
         advice = restore if unknown else "rebuild before the start"
         warned.append(Loss("delayed-again", again, text, (advice,)))
     if timers is not None and timers.lost:
-        text = f"{_many(timers.lost)} below queue offset {timers.goes_on:,}, to which neither timerwheel nor timerlog leads"
+        text = f"{_many(timers.lost)} below queue offset {timers.goes_on}, to which neither timerwheel nor timerlog leads"
         lost.append(Loss("timer-lost", timers.lost, text, _TIMERS_LOST, (commands.rebuilt(),)))
     if timers is not None and timers.again:
         text = f"{_many(timers.again)}: by config/timercheck their time is still to come, or they are still to be taken"
@@ -247,5 +247,5 @@ def tail_cut(log: LogOutcome | None) -> list[Loss]:
     """The warning of a cut that costs no record."""
     if log is None or not log.cut_bytes or log.cut_records:
         return []
-    text = f"{counted(log.cut_bytes, 'byte')} behind offset {log.max_offset:,} ({log.cut_reason})"
+    text = f"{counted(log.cut_bytes, 'byte')} behind offset {log.max_offset} ({log.cut_reason})"
     return [Loss("log-tail-cut", 0, text)]

@@ -48,10 +48,10 @@ def _verdict(summary: PreflightSummary) -> str:
 def _log(log: dict[str, Any]) -> list[str]:
     where = f"recovery begins in {escape(log['start_segment'])}" if log["start_segment"] else "empty"
     limit = ", the oldest segment that it looks at" if log["limited"] else ""
-    found = [f"log      offsets {log['min_offset']:,} to {log['max_offset']:,}, {where}{limit}"]
+    found = [f"log      offsets {log['min_offset']} to {log['max_offset']}, {where}{limit}"]
     if log["cut_bytes"] or log["deleted_segments"]:
         records = _number(log["cut_records"], "good record")
-        cut = f"cut at {log['max_offset']:,} ({log['cut_reason']}): {counted(log['cut_bytes'], 'byte')}, {records}"
+        cut = f"cut at {log['max_offset']} ({log['cut_reason']}): {counted(log['cut_bytes'], 'byte')}, {records}"
         gone = log["deleted_segments"]
         deleted = f", {counted(len(gone), 'segment')} deleted from {escape(gone[0])} on" if gone else ""
         found.append(f"         {cut}{deleted}")
@@ -63,9 +63,9 @@ def _dispatch(dispatch: dict[str, Any]) -> list[str]:
         found = ["dispatch nothing: every record has been dispatched"]
     else:
         what = ", ".join(counted(dispatch[f"{noun}s"], noun) for noun in ("record", "unit", "item"))
-        found = [f"dispatch from offset {dispatch['from_offset']:,}: {what}"]
+        found = [f"dispatch from offset {dispatch['from_offset']}: {what}"]
     if dispatch["hidden_from"] >= 0:
-        stretch = f"offsets {dispatch['hidden_from']:,} to {dispatch['hidden_to']:,}"
+        stretch = f"offsets {dispatch['hidden_from']} to {dispatch['hidden_to']}"
         found.append(f"         not {stretch}: {_number(dispatch['hidden_records'], 'record')} without a unit")
     return found
 
@@ -90,8 +90,8 @@ def _queues(queues: Sequence[dict[str, Any]]) -> list[str]:
     for queue in _worst(worst):
         name = f"{escape(queue['topic'], 60)}/{queue['queue']}"
         hidden = f", {queue['hidden']:,} hidden" if queue["hidden"] > 0 else ""
-        seen = f"consumers see {queue['min_offset']:,} to {queue['max_offset']:,}"
-        log = f"the log holds {queue['log_min']:,} to {queue['log_max']:,}" if queue["log_max"] >= 0 else "the log was not read"
+        seen = f"consumers see {queue['min_offset']} to {queue['max_offset']}"
+        log = f"the log holds {queue['log_min']} to {queue['log_max']}" if queue["log_max"] >= 0 else "the log was not read"
         found.append(f"    {name:<24} {seen}, {log}{hidden}")
     if bad > QUEUES_SHOWN:
         found.append(f"    {bad - QUEUES_SHOWN:,} more, with --json")
@@ -122,11 +122,11 @@ def _delayed(levels: list[dict[str, Any]]) -> list[str]:
     told = f", {sum(due):,} of them due at the log's newest time" if min(due) >= 0 else ""
     found = [f"delayed  {counted(waiting, 'message')} in {counted(len(levels), 'level')} will be delivered{told}"]
     for level in (level for level in levels if level["again"] or level["skipped"]):
-        kept = f"kept offset {level['kept']:,}" if level["kept"] >= 0 else "no kept offset"
+        kept = f"kept offset {level['kept']}" if level["kept"] >= 0 else "no kept offset"
         again = f", {level['again']:,} delivered again" if level["again"] else ""
         skipped = f", {level['skipped']:,} never delivered" if level["skipped"] else ""
         found.append(
-            f"    level {level['level']:<3} {kept}, goes on at {level['begins_least']:,} of {level['end']:,}{again}{skipped}"
+            f"    level {level['level']:<3} {kept}, goes on at {level['begins_least']} of {level['end']}{again}{skipped}"
         )
     return found
 
@@ -136,7 +136,7 @@ def _timers(timers: dict[str, Any] | None) -> list[str]:
         return []
     lost = f", {timers['lost']:,} never delivered" if timers["lost"] > 0 else ""
     again = f", {timers['again']:,} delivered again" if timers["again"] > 0 else ""
-    return [f"timer    goes on at queue offset {timers['goes_on']:,} of {timers['end']:,}{again}{lost}"]
+    return [f"timer    goes on at queue offset {timers['goes_on']} of {timers['end']}{again}{lost}"]
 
 
 def _loss(loss: dict[str, Any], shown: set[str]) -> list[str]:

@@ -157,7 +157,7 @@ class _Run:
             return
         stops = np.flatnonzero(rows.flags & STOPS)
         if len(stops):
-            detail = f"the record at offset {rows.at[stops[0]]:,} gives a light queue an offset that is no number"
+            detail = f"the record at offset {rows.at[stops[0]]} gives a light queue an offset that is no number"
             raise LoadFailure("light-queue-offset", detail)
         records = (rows.flags & LIGHT) == 0
         self._dispatched.append((int(rows.phy_offset.min()), int(np.count_nonzero(records))))

@@ -119,7 +119,7 @@ class SegmentChoice:
         if settings.abnormal and rules.logics_offset and settings.accelerated:
             at = max(0, times.logics_offset - self._segments[index].start)
             if at > self._segments[index].size:
-                raise LoadFailure("checkpoint-logics-offset", f"{times.logics_offset:,} is behind the log's end", "checkpoint")
+                raise LoadFailure("checkpoint-logics-offset", f"{times.logics_offset} is behind the log's end", "checkpoint")
         return Start(index, at, limited)
 
     def _matches(self, segment: StoreFile, max_physic: int) -> bool:
@@ -158,7 +158,7 @@ def read_segment(segment: StoreFile, at: int, end: int, reading: Reading, reader
     code, stop = reader.read(segment, at, end, reading)
     claimed = reader.claims(segment.data, stop, end, reading) if code not in (r.FILLER, r.NO_ROOM) else 0
     if claimed >= _LARGE:
-        said = f"the record at offset {segment.start + stop:,} says that it has {claimed:,} bytes"
+        said = f"the record at offset {segment.start + stop} says that it has {claimed:,} bytes"
         if code == TOO_LARGE:
             raise LoadFailure("record-too-large", f"{said}: no JVM has an array of that size", f"commitlog/{segment.name}")
         reader.notes.append(

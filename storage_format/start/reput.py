@@ -48,7 +48,7 @@ def reput(log: KeptLog, start: int, reading: Reading, reader: LogReader) -> None
     while at < log.max_offset:
         number = log.find(at)
         if number is None or at % log.segment_size >= log.ends[number]:
-            raise LoadFailure("dispatch-stuck", f"the broker waits for ever to dispatch the log from offset {at:,} on")
+            raise LoadFailure("dispatch-stuck", f"the broker waits for ever to dispatch the log from offset {at} on")
         at = _through(log, number, at, reading, reader)
 
 

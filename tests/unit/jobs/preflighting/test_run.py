@@ -81,6 +81,12 @@ def test_the_recovery_looks_at_ten_segments(store: Path, tmp_path: Path) -> None
     assert found.exit_status == 4
     assert "records-hidden" in kinds(found)
     hidden = found.losses[0]
+    assert found.dispatch is not None
+    assert found.log is not None
+    # They can be pasted behind --physical: without separators.
+    assert f" at offsets {found.dispatch['hidden_from']} to {found.dispatch['hidden_to']} get no unit" in hidden["text"]
+    assert f"\nlog      offsets 0 to {found.log['max_offset']}, " in found.text
+    assert found.log["max_offset"] > 1000
     segments = len(list((store / "commitlog").iterdir()))
     assert any(f"commitLogRecoverMaxNum={segments}" in advice for advice in hidden["advice"])
     assert hidden["commands"][0].startswith(f"rmq-reindex build {store} --out {store}.rebuilt --cq-file-size 400 ")
