@@ -38,7 +38,7 @@ CODES: Final = {
     "queue-name": "the file's first logical byte is no multiple of its size",
     "queue-size": "the file has not the size that the broker wants: it would not start",
     "queue-unit": "unit with a negative position, no size, or past the largest offset",
-    "queue-hole": "empty slot before a later unit",
+    "queue-hole": "zeros where a unit should be, before a later one",
     "queue-pre-blank": "pre-blank after a unit",
     "queue-backwards": "unit that lies before the one before it",
     "queue-overlap": "unit whose record begins inside the record of the one before it",

@@ -155,15 +155,16 @@ class Summary:
             what = "commitlog/ is as it was" if self.lost else "the log is undamaged, and commitlog/ is as it was"
             return f"repaired nothing: {what}"
         restored, filled = counted(found["from_replica"], "byte"), counted(found["filled"], "byte")
-        return f"repaired {counted(len(found['ranges']), 'range')}: {restored} from a replica, fillers in the place of {filled}"
+        ranges = counted(len(found["ranges"]), "damaged range")
+        return f"repaired {ranges}: {restored} from a replica, fillers in the place of {filled}"
 
     def delay_line(self) -> str:
         """Return what is pending of delayed and timer messages, in one line."""
         found = self.delay or {}
         levels, timers = sum(level["pending"] for level in found["levels"]), found["timers"]["pending"]
         return (
-            f"delayed  {counted(levels, 'message')} of delay levels and {counted(timers, 'timer message')} pending, "
-            f"{counted(found['undecided_count'], 'message')} undecided"
+            f"delayed  {counted(levels, 'message')} of delay levels and {counted(timers, 'timer message')} wait to be delivered"
+            f", {counted(found['undecided_count'], 'message')} undecided"
         )
 
     def to_text(self) -> str:

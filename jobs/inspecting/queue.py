@@ -78,7 +78,7 @@ def batch_queue(path: str, first: int | None = None) -> Inspected:
     unsorted = [b["unit"] for a, b in itertools.pairwise(filled) if b["baseOffset"] < a["baseOffset"] + a["messages"]]
     gaps = [b["unit"] for a, b in itertools.pairwise(filled) if b["baseOffset"] > a["baseOffset"] + a["messages"]]
     found = [
-        ("empty slot before a later unit", [row["unit"] for row in rows[:used] if row["size"] <= 0]),
+        ("zeros where a unit should be, before a later one", [row["unit"] for row in rows[:used] if row["size"] <= 0]),
         ("unit that lies before the one before it", backwards),
         ("offsets that overlap or go back", unsorted),
         ("offsets left out", gaps),

@@ -215,7 +215,7 @@ def _kinds(records_of: Counter[tuple[int, int]]) -> dict[str, int]:
 
 def _end(scanned: RangeSummary) -> str:
     if scanned.tail < 0:
-        return "a filler, or exactly full"
+        return "a BLANK, or exactly full"
     if scanned.last_nonzero < scanned.tail:
         return f"zeros from offset {scanned.tail} on"
     return f"no record from offset {scanned.tail} on"

@@ -21,7 +21,7 @@ PLAIN: Final = "consumequeue"
 BATCH: Final = "batchconsumequeue"
 _WHY: Final = {
     PRE_BLANK: "stands before the queue's first message (pre-blank)",
-    EMPTY: "has no unit (an empty slot)",
+    EMPTY: "has no unit (zeros stand there)",
     MISSING: "lies in a part of the queue's files that is missing",
 }
 

@@ -39,7 +39,7 @@ def explain(place: str) -> Iterator[str]:
     if not ranges:
         yield f"{counted(segments, 'segment')}: the log was undamaged, and is unchanged"
         return
-    yield f"{counted(segments, 'segment')}, {counted(len(ranges), 'range')} of the log treated:"
+    yield f"{counted(segments, 'segment')}, {counted(len(ranges), 'damaged range')} of the log treated:"
     yield from lines
     yield f"in all: {sums[0]:,} bytes from a replica, {sums[1]:,} bytes lost, {sums[2]:,} bytes kept as they were"
 

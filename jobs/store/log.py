@@ -23,7 +23,7 @@ from rocketmq_reindex.udfs.files.pages import Pages
 EXPIRED: Final = "lies before the log's first byte (expired)"
 BEYOND: Final = "lies behind the log's last byte"
 HOLE: Final = "lies in a segment that is missing"
-FILLER: Final = "is the filler at a segment's end"
+FILLER: Final = "is the BLANK at a segment's end"
 LOST: Final = "stands for lost bytes: a repair put it there"
 NOTHING: Final = r.REASONS[r.ZERO]
 _OPEN_MAX: Final = 64

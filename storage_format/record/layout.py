@@ -135,7 +135,7 @@ REASONS: Final = {
     BAD_SIZE: "impossible record size",
     BAD_LENGTHS: "record size differs from the sum of its parts",
     BAD_POSITION: "physical offset is not where the record lies",
-    BAD_FILLER: "end-of-segment filler of a wrong size",
+    BAD_FILLER: "BLANK at a segment's end of a wrong size",
     NO_ROOM: "too few bytes left in the segment for a record",
     BAD_BODY_CRC: "body CRC does not match",
     BAD_PROPERTY_CRC: "record CRC (__CRC32#) does not match",

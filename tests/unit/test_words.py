@@ -30,6 +30,14 @@ def test_each_kind_has_words_of_its_own(name: str) -> None:
     assert name == "refusals" or len(set(words)) == len(words)
 
 
+def test_a_word_with_two_senses_is_said_with_one() -> None:
+    """A slot is one of an IndexFile: a ConsumeQueue has units. A filler is one of a repair: what ends a segment is a BLANK."""
+    of_queues = [found.text for kind, found in differences.KINDS.items() if kind.startswith("queue-")]
+    of_queues += [text for code, text in findings.CODES.items() if code.startswith("queue-")]
+    assert not [text for text in of_queues if "slot" in text]
+    assert not [text for text in layout.REASONS.values() if "filler" in text]
+
+
 @pytest.mark.parametrize("command", ["build", "fetch", "info", "inspect", "preflight", "query", "repair", "report", "verify"])
 def test_each_command_is_called_by_its_name_and_explained(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -67,7 +67,7 @@ def test_levels_go_on_behind_the_last_delivered_one(tmp_path: Path) -> None:
     assert summary.delay is not None
     assert [level["pending"] for level in summary.delay["levels"]] == [1, 2]
     assert summary.delay["undecided_count"] == 0
-    told = "delayed  3 messages of delay levels and 0 timer messages pending, 0 messages undecided"
+    told = "delayed  3 messages of delay levels and 0 timer messages wait to be delivered, 0 messages undecided"
     assert told in summary.to_text().splitlines()
     wanted = find_build(str(tmp_path / "out"))
     assert "config/delayOffset.json" in wanted.parts

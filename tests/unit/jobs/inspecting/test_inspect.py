@@ -81,7 +81,7 @@ def test_a_damaged_segment(tmp_path: Path, say: Said) -> None:
     left = [put.offset for k, put in enumerate(mine) if k not in (3, 4, 7)]
     assert [row["physicalOffset"] for row in rows] == left
     assert summary["records"] == len(left)
-    assert say(tmp_path / "commitlog" / f"{0:020d}")[0]["endsWith"] == "a filler, or exactly full"
+    assert say(tmp_path / "commitlog" / f"{0:020d}")[0]["endsWith"] == "a BLANK, or exactly full"
 
 
 def test_a_queue_file(tmp_path: Path, say: Said) -> None:

@@ -151,7 +151,7 @@ def test_broken_units(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     told = {row["consumeQueueOffset"]: row["damage"] for row in rows if row["damage"]}
     assert told == {
         3: "unit with a negative position, no size, or past the largest offset",
-        5: "empty slot before a later unit",
+        5: "zeros where a unit should be, before a later one",
         7: "unit that lies before the one before it",
     }
     assert rows[3]["commitLogOffset"] == -5
