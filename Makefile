@@ -5,7 +5,8 @@ SHELL := bash
 .PHONY: help setup demo-setup one-oracle oracles full-setup dist demo docs test test-random test-rest test-all oracle preflight repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint format matrix versions mutants clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
-ENV = JAVA_HOME="$$(cat .java-home)"
+# Bytecode is kept, as in scripts/setup.
+ENV = PYTHONDONTWRITEBYTECODE= JAVA_HOME="$$(cat .java-home)"
 PY = .venv/bin/python
 SEEDED = $(if $(SEED),--seed $(SEED))
 
