@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo-setup one-oracle oracles full-setup dist demo docs test test-random test-rest test-all oracle preflight repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint format matrix versions mutants clean distclean
+.PHONY: help setup demo-setup test-setup oracles full-setup dist demo docs test test-random test-rest test-all oracle preflight repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint format matrix versions mutants clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 # Bytecode is kept, as in scripts/setup.
@@ -17,11 +17,11 @@ setup: ## .venv from uv.lock, a JDK 17 or 21, Delta's jars; does only what is mi
 	@scripts/setup
 
 # Tests download nothing: set-up fetches what they need, and each tier has a set-up of its own.
-one-oracle: setup  # RocketMQ 5.5.0's own jars, for `make test`: the newest of which Maven Central has all modules
-	@$(ENV) tests/oracle/run 5.5.0 build
+test-setup:  # with RocketMQ 5.5.0's own jars: the newest of which Maven Central has all modules
+	@scripts/setup --test
 
-oracles: one-oracle  # the other versions
-	@for version in 5.5.1 5.4.0 5.3.4 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
+oracles: setup  # RocketMQ of all versions
+	@for version in 5.5.0 5.5.1 5.4.0 5.3.4 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
 
 full-setup: oracles dist  # an HDFS, S3 servers, Spark's jars for S3, a browser, the pages of docs/, Airflow in .venv-airflow
 	@$(ENV) tests/hdfs/run build
@@ -50,7 +50,7 @@ FIRST = $(wildcard $(addprefix tests/,builds docs golden hostile incremental loc
 JOBS = 2
 PYTEST = $(ENV) $(PY) -m pytest -n $(JOBS) --dist loadfile -m "not slow and not matrix"
 
-test: one-oracle ## the tests that a change needs: minutes, and nothing to install but RocketMQ 5.5.0
+test: test-setup ## the tests that a change needs: minutes, and nothing to install but RocketMQ 5.5.0
 	$(PYTEST) $(FIRST)
 
 # Much of it waits: for brokers, clusters and disks.
@@ -58,7 +58,7 @@ test-rest: JOBS = 3
 test-rest: full-setup  # what test-all runs and test does not
 	$(PYTEST) tests/ $(FIRST:%=--ignore=%)
 
-test-random: one-oracle ## the random tests of `make test` with new seeds: N=1 of each test, SECONDS= at most for each, SEED= the first
+test-random: test-setup ## the random tests of `make test` with new seeds: N=1 of each test, SECONDS= at most for each, SEED= the first
 	@export REINDEX_SEED=$(or $(SEED),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')); echo "REINDEX_SEED=$$REINDEX_SEED"; \
 	$(PYTEST) -m "random and not slow and not matrix" --seeds $(or $(N),1) $(if $(SECONDS),--seconds $(SECONDS)) $(FIRST)
 
@@ -99,7 +99,7 @@ bench: oracles ## the race with RocketMQ itself, and its page: LOGS=orders SCALE
 	$(ENV) $(PY) -m tests.bench.race $(RACE) --command "$(strip make bench $(foreach name,LOGS SCALE ROUNDS PARTS SEED,$(if $($(name)),$(name)=$($(name)))))"
 	$(ENV) $(PY) -m tests.bench.page
 
-mutants: one-oracle ## small random changes to the product, each of which a test of `make test` should see: N=200 SEED= JOBS=2
+mutants: test-setup ## small random changes to the product, each of which a test of `make test` should see: N=200 SEED= JOBS=2
 	$(ENV) $(PY) -m tests.mutants.run --count $(or $(N),200) --jobs $(JOBS) $(SEEDED)
 
 scale: setup ## the driver's work for 10 TB, memory in full numbers, one hot queue of ten million messages (minutes, 8 GB of disk)

@@ -31,9 +31,12 @@ root_prefix() {
 }
 
 # Installs the first of the named packages that this Debian has. Fails, without output, where it may not.
-apt_install_one_of() {
+apt_install_one_of() (
     local prefix package
     command -v apt-get apt-cache >/dev/null || return 1
+    # Parts of set-up run side by side, and apt refuses to.
+    exec 8<"${BASH_SOURCE[0]}"
+    flock 8
     prefix=$(root_prefix) || return 1
     # An image without package lists knows no package: only then, and only once, ask for them.
     # (show reads to the end: a pipe that closes early would count as a failure.)
@@ -48,7 +51,7 @@ apt_install_one_of() {
         fi
     done
     return 1
-}
+)
 
 # Runs Maven on the pom.xml of FOLDER: run_maven FOLDER WORDS...
 run_maven() {
