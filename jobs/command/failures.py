@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import signal
 import sys
 import threading
@@ -19,6 +20,10 @@ from rocketmq_reindex.storage_format.names import escape
 JVM_GONE = "Spark's JVM is gone (killed, or out of memory)"
 
 _CAUSE: Final = "Caused by: "
+_RESULTS: Final = re.compile(r"Total size of serialized results of [^\n]* is bigger than (spark\.[\w.]+)[^\n]*")
+"""what Spark says of a setting that a run is too large for, below words of its own (``TaskSetManager.canFetchMoreResults``)"""
+_EMPTY_WORDS: Final = re.compile(r"Error while instantiating|: Job aborted\.?$", re.MULTILINE)
+"""Spark's words that leave the reason to the cause"""
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED: Final = 128 + signal.SIGINT
 """the exit status after ctrl-C, as shells have it"""
@@ -123,24 +128,31 @@ def was_interrupted(error: BaseException) -> bool:
     return seen is not None
 
 
+def _trace(error: BaseException) -> str:
+    """Return the text of an error, and Java's trace with it."""
+    return f"{error}\n{getattr(error, '_stackTrace', '')}"
+
+
 def innermost(error: BaseException) -> str:
     """Return the innermost cause of an error of Java's, ``CLASS: MESSAGE``; "" where there is none.
 
     Java's trace names that one last (``Throwable.printStackTrace``): py4j has the trace in the error's text, pyspark in
     ``CapturedException._stackTrace``.
     """
-    lines = f"{error}\n{getattr(error, '_stackTrace', '')}".splitlines()
+    lines = _trace(error).splitlines()
     return next((line.removeprefix(_CAUSE) for line in reversed(lines) if line.startswith(_CAUSE)), "")
 
 
 def _reason(error: BaseException) -> str:
-    """The text of an error; where Spark only names a class of its own, that of the innermost cause, as of a wrong setting."""
+    """The text of an error; where Spark's own words are empty, that of the innermost cause, as of a wrong setting."""
     text = str(error)
-    return innermost(error).partition(": ")[2] or text if "Error while instantiating" in text else text
+    return innermost(error).partition(": ")[2] or text if _EMPTY_WORDS.search(text) else text
 
 
 def _one_line(error: BaseException, more: str) -> str:
     """The cause of a failed task: the last line of its Python traceback where there is one."""
+    if found := _RESULTS.search(_trace(error)):
+        return f"{found[1]} is too small: {escape(found[0], 600)}{more}"
     lines = [line.strip() for line in _reason(error).splitlines() if line.strip()]
     for line in lines:
         for kind in ("InputError: ", "OSError: ", "FileNotFoundError: ", "PermissionError: "):

@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -61,12 +61,22 @@ SAID = """Job aborted: Lost task 3.0 in stage 0.0 (TID 3) (host executor 1): jav
 \tat org.apache.spark.storage.CountingWritableChannel.write(DiskStore.scala:369)"""
 
 
-def run(store: GoldenStore, tmp_path: Path, *before: str, **more: str) -> tuple[int, list[str]]:
-    words = [*before, str(COMMAND), "build", str(store.path), "--out", str(tmp_path / "out"), "--master", "local[2]"]
-    words += [f"--{name.replace('_', '-')}={size}" for name, size in store.sizes().items()]
+def build_words(store: GoldenStore, tmp_path: Path) -> list[str]:
+    words = ["build", str(store.path), "--out", str(tmp_path / "out"), "--master", "local[2]"]
+    return words + [f"--{name.replace('_', '-')}={size}" for name, size in store.sizes().items()]
+
+
+def run(
+    store: GoldenStore, tmp_path: Path, *before: str, command: Sequence[str] = (str(COMMAND),), **more: str
+) -> tuple[int, list[str]]:
+    """The exit status of a build, and the lines that say its error."""
+    words = [*before, *command, *build_words(store, tmp_path)]
     environment = os.environ | chosen_java() | more
     done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert not (tmp_path / "out").exists()
+    # Of threads that only see that the end has come.
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipeError" not in done.stderr
     return done.returncode, [line for line in done.stderr.splitlines() if line.startswith("error: ")]
 
 
@@ -92,15 +102,7 @@ def test_a_wrong_setting_names_itself(golden_store: Stores, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["spark.executor.memory", "spark.executor.cores"])
 def test_a_wrong_setting_is_told_without_a_trace(name: str, golden_store: Stores, tmp_path: Path) -> None:
     """Spark's launcher prints one, and names no setting."""
-    words = [
-        str(COMMAND),
-        "build",
-        str(golden_store("trimmed-head").path),
-        "--out",
-        str(tmp_path / "out"),
-        "--master",
-        "local[2]",
-    ]
+    words = [str(COMMAND), *build_words(golden_store("trimmed-head"), tmp_path)]
     environment = os.environ | chosen_java() | {"PYSPARK_SUBMIT_ARGS": f"--conf {name}=-3 pyspark-shell"}
     done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 1
@@ -108,6 +110,24 @@ def test_a_wrong_setting_is_told_without_a_trace(name: str, golden_store: Stores
     (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert error.startswith(f"error: Spark does not start: {name}: Executor ")
     assert error.endswith(" must be a positive number")
+
+
+SMALL_RESULTS = """
+import sys
+from pyspark.sql import SparkSession
+from rocketmq_reindex.jobs.cli import main
+SparkSession.builder.master("local[2]").config("spark.driver.maxResultSize", "1").getOrCreate()
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_results_above_a_setting_name_it(golden_store: Stores, tmp_path: Path) -> None:
+    """In a session of somebody else's, as spark-submit gives it: ours has a setting of its own."""
+    words = [sys.executable, "-c", SMALL_RESULTS]
+    status, (error,) = run(golden_store("trimmed-head"), tmp_path, command=words, PYSPARK_PYTHON=sys.executable)
+    assert status == 1
+    assert error.startswith("error: spark.driver.maxResultSize is too small: Total size of serialized results of 1 tasks (")
+    assert error.endswith(" is bigger than spark.driver.maxResultSize (1.0 B): nothing was published")
 
 
 def test_a_full_disk_of_sparks_own(golden_store: Stores, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rocketmq_reindex.storage_format.errors import RefusedError, UsageError
 MORE = ": nothing was published"
 NO_X = "An error occurred while calling o7.x. Trace:"
 """what py4j says of a call that Java does not know"""
+RESULTS = "Total size of serialized results of 1 tasks (3.4 KiB) is bigger than spark.driver.maxResultSize (1.0 B)"
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,16 @@ NO_X = "An error occurred while calling o7.x. Trace:"
         (Py4JError("An error occurred while calling o7.x. Trace:\npy4j.Py4JException: no x\n"), 1, f"Py4JError: {NO_X}{MORE}"),
         (RuntimeError("in a task\n  File x\nInputError: /a/b: is short"), 1, "/a/b: is short"),
         (RuntimeError("Job aborted due to stage failure: org.x.SomeException: heap\n at y"), 1, f"RuntimeError: heap{MORE}"),
+        (
+            RuntimeError(f"x\n: java.lang.Error: Job aborted due to stage failure: {RESULTS}\n at y"),
+            1,
+            f"spark.driver.maxResultSize is too small: {RESULTS}{MORE}",
+        ),
+        (
+            RuntimeError("An error occurred\n: java.lang.Error: Job aborted.\n at y\nCaused by: z.Error: no room\n at z"),
+            1,
+            f"RuntimeError: no room{MORE}",
+        ),
         (ValueError(), 1, f"ValueError: no message{MORE}"),
     ],
 )
