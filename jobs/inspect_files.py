@@ -38,7 +38,7 @@ def _show(path: str, asked: Inspection, apart: bool) -> int:
     """Print one file, ``apart`` from the one before it by an empty line. Returns the exit status."""
     try:
         with failures_as_errors(path):
-            with Stages(quiet=False, loop=compiling.SCAN) as told:
+            with Stages(quiet=False, loop=compiling.SCAN, loops={"read": "", "check": compiling.INDEX}) as told:
                 found = look(path, asked, told)
             if apart:
                 print()

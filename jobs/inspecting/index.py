@@ -11,31 +11,41 @@ import numpy as np
 from rocketmq_reindex.jobs.command.times import show_time
 from rocketmq_reindex.jobs.inspecting.index_log import ItemTexts, log_beside, tag_part
 from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Row, Rows
-from rocketmq_reindex.storage_format.checks.index import IndexCheck, check_index, slot_lengths
+from rocketmq_reindex.storage_format.checks.index import ITEM_STEP, IndexCheck, check_index, slot_lengths
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.index.header import ITEM_SIZE
 from rocketmq_reindex.storage_format.index.reader import IndexView, guess_sizes, open_index
 from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.told import Told
 from rocketmq_reindex.udfs import files
+
+Hashes = np.ndarray[Any, np.dtype[np.int32]]
 
 _LONGEST: Final = 5
 _STEP: Final = 1 << 16
 
 
-def index(path: str, sizes: tuple[int, int] | None) -> Inspected:
-    """What an IndexFile holds, with a row for each item. Raises InputError where its sizes are not known."""
+def index(path: str, sizes: tuple[int, int] | None, told: Told) -> Inspected:
+    """What an IndexFile holds, with a row for each item; ``told`` is told how far that is.
+
+    Raises InputError where its sizes are not known.
+    """
     with files.Reader(path) as reader:
-        data = reader.whole()
+        data = reader.whole(told)
     count = len(data)
     sizes = sizes or guess_sizes(data)
     if sizes is None:
         raise InputError(f"{escape(path)}: its numbers of slots and items are not known: give --hash-slots and --index-items")
     file = open_index(data, *sizes)
-    check = check_index(file)
+    check = check_index(file, told)
     header = file.header
     tags = tag_part(path, sizes)
-    lengths = slot_lengths(file, check.items)
+    told.begin("count", 2 * ITEM_SIZE * check.items)
+    lengths = slot_lengths(file, check.items, told)
     used = int(np.count_nonzero(lengths))
-    longest = np.argsort(lengths, kind="stable")[::-1][:_LONGEST]
+    longest = [int(slot) for slot in np.argsort(lengths, kind="stable")[::-1][:_LONGEST] if lengths[slot] > 1]
+    chains = _chains(file, check, longest, told)
+    told.end()
     summary = {
         "bytes": count,
         "slots": file.slots,
@@ -56,7 +66,7 @@ def index(path: str, sizes: tuple[int, int] | None) -> Inspected:
         "slotUse": f"{check.slots_used / file.slots:.1%}",
         "meanChain": round(check.items / used, 2) if used else 0,
         "chains": _histogram(lengths),
-        "longestChains": [_chain(file, check, int(slot), int(lengths[slot])) for slot in longest if lengths[slot] > 1],
+        "longestChains": [_chain(slot, int(lengths[slot]), hashes) for slot, hashes in zip(longest, chains, strict=True)],
         "findings": [{"code": one.code, "at": one.at, "count": one.count, "text": one.text} for one in check.findings],
     }
     return Inspected(summary, Rows(lambda: _rows(file, check.items, path)))
@@ -70,11 +80,19 @@ def _histogram(lengths: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
     return {name: count for name, count in zip(names, counts, strict=True) if count}
 
 
-def _chain(file: IndexView, check: IndexCheck, slot: int, length: int) -> Row:
+def _chains(file: IndexView, check: IndexCheck, slots: list[int], told: Told) -> list[Hashes]:
+    """The hashes of the items in each of a few slots, in one pass over all items."""
+    parts: list[list[Hashes]] = [[np.zeros(0, np.int32)] for _ in slots]
+    for part in _hashes(file, check.items):
+        slot_of = np.where(part >= 0, part % file.slots, -1)
+        for slot, found in zip(slots, parts, strict=True):
+            found.append(part[slot_of == slot])
+        told.moved(ITEM_SIZE * len(part))
+    return [np.concatenate(found) for found in parts]
+
+
+def _chain(slot: int, length: int, hashes: Hashes) -> Row:
     """A slot and, of the hashes in it, the one with the most items: a key that very many messages share."""
-    hashes = np.concatenate(
-        [part[(part >= 0) & (part % file.slots == slot)] for part in _hashes(file, check.items)] or [np.zeros(0, np.int32)]
-    )
     values, counts = np.unique(hashes, return_counts=True)
     return {
         "slot": slot,
@@ -85,9 +103,9 @@ def _chain(file: IndexView, check: IndexCheck, slot: int, length: int) -> Row:
     }
 
 
-def _hashes(file: IndexView, items: int) -> Iterator[np.ndarray[Any, np.dtype[np.int32]]]:
-    for first in range(1, items + 1, 1 << 20):
-        yield file.read(first, min(1 << 20, items + 1 - first)).key_hash
+def _hashes(file: IndexView, items: int) -> Iterator[Hashes]:
+    for first in range(1, items + 1, ITEM_STEP):
+        yield file.read(first, min(ITEM_STEP, items + 1 - first)).key_hash
 
 
 def _rows(file: IndexView, items: int, path: str) -> Iterator[Row]:

@@ -49,7 +49,7 @@ def _inspect(kind: str, path: str, asked: Inspection, told: Told) -> Inspected:
     if kind == "index":
         from rocketmq_reindex.jobs.inspecting.index import index
 
-        return index(path, asked.sizes)
+        return index(path, asked.sizes, told)
     if kind == "checkpoint":
         from rocketmq_reindex.jobs.inspecting.checkpoint import checkpoint
 

@@ -12,6 +12,8 @@ SCAN: Final = "loop.walk"
 """the largest loop of a scan: build, verify, repair, query --scan, inspect"""
 START: Final = "broker_record.broker_record"
 """the loop that reads a record as a broker does that starts: preflight"""
+INDEX: Final = "index._check_items"
+"""the largest loop of the check of an IndexFile: inspect"""
 
 
 def line(loop: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Final
 
@@ -17,19 +18,24 @@ _SILENT: Final = 1.0
 class Stages:
     """A ``storage_format.told.Told``; a context manager. With ``quiet`` nothing is shown."""
 
-    def __init__(self, quiet: bool, loop: str) -> None:
-        """``loop``: the record loop that the stages run, which may have to be compiled (``watching.compiling``)."""
-        self._quiet, self._loop, self._begun = quiet, loop, time.monotonic()
+    def __init__(self, quiet: bool, loop: str, loops: Mapping[str, str] | None = None) -> None:
+        """``loop``: the record loop that the stages run, which may have to be compiled (``watching.compiling``).
+
+        ``loops``: that of a stage that runs another one, "" for none.
+        """
+        self._quiet, self._loop, self._loops, self._begun = quiet, loop, loops or {}, time.monotonic()
+        self._compiles = not quiet
         self._name, self._size, self._done, self._shown = "", 0, 0, False
         self._stage = contextlib.ExitStack()
 
     def begin(self, stage: str, size: int) -> None:
         """A stage begins that reads at most ``size`` bytes."""
         self.end()
-        if size and self._loop and not self._quiet:
-            if text := compiling.line(self._loop):
+        loop = self._loops.get(stage, self._loop)
+        if size and loop and self._compiles:
+            if text := compiling.line(loop):
                 print(text, file=sys.stderr, flush=True)
-            self._loop = ""
+            self._compiles = False
         self._name, self._size, self._done, self._shown = stage, size, 0, False
 
     def moved(self, size: int) -> None:

@@ -19,6 +19,7 @@ from rocketmq_reindex.storage_format.index.reader import IndexView
 from rocketmq_reindex.storage_format.integers import INT32_MAX, as_long
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.told import Nobody, Told
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
@@ -34,7 +35,8 @@ ITEM_FAULTS: Final = (
 LINK_FAULTS: Final = ("index-link-range", "index-link-foreign", "index-link-gap")
 SLOT_FAULTS: Final = ("index-slot-range", "index-slot-foreign", "index-slot-old")
 _HASH, _PHY_OFFSET, _TIME, _RANGE, _FOREIGN, _GAP, _CIRCULAR, _LOST = (1 << k for k in range(len(ITEM_FAULTS)))
-_STEP: Final = 1 << 20
+ITEM_STEP: Final = 1 << 20
+"""items that are looked at before the next word on how far that is"""
 _SLOT_RANGE, _SLOT_FOREIGN, _SLOT_OLD = (1 << k for k in range(len(SLOT_FAULTS)))
 
 
@@ -62,11 +64,13 @@ def _slot_of(data: Bytes, item_start: int, slots: int, item: int) -> int:
 
 
 @jit
-def _check_items(data: Bytes, slots: int, used: int, newest: Int32s, fault: Bytes) -> int:
-    """Set ``fault`` of items 1 to ``used``, and the newest item of each slot; returns all bits set."""
+def _check_items(data: Bytes, slots: int, first: int, stop: int, newest: Int32s, fault: Bytes) -> int:
+    """Set ``fault`` of the items ``first`` to ``stop``, and the newest item of each slot; returns all bits set."""
     item_start = HEADER_SIZE + SLOT_SIZE * slots
     seen, before = 0, np.int64(0)
-    for item in range(1, used + 1):
+    if first > 1:
+        before = int64_at(data, item_start + ITEM_SIZE * (first - 1) + _AT_PHY_OFFSET)
+    for item in range(first, stop):
         at = item_start + ITEM_SIZE * item
         slot = _slot_of(data, item_start, slots, item)
         phy_offset = int64_at(data, at + _AT_PHY_OFFSET)
@@ -162,8 +166,8 @@ def _find_lost(data: Bytes, slots: int, used: int, met: Int32s, fault: Bytes) ->
     return seen
 
 
-def check_index(view: IndexView) -> IndexCheck:
-    """Check a whole file: header, slots, items and links.
+def check_index(view: IndexView, told: Told | None = None) -> IndexCheck:
+    """Check a whole file: header, slots, items and links. ``told`` is told how far that is.
 
     It takes 5 bytes of memory for each slot, and in a broken file 5 for each item.
     """
@@ -173,7 +177,12 @@ def check_index(view: IndexView) -> IndexCheck:
     used = min(written, count - 1)
     newest = np.zeros(view.slots, np.int32)
     item_fault, slot_fault = np.zeros(used + 1, np.uint8), np.zeros(view.slots, np.uint8)
-    seen = _check_items(view.data, view.slots, used, newest, item_fault)
+    told, seen = told or Nobody(), 0
+    told.begin("check", ITEM_SIZE * used)
+    for first in range(1, used + 1, ITEM_STEP):
+        stop = min(used + 1, first + ITEM_STEP)
+        seen |= _check_items(view.data, view.slots, first, stop, newest, item_fault)
+        told.moved(ITEM_SIZE * (stop - first))
     slot_seen, slots_used = _check_slots(view.data, view.slots, used, newest, slot_fault)
     if seen & (_TIME | _RANGE | _FOREIGN | _GAP) or slot_seen:
         if seen & _RANGE:
@@ -196,7 +205,7 @@ def _expected_link(view: IndexView, item: int) -> int | None:
         return None
     stop = item
     while stop > 1:
-        start = max(1, stop - _STEP)
+        start = max(1, stop - ITEM_STEP)
         hashes = view.read(start, stop - start).key_hash
         same = np.flatnonzero((hashes >= 0) & (hashes % view.slots == key_hash % view.slots))
         if len(same):
@@ -243,10 +252,11 @@ def _end_time_fits(view: IndexView, used: int, seconds: int) -> bool:
     return seconds == (min(max(as_long(end - begin), 0) // 1000, INT32_MAX) if begin > 0 else 0)
 
 
-def slot_lengths(view: IndexView, items: int) -> Int64s:
-    """How many of the first ``items`` items each slot has: int64 by slot."""
-    lengths = np.zeros(view.slots, np.int64)
-    for first in range(1, items + 1, _STEP):
-        hashes = view.read(first, min(_STEP, items + 1 - first)).key_hash
+def slot_lengths(view: IndexView, items: int, told: Told | None = None) -> Int64s:
+    """How many of the first ``items`` items each slot has: int64 by slot. ``told`` is told how far that is."""
+    lengths, told = np.zeros(view.slots, np.int64), told or Nobody()
+    for first in range(1, items + 1, ITEM_STEP):
+        hashes = view.read(first, min(ITEM_STEP, items + 1 - first)).key_hash
+        told.moved(ITEM_SIZE * len(hashes))
         lengths += np.bincount(hashes[hashes >= 0] % view.slots, minlength=view.slots)
     return lengths

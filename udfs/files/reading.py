@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from rocketmq_reindex.storage_format.told import Told
+
 MAPPED_MAX: Final = INT32_MAX
 """bytes of a file that a broker maps as a whole (``MappedFile``): the size of a map is a Java int"""
 CONFIG_MAX: Final = 64 << 20
 """bytes of a file in config/ that are read at most"""
 _LINES_BYTES: Final = 64 << 10
+_TOLD_BYTES: Final = 32 << 20
 
 
 class Reader:
@@ -107,8 +110,10 @@ class Reader:
 
         return np.frombuffer(mapped, np.uint8)[at - low :]
 
-    def whole(self) -> npt.NDArray[np.uint8]:
+    def whole(self, told: Told | None = None) -> npt.NDArray[np.uint8]:
         """All bytes of a ConsumeQueue file, an IndexFile or such (uint8), mapped where that works.
+
+        ``told`` is told how far that is where they are not mapped.
 
         Raises InputError, and reads nothing, for more than a broker can map.
         """
@@ -117,7 +122,18 @@ class Reader:
         size = self.size()
         _check_size(self.path, size, MAPPED_MAX)
         data = self.view(0, size)
-        return np.frombuffer(self.read(0, size), np.uint8) if data is None else data
+        if data is not None:
+            return data
+        if told is None:
+            return np.frombuffer(self.read(0, size), np.uint8)
+        told.begin("read", size)
+        data = np.empty(size, np.uint8)
+        for at in range(0, size, _TOLD_BYTES):
+            part = data[at : at + _TOLD_BYTES]
+            self.read_into(at, part)
+            told.moved(len(part))
+        told.end()
+        return data
 
     def size(self) -> int:
         """The file's size in bytes, now."""
