@@ -15,8 +15,15 @@ from rocketmq_reindex.storage_format.start.work import Spool
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
-_BLOCK: Final = 5
-"""numbers of a block: its place in the spool, the units before it, its units, the lowest and the highest offset"""
+_BLOCK: Final = 6
+"""numbers of a block, int64: its height, its place in the spool, then two spans: of unit numbers and of physical offsets.
+A block of height 0 has units. A higher one has _FAN blocks, each one lower than it is"""
+_NUMBERS: Final = 2
+"""where a block has its span of unit numbers"""
+_OFFSETS: Final = 4
+"""where a block has its span of physical offsets"""
+_FAN: Final = 4
+"""blocks of one height in memory are fewer: so memory grows with the logarithm of what a queue has in the spool"""
 _UNIT: Final = 12
 """bytes of a unit in the spool: its offset, its size"""
 _LEAST: Final = 4
@@ -82,7 +89,7 @@ class OwnUnits:
 
     @property
     def _spooled(self) -> int:
-        return self._blocks[-4] + self._blocks[-3] if self._blocks else 0
+        return self._blocks[_NUMBERS + 1 - _BLOCK] if self._blocks else 0
 
     @property
     def count(self) -> int:
@@ -106,8 +113,8 @@ class OwnUnits:
             phy_offset, size = self.phy_offset[:held], self.size[:held]
             place = self._spool.put(phy_offset.tobytes() + size.tobytes())
             before = self._spooled
-            block = place, before, held, int(phy_offset.min()), int(phy_offset.max())
-            self._blocks = self._blocks + array("q", block)
+            block = 0, place, before, before + held, int(phy_offset.min()), int(phy_offset.max()) + 1
+            self._blocks = _with_block(self._blocks, block, self._spool)
         self._state[TAIL] = 0
         self._let_go()
 
@@ -126,11 +133,12 @@ class OwnUnits:
         held = max(0, count - self.blanks - self._spooled)
         self._state[TAIL] = held
         while self._blocks and self.blanks + self._spooled > count:
-            place, before, units = self._blocks[-5:-2]
-            kept = max(0, count - self.blanks - before)
-            phy_offset, size = self._read(place, units)
+            height, place, first, end, _, _ = self._blocks[-_BLOCK:]
             self._blocks = self._blocks[:-_BLOCK]
-            if kept:
+            if height:
+                self._blocks += _lower(place, self._spool)
+            elif (kept := count - self.blanks - first) > 0:
+                phy_offset, size = self._read(place, end - first)
                 self.extend(phy_offset[:kept], size[:kept])
         self._state[BLANKS] = min(self.blanks, count)
 
@@ -150,21 +158,52 @@ class OwnUnits:
         return phy_offset, size
 
     def _parts(self, low: int, high: int) -> Iterator[tuple[int, Int64s, Int32s]]:
-        for at in range(0, len(self._blocks), _BLOCK):
-            place, before, units = self._blocks[at : at + 3]
-            first = self.blanks + before
-            if first < high and first + units > low:
-                yield (first, *self._read(place, units))
+        blanks = self.blanks
+        for place, first, units in _leaves(self._blocks, _NUMBERS, low - blanks, high - blanks, self._spool):
+            yield (blanks + first, *self._read(place, units))
         first, held = self.blanks + self._spooled, int(self._state[TAIL])
         if first < high and first + held > low:
             yield first, self.phy_offset[:held], self.size[:held]
 
     def pointing(self, low: int, high: int) -> Iterator[tuple[int, Int64s, Int32s]]:
         """Parts with all units that point to [low, high]: the number of the first one, offsets, sizes. Blanks are left out."""
-        for at in range(0, len(self._blocks), _BLOCK):
-            place, before, units, least, most = self._blocks[at : at + _BLOCK]
-            if least <= high and most >= low:
-                yield (self.blanks + before, *self._read(place, units))
+        for place, first, units in _leaves(self._blocks, _OFFSETS, low, high + 1, self._spool):
+            yield (self.blanks + first, *self._read(place, units))
         held = int(self._state[TAIL])
         if held:
             yield self.blanks + self._spooled, self.phy_offset[:held], self.size[:held]
+
+
+def _with_block(blocks: array[int], block: tuple[int, ...], spool: Spool) -> array[int]:
+    """Blocks and one more behind them. _FAN of the same height go into the spool, and one block stands for them."""
+    blocks = blocks + array("q", block)
+    while len(blocks) >= _FAN * _BLOCK and blocks[-_FAN * _BLOCK] == blocks[-_BLOCK]:
+        last = blocks[-_FAN * _BLOCK :]
+        least, most = min(last[_OFFSETS::_BLOCK]), max(last[_OFFSETS + 1 :: _BLOCK])
+        higher = last[0] + 1, spool.put(last.tobytes()), last[_NUMBERS], last[_NUMBERS + 1 - _BLOCK], least, most
+        blocks = blocks[: -_FAN * _BLOCK] + array("q", higher)
+    return blocks
+
+
+def _lower(place: int, spool: Spool) -> array[int]:
+    """The blocks for which a higher one stands."""
+    return array("q", spool.get(place, _FAN * _BLOCK * 8).tobytes())
+
+
+def _leaves(blocks: array[int], span: int, low: int, high: int, spool: Spool) -> Iterator[tuple[int, int, int]]:
+    """Place, first number and units of each block of units whose span overlaps [low, high), in their order.
+
+    Args:
+        blocks: int64 (n * _BLOCK,).
+        span: ``_NUMBERS`` or ``_OFFSETS``.
+        low: the lowest number or offset that is wanted.
+        high: behind the highest.
+        spool: where they lie.
+    """
+    for at in range(0, len(blocks), _BLOCK):
+        if blocks[at + span] < high and blocks[at + span + 1] > low:
+            height, place, first, end = blocks[at : at + _OFFSETS]
+            if height:
+                yield from _leaves(_lower(place, spool), span, low, high, spool)
+            else:
+                yield place, first, end - first
