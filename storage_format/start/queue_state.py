@@ -275,7 +275,7 @@ class QueueState:
             if self._own.count:
                 end = max(0, min(end, int(self._state[k.TAIL_FROM]) - self._starts[index]))
             end -= end % UNIT_SIZE
-            found = array("q", (*(k.span_of(file.data, end) if end else (0, 0, -1)), end))
+            found = array("q", map(int, (*(k.span_of(file.data, end) if end else (0, 0, -1)), end)))
             self._spans[4 * index : 4 * index + 4] = found
             file.let_go(0, end)
         return found

@@ -33,7 +33,7 @@ def columns(units: list[Unit]) -> npt.NDArray[np.int64]:
 
 
 def units_of(spans: list[tuple[int, int]], place: int = 0) -> list[Unit]:
-    return [(base, place + 100 * k, 90, -k, 1000 + k, count) for k, (base, count) in enumerate(spans)]
+    return [(base, place + 100 * k, 90 - k % 7, -k, 1000 + k, count) for k, (base, count) in enumerate(spans)]
 
 
 def test_the_layout() -> None:

@@ -1,11 +1,11 @@
-"""What stands in a slot of a batch queue: a unit whose numbers are all possible, or none."""
+"""What stands in a slot of a queue: a unit whose numbers are all possible, or none."""
 
 from __future__ import annotations
 
 import pytest
 
 from rocketmq_reindex.storage_format.queue.lookup import BAD, EMPTY, MISSING, UNIT, QueueUnits
-from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT
+from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, UNIT_LAYOUT, UNIT_SIZE
 
 SOUND = (100, 50, 7, 1000, 3, 2)
 """phy_offset, size, tagsCode, store time, queue offset of the first message, messages"""
@@ -29,3 +29,9 @@ def test_a_unit_of_a_batch_queue(unit: tuple[int, ...], kind: str) -> None:
     found = QueueUnits([(0, len(data))], lambda _, at, count: data[at : at + count], batch=True)
     assert found.at(0).kind == kind
     assert found.at(1).kind == MISSING
+
+
+def test_in_front_of_the_first_file_there_is_no_unit() -> None:
+    data = UNIT_LAYOUT.pack(100, 50, 7)
+    found = QueueUnits([(UNIT_SIZE, len(data))], lambda _, at, count: data[at:][:count])
+    assert [found.at(position).kind for position in range(3)] == [MISSING, UNIT, MISSING]

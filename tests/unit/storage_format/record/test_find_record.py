@@ -76,3 +76,17 @@ def test_a_bad_body_is_found_only_without_crc() -> None:
     log = b"?????" + bytes(record)
     assert find(log, 0, len(log)) == (r.NOT_FOUND, len(log))
     assert find(log, 0, len(log), crc=r.CRC_NONE) == (r.GOOD, 5)
+
+
+def test_a_head_at_the_end_of_what_was_read_so_far() -> None:
+    """Records in one another, all with a wrong CRC: the search then takes prefix sums. The next record is found all the same,
+    wherever its head is cut off.
+    """
+    nest = b"x" * 200
+    for level in (3, 2, 1, 0):
+        nest = encode(Message(body=nest, body_crc=0), BASE + 88 * level)
+    good = encode(Message(body=b"y" * 30, born_host=("::1", 1), store_host=("::2", 1)), BASE + len(nest))
+    log = nest + good
+    assert brute_force(log, 0, len(log)) == (r.GOOD, len(nest))
+    for step in range(len(nest), len(log) + 1):
+        assert find(log, 0, len(log), step) == (r.GOOD, len(nest))

@@ -44,3 +44,15 @@ def test_an_offset_that_is_no_number(release: str, names: str, offsets: str, sto
     found = dispatched(tmp_path / "on", release, names, offsets, True)
     assert found == "light-queue-offset" if stops else isinstance(found, DispatchOutcome)
     assert isinstance(dispatched(tmp_path / "off", release, names, offsets, False), DispatchOutcome)
+
+
+def test_a_record_without_units_is_counted_once(tmp_path: Path) -> None:
+    """recoverNormally of 5.x leaves out the last one: it is hidden in its own queue, and in three light ones."""
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b,%LMQ%c", "INNER_MULTI_QUEUE_OFFSET": "0,0,0"}
+    with LogWriter(tmp_path, SEGMENT) as writer:
+        puts = [writer.append(Message(properties=properties)) for properties in ({}, light)]
+    segments = [file(0, next(tmp_path.iterdir()).read_bytes(), SEGMENT)]
+    found = start(Store(segments, [queue(units(puts[:1]))]), "5.5.1", lmq=True).dispatch
+    assert found is not None
+    end = puts[1].offset + puts[1].size
+    assert (found.records, found.hidden_records, found.hidden_from, found.hidden_to) == (0, 1, puts[1].offset, end)

@@ -37,6 +37,7 @@ def test_decodes_as_java(raw: bytes) -> None:
 
 @given(JAVA_BYTES)
 @example("Привет 😀\0".encode())
+@example(b"\xf4\x8f\xbf\xbf \xf4\x90\x80\x80")
 @example(b"a\xe2\x82")
 @example(b"a\xf0\x9f")
 @example(b"a\xf0\x9f\x98")
