@@ -33,3 +33,13 @@ def test_the_demo_sees_any_difference(
         path.with_name("9" * 20).write_bytes(b"")
     assert demo.show(demo.compare(rebuilt, built)) == 1
     assert "files equal, byte for byte" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_the_demo_unpacks_what_it_compares(golden_store: Callable[[str], GoldenStore], tmp_path: Path) -> None:
+    store, whole = demo.unpack(tmp_path), golden_store(demo.NAME).path
+    for part in ("commitlog", *(f"rebuilt/{kind}" for kind in demo.TITLES)):
+        names = demo.tree(store, part)
+        assert names == demo.tree(whole, part)
+        assert names
+        assert all((store / name).read_bytes() == (whole / name).read_bytes() for name in names)
+    assert (store / "scenario.json").read_bytes() == (whole / "scenario.json").read_bytes()

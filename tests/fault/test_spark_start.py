@@ -19,6 +19,7 @@ from tests.tools.faulty_cluster import spark_home
 from tests.tools.faulty_disk import namespace
 from tests.tools.faulty_processes import PATIENCE, ROOT
 from tests.tools.faulty_processes import java as chosen_java
+from tests.unit.jobs.spark.test_full_disk import SAID
 
 Stores = Callable[[str], GoldenStore]
 COMMAND = Path(sys.executable).with_name("rmq-reindex")
@@ -47,18 +48,6 @@ def test_a_class_archive_in_any_folder(name: str, tmp_path: Path, monkeypatch: p
     words = launched(options)
     assert f"-XX:SharedArchiveFile={archive}" in words
     assert "-DHADOOP_USER_NAME=some user" in words
-
-
-def test_an_archive_whose_path_the_jvm_would_split_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = tmp_path / "a:b.jsa"
-    archive.write_bytes(b"")
-    monkeypatch.setattr(session, "class_archive", lambda: archive)
-    assert "SharedArchiveFile" not in session.configuration("local[2]")["spark.driver.extraJavaOptions"]
-
-
-SAID = """Job aborted: Lost task 3.0 in stage 0.0 (TID 3) (host executor 1): java.io.IOException: No space left on device
-\tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)
-\tat org.apache.spark.storage.CountingWritableChannel.write(DiskStore.scala:369)"""
 
 
 def build_words(store: GoldenStore, tmp_path: Path) -> list[str]:
@@ -146,25 +135,6 @@ def test_a_full_disk_of_sparks_own(golden_store: Stores, tmp_path: Path) -> None
     assert errors[0].startswith(f"error: {disk}: No space left on device: ")
     assert "SPARK_LOCAL_DIRS" in errors[0]
     assert errors[0].endswith("nothing was published")
-
-
-def test_another_full_disk_is_not_taken_for_it() -> None:
-    """Of a table, or of what a worker writes: their own words name the file."""
-    others = ["OSError: [Errno 28] No space left on device: '/out/x'", SAID.replace("org.apache.spark.storage", "io.delta")]
-    for said in others:
-        with pytest.raises(RuntimeError), full_disk.named(None):
-            raise RuntimeError(said)
-
-
-def test_on_a_cluster_the_host_is_told() -> None:
-    class Context:
-        master = "spark://host:7077"
-
-    class Session:
-        sparkContext = Context()
-
-    with pytest.raises(InputError, match="Spark's own folder on host: No space left on device"), full_disk.named(Session()):
-        raise RuntimeError(SAID)
 
 
 def test_a_python_that_lacks_us(golden_store: Stores, tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import argparse
 import dataclasses
 import json
 import re
+import signal
 from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.jobs import inspect_files
 from rocketmq_reindex.jobs.building.options import build_parser, parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
@@ -168,3 +170,14 @@ def test_help_shows_the_defaults_of_the_settings(parser: argparse.ArgumentParser
         assert (action.help or "").endswith(f"({text})"), action.dest
         shown += 1
     assert shown > 8
+
+
+def test_a_ctrl_c_within_a_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that has no handler of its own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(inspect_files, "inspect", lambda _: signal.raise_signal(signal.SIGINT))
+    try:
+        assert main(["inspect", "x"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "error: interrupted\n"

@@ -18,6 +18,14 @@ MORE = ": nothing was published"
 NO_X = "An error occurred while calling o7.x. Trace:"
 """what py4j says of a call that Java does not know"""
 RESULTS = "Total size of serialized results of 1 tasks (3.4 KiB) is bigger than spark.driver.maxResultSize (1.0 B)"
+INSTANTIATING = """An error occurred while calling o7.x.
+: java.lang.IllegalArgumentException: Error while instantiating 'org.x.Builder':
+\tat org.x.A.a(A.scala:1)
+Caused by: java.lang.reflect.InvocationTargetException: null
+\tat org.x.B.b(B.scala:2)
+Caused by: java.lang.IllegalArgumentException: spark.x should be int
+\tat org.x.C.c(C.scala:3)
+"""
 
 
 @pytest.mark.parametrize(
@@ -45,6 +53,7 @@ RESULTS = "Total size of serialized results of 1 tasks (3.4 KiB) is bigger than 
             1,
             f"RuntimeError: no room{MORE}",
         ),
+        (Py4JError(INSTANTIATING), 1, f"Py4JError: spark.x should be int{MORE}"),
         (ValueError(), 1, f"ValueError: no message{MORE}"),
     ],
 )

@@ -1,8 +1,9 @@
-"""Which Spark a session starts, and with which paths: found out before the JVM starts."""
+"""Which Spark a session starts, and with which paths, found out before the JVM starts; and what that JVM says."""
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pyspark
@@ -50,3 +51,21 @@ def test_a_wrong_spark_home(jar: str, told: str | None, monkeypatch: pytest.Monk
     with pytest.raises(InputError) as raised:
         gateway.absolute_paths()
     assert str(raised.value).startswith(f"Spark does not start: SPARK_HOME={tmp_path} {told}")
+
+
+def test_what_a_jvm_says_is_passed_on(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it said before it was up, and what it says later; not the line that every one of Spark's writes."""
+    # A command that logs as JSON leaves its handler to the process.
+    monkeypatch.setattr(gateway._log, "handlers", [])
+    reading, writing = os.pipe()
+    errors = gateway.JvmErrors(os.fdopen(reading, "rb"))
+    errors.start()
+    with os.fdopen(writing, "wb", buffering=0) as pipe:
+        pipe.write(b"WARNING: Using incubator modules: jdk.incubator.vector\nearly\n")
+        end = time.monotonic() + 60
+        while not errors.first and time.monotonic() < end:
+            time.sleep(0.01)
+        errors.show()
+        pipe.write(b"late\n")
+    errors.join(60)
+    assert capfd.readouterr().err == "early\nlate\n"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import pytest
 import yaml
 
 from rocketmq_reindex.jobs.spark import session
@@ -53,3 +55,15 @@ def test_the_bundle_has_the_same() -> None:
     (cluster,) = bundle["resources"]["jobs"]["rocketmq_reindex"]["job_clusters"]
     given = settings()
     assert cluster["new_cluster"]["spark_conf"] == {name: given[name] for name in cluster["new_cluster"]["spark_conf"]}
+
+
+@pytest.mark.parametrize(("name", "there", "taken"), [("a.jsa", True, True), ("a.jsa", False, False), ("a:b.jsa", True, False)])
+def test_the_archive_of_classes(name: str, there: bool, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A colon would part the paths of two archives."""
+    archive = tmp_path / name
+    if there:
+        archive.touch()
+    monkeypatch.setattr(session, "class_archive", lambda: archive)
+    for master in ("local[2]", "spark://host:7077"):
+        words = session.configuration(master)["spark.driver.extraJavaOptions"].split()
+        assert (f"-XX:SharedArchiveFile={archive}" in words) == (taken and master == "local[2]")

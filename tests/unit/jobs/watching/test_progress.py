@@ -154,9 +154,11 @@ def test_no_rate_is_shown_as_long_as_there_is_none_and_nothing_is_red() -> None:
     stage = Stage(Reporter([]), "scan", "ranges", 4, 4 << 20, lambda: (0, 0))
     with Reporter([bar]):
         bar.stage_started(stage)
+        bar._bar.refresh()
         stage.share = 0.5
         bar.stage_moved(stage, 2, 2 << 20)
     shown = screen.getvalue()
+    assert "0/4 ranges" in shown
     assert "2/4 ranges" in shown
     assert "?" not in re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", shown)
     red = re.findall(r"\x1b\[[0-9;]*(?:38;2;249;38;114|\b31)m", shown)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.record.layout import AT_PHYSICAL_OFFSET, BAD_POSITION, REASONS
+from rocketmq_reindex.storage_format.record.layout import AT_PHYSICAL_OFFSET, BAD_POSITION, BAD_PROPERTY_CRC, REASONS
 from rocketmq_reindex.storage_format.start.prediction import DispatchOutcome, IndexOutcome, LogOutcome, QueueOutcome
 from rocketmq_reindex.storage_format.start.rules import RELEASES
 from rocketmq_reindex.storage_format.start.store import IndexFileData, Store
@@ -266,3 +266,16 @@ def test_a_start_that_checks_offsets_says_so(tmp_path: Path) -> None:
     found = start(Store(spoilt), "5.5.1", abnormal=True, check_offset=True)
     assert found.log is not None
     assert (found.log.max_offset, found.log.cut_reason) == (puts[14].offset, REASONS[BAD_POSITION])
+
+
+def test_a_start_that_wants_a_crc_of_the_whole_record(tmp_path: Path) -> None:
+    """``forceVerifyPropCRC`` (5.x): a record without one ends the log."""
+    with LogWriter(tmp_path / "commitlog", SEGMENT) as writer:
+        puts = [writer.append(Message(body=b"b", crc_property=number < 2)) for number in range(3)]
+    store = Store([file(0, next((tmp_path / "commitlog").iterdir()).read_bytes(), SEGMENT)])
+    for release in RELEASES:
+        found = start(store, release, abnormal=True, force_verify_prop_crc=True).log
+        assert found is not None
+        whole = release == "4.9.8"
+        assert found.max_offset == (puts[2].offset + puts[2].size if whole else puts[2].offset)
+        assert found.cut_reason == ("" if whole else REASONS[BAD_PROPERTY_CRC])

@@ -127,3 +127,11 @@ def test_a_file_that_ends_too_early(thing: Object, raw: bytes) -> None:
     with pytest.raises(EOFError):
         read(ahead, thing, SIZE - PART, 2 * PART)
     ahead.close()
+
+
+def test_a_reader_that_goes_back_is_sent_for_again(thing: Object, raw: bytes) -> None:
+    ahead = PartsAhead(thing, SIZE)
+    for at in (20 * PART, 0):
+        assert read(ahead, thing, at, 4 * PART) == raw[at : at + 4 * PART]
+        assert ahead.read(at + 4 * PART, memoryview(bytearray(4 * PART))) == 4 * PART
+    ahead.close()
