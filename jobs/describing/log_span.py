@@ -25,10 +25,10 @@ def last_record(log: StoreLog) -> Message | None:
 
     A segment is made whole, and zeros stand behind its last record. Damage in the last segment may hide what follows.
     """
-    for segment in reversed(log.segments[-2:]):
+    # When a broker goes on in the next segment it has made another one behind that (AllocateMappedFileService).
+    for segment in reversed(log.segments[-3:]):
         at = _written(log, segment)
-        found = log.around(segment.start + at - 1) if at > 0 else None
-        found = found or (_first(log, segment) if at > 0 else None)
+        found = (log.around(segment.start + at - 1) or _first(log, segment)) if at else None
         if found is not None:
             return _walked(log, found)
     return None

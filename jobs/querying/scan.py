@@ -62,10 +62,14 @@ def scan_queue(
         assert time is not None
         yield from islice((queued for queued in _messages(log, units, notes) if queued.message.store_time >= time), count)
         return
-    # The record of a batch names the offset of its first message.
-    low = max((unit.queue_offset for unit in units if unit.queue_offset <= offset), default=offset)
-    wanted = sorted(unit for unit in units if low <= unit.queue_offset < offset + count)
-    for queued in _messages(log, wanted, notes):
+    # The record of a batch names the offset of its first message: it may reach over ``offset``, unless the next one of the same
+    # life of the topic begins there or before.
+    ends = [*(after.queue_offset for after in units), -1][1:]
+    wanted = [
+        unit for unit, end in zip(units, ends, strict=True)
+        if unit.queue_offset < offset + count and not unit.queue_offset < end <= offset
+    ]  # fmt: skip
+    for queued in _messages(log, sorted(wanted), notes):
         assert queued.queue_offset is not None
         if queued.queue_offset >= offset or queued.queue_offset + _messages_of(queued.message) > offset:
             yield queued

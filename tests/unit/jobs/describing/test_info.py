@@ -387,3 +387,18 @@ def test_more_queues_than_are_looked_into(tmp_path: Path, capsys: pytest.Capture
     assert "2,000 messages in the first 2,000 queues; others were not looked into" in told
     assert "C: 2 messages in 2 of 5 queues, stored " in told
     assert "D: 2 queues, not looked into" in told
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 2])
+def test_segments_that_were_made_ahead(ahead: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The log ends in front of them, in its first segment as in its second."""
+    for number, records in enumerate((3, 40)):
+        store = tmp_path / f"{number}"
+        with LogWriter(store / "commitlog", 1 << 12) as writer:
+            for record in range(records):
+                writer.append(Message(body=b"b" * 60, store_timestamp=EPOCH + record))
+        last = int(max((store / "commitlog").iterdir()).name)
+        for k in range(1, ahead + 1):
+            (store / "commitlog" / f"{last + k * (1 << 12):020d}").write_bytes(bytes(1 << 12))
+        log = info(store, capsys)["log"]
+        assert (log["end_offset"], log["last_time"]) == (writer.end, show_time(EPOCH + records - 1))

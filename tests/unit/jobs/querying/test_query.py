@@ -300,6 +300,15 @@ def test_scan_of_a_topic_made_anew_shows_both_lives(tmp_path: Path, ask: Any) ->
     assert [row["queueOffset"] for row in rows] == [1, 1, 2, 2]
 
 
+def test_scan_of_batches_of_a_topic_made_anew_shows_both_lives(tmp_path: Path, ask: Any) -> None:
+    """Each life has a batch with the offset in the middle."""
+    puts = make(tmp_path, [*(batch(base, 5) for base in (0, 5, 10)), *(batch(base, 3) for base in (0, 3, 6, 9))], **MADE)
+    shutil.rmtree(tmp_path / "batchconsumequeue")
+    for words, found in (("--offset 7", (1, 5)), ("--offset 0", (0, 3)), ("--offset 11", (6, 2)), ("--offset 14", (2,))):
+        rows, _ = ask(tmp_path, f"--topic BatchA --queue 0 {words} --scan")
+        assert places(rows) == [puts[k].offset for k in found]
+
+
 def test_segments_that_are_gone(tmp_path: Path, ask: Any) -> None:
     """The first expired: told, no error. One in the middle lost: what was asked for may have been there."""
     puts = make(tmp_path, keyed(120))
@@ -340,6 +349,11 @@ def test_torn_files(tmp_path: Path, ask: Any) -> None:
     assert "offsets 20 to 39" in told
     (queue / "notes.txt").write_text("x")
     assert "notes.txt" in ask(tmp_path, "--topic T --queue 0 --offset 0")[1]
+    for number in range(7):
+        (queue / f"notes-{number}").write_text("x")
+    told = ask(tmp_path, "--topic T --queue 0 --offset 0")[1].splitlines()
+    assert sum(line.endswith(": is no file of a queue: not looked at") for line in told) == 5
+    assert "warning: not a file of the queue: 3 more" in told
 
 
 def test_broken_chains(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
