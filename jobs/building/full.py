@@ -120,6 +120,6 @@ def to_write(
         whole = {f"index-{name.partition('-')[0]}" for name in made}
         done = units * min(len(parts) / buckets, 1) if buckets else 0
         done += sum(count if name in whole else count * shares.get(name, 0) for name, count in items.items())
-        return len(parts) + len(made), done / rows if rows else 0
+        return len(parts) + len(made), done / max(rows, 1)
 
     return buckets + len(items), 0, probe

@@ -1,4 +1,4 @@
-"""Settings of a broker.conf that a build cannot follow: it says so."""
+"""Settings of a broker.conf that a build or a verify cannot follow: it says so."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.building.options import parse_settings
+from rocketmq_reindex.jobs.verifying.options import parse_verify
 from tests.tools.compare import SMALL
 from tests.tools.local_engine import local_build
+from tests.tools.local_verify import run_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
@@ -39,4 +41,7 @@ def test_a_misspelt_setting_is_a_warning(tmp_path: Path) -> None:
     conf.write_text("brokerName=a\nmaxIndexNums=7\n")
     settings = parse_settings([str(tmp_path / "store"), "--out", str(tmp_path / "out"), "--broker-conf", str(conf)])
     summary = local_build(tmp_path / "store", tmp_path / "out", None, conf_notes=settings.conf_notes, **SMALL)
-    assert f"{conf}: has maxIndexNums: is maxIndexNum meant? A broker passes over it" in summary.warnings
+    told = f"{conf}: has maxIndexNums: is maxIndexNum meant? A broker passes over it"
+    assert told in summary.warnings
+    verified = run_verify(parse_verify([str(tmp_path / "store"), "--broker-conf", str(conf), "--only", "log"]))
+    assert (verified.exit, told in verified.notes) == (0, True)

@@ -155,6 +155,16 @@ def test_a_majority_beside_what_one_replica_has_otherwise(whole: Log, tmp_path: 
     assert log_of(tmp_path / "out") == log_of(whole.store)
 
 
+def test_a_record_at_the_begin_of_a_segment(whole: Log, tmp_path: Path) -> None:
+    """Two of three have it like the log: what the third has otherwise is no majority."""
+    one, put = copy(whole, tmp_path / "one"), whole.puts[first_of_second(whole)]
+    assert put.offset % SEGMENT == 0
+    one.change(put.offset + FLAG, b"\x07")
+    told = repaired(whole, tmp_path / "out", copy(whole, tmp_path / "same"), one, majority=True)
+    assert [(entry["offset"], entry["taken"]) for entry in listed(told)] == [(put.offset, False)]
+    assert log_of(tmp_path / "out") == log_of(whole.store)
+
+
 def test_random_differences(whole: Log, seed: int, tmp_path: Path) -> None:
     """Each log has its own wrong bytes: the majority has them all right, with any range size, and with damage among them."""
     rng = random.Random(seed)

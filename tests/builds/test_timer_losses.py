@@ -166,3 +166,9 @@ def test_units_of_another_log(scene: Scene, tmp_path: Path) -> None:
     check = TimerCheckpoint(READ, 0, 12, 12)
     (scene.store / "config/timercheck").write_bytes(check.to_bytes())
     assert scene.counts() == (0, 0)
+
+
+def test_messages_that_wait_ahead_are_not_read(tmp_path: Path) -> None:
+    """All stand once in the wheel, in slots that no start reads at once: none can be lost, however long the log is."""
+    messages = [timed(number, 1000 * (number + 1)) for number in range(12)]
+    assert Scene(tmp_path, messages, messages).counts(count_limit=100) == (0, 0)

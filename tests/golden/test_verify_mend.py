@@ -175,6 +175,9 @@ def test_damage_that_a_broker_cuts_away(tmp_path: Path) -> None:
     shutil.copytree(store, first)
     spoil.bad_magic(first, 2)
     assert any("--until-offset" in way["command"] for way in local_verify(first, **SMALL).other_ways)
+    short = built(written(tmp_path / "short", *(Message(topic="T") for _ in range(9))))
+    spoil.bad_magic(short, 0)
+    assert "cuts its log there at offset 0, and" in local_verify(short, **SMALL).other_ways[-1]["loses"]
 
 
 def test_what_was_not_compared(tmp_path: Path) -> None:

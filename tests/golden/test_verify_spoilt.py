@@ -63,6 +63,24 @@ def test_found_by_name(name: str, sound: list[Path], seed: int, tmp_path: Path) 
     pytest.fail("none of the stores could be spoilt this way")
 
 
+@pytest.mark.parametrize("begins", [0, 1])
+def test_the_first_item_of_the_first_file(begins: int, tmp_path: Path) -> None:
+    """Its timeDiff counts from the end of the file before: 0 in front of the log's first record, unknown where it expired."""
+    store = tmp_path / "store"
+    with LogWriter(store / "commitlog", 1 << 12, begins << 12) as writer:
+        for number in range(9):
+            writer.append(Message(topic="T", properties={"KEYS": f"k{number}"}))
+    assert local_build(store, tmp_path / "out", **SMALL).exit == 0
+    for name in ("consumequeue", "index", "checkpoint"):
+        shutil.move(tmp_path / "out" / name, store / name)
+    assert kinds(local_verify(store, **SMALL)) == {}
+    (path,) = (store / "index").iterdir()
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">i", data, 40 + 4 * SMALL["hash_slots"] + 20 + 12, 7)
+    path.write_bytes(data)
+    assert kinds(local_verify(store, **SMALL)) == ({} if begins else {"index-item-time": 1})
+
+
 def test_every_kind_is_tried() -> None:
     """The others have tests of their own, below, in test_verify_against.py and in test_verify_agrees.py."""
     tried = {kind for _, kind in spoil_derived.KINDS.values()} | {"log-out-of-line", "log-queue-gaps", "queue-unit-batch"}

@@ -419,6 +419,18 @@ def test_another_log_of_the_same_offsets(tmp_path: Path, seed: int) -> None:
     assert tree(one.out) == tree(other.full)
 
 
+def test_index_files_that_go_on_are_not_said_to_start_over(world: World) -> None:
+    """Segments expire; what is left of the files goes on. Only other settings let them start over then."""
+    rng, words = random.Random(5), (*SALVAGE, "--incremental", "--tables", str(world.tables))
+    for more in ((), (), (), ("--lmq",)):
+        world.roll()
+        world.append(rng, 10)
+        world.expire()
+        summary, said = command(world.store, world.out, *words, *more)
+        assert summary["exit"] == 0
+        assert ("incremental: IndexFiles start over" in said) == bool(more)
+
+
 def test_other_settings(world: World) -> None:
     """A full scan, said in one line; then the settings before, again from the beginning of DIR's files."""
     world.build()

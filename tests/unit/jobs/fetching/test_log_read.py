@@ -1,10 +1,18 @@
-"""Which stretches of a log show that a build belongs to a store."""
+"""Which stretches of a log show that a build belongs to a store, and what the build says that it leaves out."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.fetching.log_read import ReadLog, ReadSegment, Stretch
+from tests.tools.compare import SMALL
+from tests.tools.encode import Message
+from tests.tools.local_engine import local_build
+from tests.tools.log_writer import LogWriter
 
 CHUNK = 100
 
@@ -28,3 +36,20 @@ def test_chunks_where_no_sample_is_there(end: int, wanted: int) -> None:
 def test_one_chunk_shows_an_unchanged_log() -> None:
     chunk = Stretch(0, CHUNK, "0" * 32)
     assert ReadLog((ReadSegment("0", 0, CHUNK),), -1, (), (chunk,), "", 1, False, ()).stretches({0}) == [chunk]
+
+
+@pytest.mark.parametrize(("number", "more"), [(5, ""), (6, " ...")])
+def test_a_build_of_some_topics_is_named_by_its_globs(
+    number: int, more: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As far as there is room in one line."""
+    names = [f"T{k}" for k in range(number)]
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 12) as writer:
+        for name in names:
+            writer.append(Message(name))
+    out = tmp_path / "out"
+    assert local_build(tmp_path / "store", out, include_topics=tuple(names), **SMALL).exit == 0
+    assert fetch([str(out), "--to", str(tmp_path / "store")]) != 0
+    found = re.search(r"leaves something out \((.*?)\)", capsys.readouterr().err)
+    assert found is not None
+    assert found[1] == f"only topics T0, T1, T2, T3, T4{more}"

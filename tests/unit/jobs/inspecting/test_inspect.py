@@ -82,6 +82,9 @@ def test_a_damaged_segment(tmp_path: Path, say: Said) -> None:
     assert [row["physicalOffset"] for row in rows] == left
     assert summary["records"] == len(left)
     assert say(tmp_path / "commitlog" / f"{0:020d}")[0]["endsWith"] == "a BLANK, or exactly full"
+    last = max((tmp_path / "commitlog").iterdir())
+    last.write_bytes(last.read_bytes()[:100])
+    assert say(last)[0]["wholeSegment"] == 1 << 12, "as long as the first one beside it"
 
 
 def test_a_queue_file(tmp_path: Path, say: Said) -> None:
@@ -126,6 +129,11 @@ def test_an_index_file(tmp_path: Path, say: Said) -> None:
     struct.pack_into(">i", content, 40 + 28 + 20 * 39 + 16, 39)
     first.write_bytes(content)
     assert "index-link-range" in codes(say(first, "--hash-slots", "7", "--index-items", "40")[0])
+    struct.pack_into(">i", content, 40 + 28 + 20 * 5 + 12, -1)
+    first.write_bytes(content)
+    told = say(first, "--hash-slots", "7", "--index-items", "40")[0]
+    (negative,) = (one for one in told["findings"] if one["code"] == "index-item-time")
+    assert negative["text"] == "item with a negative timeDiff: a lookup ends at it (at: item)"
 
 
 def test_what_the_items_of_an_index_file_stand_for(tmp_path: Path, say: Said) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KIND, new_digest
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.incremental.scan_store import Head, KeptFile, ScanEntry, ScanStore, sealed, unsealed
+from rocketmq_reindex.udfs.incremental.stored_rows import RowWriter, stored_rows
 
 KEPT = KeptFile("k-1.runs", 4, "d")
 
@@ -77,3 +79,18 @@ def test_a_store_that_leads_elsewhere(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a symbolic link: remove it"):
         ScanStore(str(tmp_path / "scans")).make()
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_rows_that_are_not_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    writer = RowWriter(str(tmp_path), str(path))
+    rows = [schemas.Row(schemas.UNITS, 3, 0, number, b"x" * 100) for number in range(3)]
+    for row in rows:
+        writer.add(row)
+    digest = writer.finish()
+    assert list(stored_rows(str(path), digest)) == rows
+    data = bytearray(path.read_bytes())
+    data[data.index(b"xxx")] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="rows: is not as an earlier run wrote it"):
+        list(stored_rows(str(path), digest))

@@ -6,11 +6,13 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from rocketmq_reindex.udfs import schemas
 from rocketmq_reindex.udfs.worker import kept_rows
 from rocketmq_reindex.udfs.worker.kept_rows import RowsWriter, read_rows
+from rocketmq_reindex.udfs.worker.tasks import Number, Reduce
 
 
 def some_rows(rng: random.Random, count: int) -> list[schemas.Row]:
@@ -89,3 +91,15 @@ def test_a_file_that_was_cut_is_no_rows(tmp_path: Path) -> None:
     path.write_bytes(whole[:50] + whole[-40:])
     with pytest.raises(OSError, match="ends within its rows"):
         list(read_rows([str(path)], schemas.UNITS, [], 0))
+
+
+def test_results_of_tasks(tmp_path: Path) -> None:
+    """The texts of all batches that a function makes of a number, and of rows."""
+
+    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays([pa.array([f"{batch.num_rows}", batch.schema.names[0]])], ["result"])
+
+    assert Number(tell, 7)() == ["1", "id"]
+    write(tmp_path / "rows", [schemas.Row(schemas.UNITS, 3, 0, number, b"x") for number in range(4)])
+    assert Reduce(tell, (str(tmp_path / "rows"),), schemas.UNITS, (), 0)() == ["4", schemas.ROWS.names[0]]
