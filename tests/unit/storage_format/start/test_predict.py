@@ -260,6 +260,17 @@ def test_a_batch_has_as_many_offsets_as_its_properties_say(tmp_path: Path, relea
     assert list(found.queues) == [QueueOutcome("TopicA", 0, 0, 8, 0, 2, 0, 8, 0)]
 
 
+@pytest.mark.parametrize("name", ["INNER_NUM", "INNER_BASE"])
+def test_a_batch_with_half_of_its_properties_is_one_message(name: str, tmp_path: Path) -> None:
+    with LogWriter(tmp_path / "commitlog", SEGMENT, 0) as writer:
+        for _ in range(2):
+            writer.append(Message("TopicA", 0, properties={name: "7"}))
+    (path,) = (tmp_path / "commitlog").iterdir()
+    store = Store([file(0, path.read_bytes(), SEGMENT)], batch_topics=frozenset({"TopicA"}))
+    found = start(store, "5.5.1", batch_cq_file_size=460)
+    assert list(found.queues) == [QueueOutcome("TopicA", 0, 0, 2, 0, 2, 0, 2, 0)]
+
+
 def test_a_start_that_checks_offsets_says_so(tmp_path: Path) -> None:
     segments, puts = log(tmp_path)
     spoilt = changed(segments, puts[14].offset + AT_PHYSICAL_OFFSET, struct.pack(">q", 50 * SEGMENT))
