@@ -67,6 +67,16 @@ def test_live_and_rebuilt_differ_in_names_alone(golden_store: Stores, tmp_path: 
     assert any("checkpoints differ" in note for note in summary.notes)
 
 
+def test_a_log_with_a_segment_more(pair: tuple[Path, Path]) -> None:
+    """One of zeros, as a broker makes ahead: no difference, but told."""
+    *_, last = sorted((pair[1] / "commitlog").iterdir())
+    size, end = last.stat().st_size, int(last.name) + last.stat().st_size
+    (last.parent / f"{end:020d}").write_bytes(bytes(size))
+    summary = against(*pair)
+    assert (summary.exit, summary.findings) == (0, [])
+    assert f"the last segment ends at offset {end} in A, at {end + size} in B" in summary.notes
+
+
 def test_a_byte_of_the_log(pair: tuple[Path, Path]) -> None:
     hit = spoil.flip_body(pair[1], 700)
     summary = against(*pair)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.storage_format.checks.differences import KINDS
+from rocketmq_reindex.storage_format.findings import CODES
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil, spoil_derived
 from tests.tools.batch_log import SIZES as BATCH_SIZES
@@ -79,6 +80,11 @@ def test_the_first_item_of_the_first_file(begins: int, tmp_path: Path) -> None:
     struct.pack_into(">i", data, 40 + 4 * SMALL["hash_slots"] + 20 + 12, 7)
     path.write_bytes(data)
     assert kinds(local_verify(store, **SMALL)) == ({} if begins else {"index-item-time": 1})
+
+
+def test_every_kind_is_said_in_words() -> None:
+    for said in (CODES, {name: kind.text for name, kind in KINDS.items()}):
+        assert [name for name, text in said.items() if " " not in text] == []
 
 
 def test_every_kind_is_tried() -> None:
