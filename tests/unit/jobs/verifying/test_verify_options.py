@@ -49,7 +49,7 @@ def test_wrong_words(words: list[str], text: str, tmp_path: Path, capsys: pytest
     status = main(["verify", *(word.format(tmp=tmp_path) for word in words), "--json"])
     out, err = capsys.readouterr()
     summary = json.loads(out)
-    assert (status, summary["exit"], summary["command"]) == (2, 2, "verify")
+    assert (status, summary["exit"], summary["command"], summary["bytes"]) == (2, 2, "verify", 0)
     assert text in summary["error"]
     assert err == f"error: {summary['error']}\n"
 
