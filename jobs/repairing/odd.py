@@ -51,7 +51,9 @@ def gaps(odd: OddQueues) -> Iterator[Gap]:
     """Yield the gaps of the queues, in which each message has a record of its own.
 
     A light queue's messages are records of other topics, and a batch has many messages: nobody knows how many were in one.
-    Of its own topics a broker reads the records itself, and stops at one that lacks what it wrote there.
+    Of its own topics a broker reads the records itself, and stops at one that lacks what it wrote there. In front of a queue's
+    new beginning nobody knows whether what is missing was of the old life or the new one: a record of the wrong one is out of
+    line.
     """
     for queue in odd.queues():
         if queue.batch or queue.where is None or is_own(queue.topic):
@@ -59,8 +61,11 @@ def gaps(odd: OddQueues) -> Iterator[Gap]:
         rows = np.asarray(queue.where.read())
         kept = [Kept(*row) for row in rows[: KEPT * queue.where.kept].reshape(-1, KEPT).tolist()]
         fills = [Fill(*row) for row in rows[KEPT * queue.where.kept :].reshape(-1, FILLS).tolist()]
-        if fills and fills[0].position < kept[0].begin and not kept[0].shift:
+        between_lives = set(queue.between_lives)
+        if fills and fills[0].position < kept[0].begin and not kept[0].shift and kept[0].begin not in between_lives:
             yield Gap(queue.topic, queue.queue, fills[0].position, fills[0].length, 0, kept[0].phy_offset)
         for before, after in pairwise(kept):
-            if before.stop < after.begin and before.end <= after.phy_offset and not before.shift and not after.shift:
+            if after.begin in between_lives or before.shift or after.shift:
+                continue
+            if before.stop < after.begin and before.end <= after.phy_offset:
                 yield Gap(queue.topic, queue.queue, before.stop, after.begin - before.stop, before.end, after.phy_offset)

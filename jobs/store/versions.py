@@ -17,6 +17,7 @@ from rocketmq_reindex.storage_format.checks.fitting import Sign
 from rocketmq_reindex.storage_format.file_names import is_index_file
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.verify.tags import TagsFound
@@ -30,7 +31,7 @@ def of_store(store: str, log: StoreLog, sizes: IndexSizes | None) -> list[Sign]:
 
     ``sizes`` are those of its IndexFiles: None where they are not known. What cannot be read says nothing.
     """
-    signs = of_files(store, {})
+    signs = of_files(store, log, {})
     if sizes is None:
         return signs
     with closing(IndexFiles(files.join(store, "index"), sizes, Notes.silent(), newest=NEWEST_FILES)) as index:
@@ -40,28 +41,35 @@ def of_store(store: str, log: StoreLog, sizes: IndexSizes | None) -> list[Sign]:
     return signs
 
 
-def of_files(store: str, index_names: Mapping[str, str]) -> list[Sign]:
+def of_files(store: str, log: StoreLog, index_names: Mapping[str, str]) -> list[Sign]:
     """Return what a few bytes of the store say: its checkpoint, a folder, the header of the last IndexFile.
 
     ``index_names`` are the names that IndexFiles have in a store, by those that they have in this one, if these are others.
     """
-    signs = list(_of_checkpoint(files.join(store, "checkpoint")))
+    signs = list(_of_checkpoint(files.join(store, "checkpoint"), log))
     if files.entry_of(files.join(store, "rocksdbstore")).kind == files.FOLDER:
         signs.append(Sign("rocksdbstore/", oldest="5.4"))
     return [*signs, *_of_last_index_file(store, index_names)]
 
 
-def _of_checkpoint(path: str) -> Iterator[Sign]:
+def _of_checkpoint(path: str, log: StoreLog) -> Iterator[Sign]:
     if files.entry_of(path).size != SIZE:
         # Brokers of all versions make a whole page. Another file says nothing.
         return
     found = read_times(path)
     if found.logics_offset:
         yield Sign("logicsPhysicalOffset in the checkpoint", oldest="5.5")
-    elif found.logics:
+    elif found.logics and not _is_one_record(log):
+        # Of the record at offset 0 a broker of 5.5 says 0, too.
         yield Sign("no logicsPhysicalOffset in the checkpoint", newest="5.4")
     if found.master_flushed or found.confirm_offset:
         yield Sign("confirmPhyOffset in the checkpoint", oldest="5.3")
+
+
+def _is_one_record(log: StoreLog) -> bool:
+    """Whether a record at offset 0 is all of the log."""
+    first = log.message(0)
+    return isinstance(first, Message) and not isinstance(log.message(first.size), Message)
 
 
 def _of_last_index_file(store: str, names: Mapping[str, str]) -> Iterator[Sign]:

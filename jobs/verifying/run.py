@@ -18,6 +18,8 @@ from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.engines.tasks import BUCKET_BYTES
 from rocketmq_reindex.jobs.store import versions
 from rocketmq_reindex.jobs.store.first_bytes import check_is_log
+from rocketmq_reindex.jobs.store.log import StoreLog
+from rocketmq_reindex.jobs.store.notes import Notes
 from rocketmq_reindex.jobs.store.rocksdb import check_verified
 from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.verifying.build import of_build
@@ -76,7 +78,8 @@ class Verify:
         scans = scans_of(self.settings)
         self.settings = of_build(self.settings)
         if "broker_version" not in self.settings.named:
-            self.signs += versions.of_files(self.settings.store, self.settings.index_names)
+            with contextlib.closing(StoreLog(self.settings.roots, Notes.silent())) as store_log:
+                self.signs += versions.of_files(self.settings.store, store_log, self.settings.index_names)
         self._fit()
         self.settings, notes = take_sizes(self.settings)
         self.summary.notes += notes

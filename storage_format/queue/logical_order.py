@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -81,6 +81,8 @@ class _Logical:
         """how many offsets the records out of line behind the last unit used up"""
         self._first_stray = 0
         """the first of them in ``Placement.lost``"""
+        self._begun = list[int]()
+        """where the generations begin that stand"""
         self._behind = 0
         """how far the units stand behind the offsets that they name, since some offsets have no record"""
 
@@ -103,6 +105,9 @@ class _Logical:
     def _fill(self, position: int, source: int) -> None:
         self._out.fills.append(Fill(position, source - position, source))
         self._out.decisions.append(Decision("fill", position, source - position))
+        at = bisect_left(self._begun, source)
+        if at < len(self._begun) and self._begun[at] == source:
+            self._out.between_lives.append(source)
 
     def _fill_head(self, file_units: int) -> None:
         """The offsets before the queue's first record, in a file of ``file_units`` units, where lost bytes lie before it.
@@ -128,6 +133,9 @@ class _Logical:
                 self._refuse(number, joined, behind)
                 return
             out.decisions.append(Decision("generation", first, _drop_from(out.kept, first)))
+            while self._begun and self._begun[-1] >= first:
+                self._begun.pop()
+            self._begun.append(first)
         elif end >= 0 and first > end:
             if not self._counts(number, joined, first):
                 self._refuse(number, joined, behind)

@@ -85,6 +85,8 @@ class Placement:
     pending: list[OutOfLine] = field(default_factory=list)
     """the queue's last records, where nothing follows that could tell whether they are in line: no damage, and no unit"""
     decisions: list[Decision] = field(default_factory=list)
+    between_lives: list[int] = field(default_factory=list)
+    """the sources of those fills behind which the queue begins again: the missing records were of its old or its new life"""
     opened: int = -1
 
     @property

@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.repair.records import LOST_FLAG
 from rocketmq_reindex.udfs.repair.mend import NEIGHBOURS
 from tests.builds.repair_log import SEGMENT, SIZES, Log, bytes_at, make_log, ranges_of, record_at
 from tests.golden.stores import read_files
-from tests.repair.repaired import tree
+from tests.repair.repaired import DERIVED, tree
 from tests.tools.encode import Message as NewMessage
 from tests.tools.local_engine import local_build, local_repair
 from tests.tools.log_writer import LogWriter
@@ -119,6 +119,21 @@ def test_tombstones_do_not_hide_that_bytes_are_lost(tmp_path: Path) -> None:
     assert (again.exit, again.repair and again.repair["ranges"]) == (0, [])
 
 
+def test_no_tombstone_stands_between_two_lives_of_a_queue(tmp_path: Path) -> None:
+    """The lost bytes have room for one of three missing offsets, which no record of its life would follow."""
+    with LogWriter(tmp_path / "store/commitlog", SEGMENT) as writer:
+        for queue_offset in (*range(8, 14), *range(5, 14)):
+            writer.append(NewMessage("A", queue_offset=queue_offset, body=b"x" * 20))
+    log = Log(tmp_path / "store", writer.puts)
+    log.change(log.puts[3].offset, b"?")
+    for store, out, status in (("store", "out", 3), ("out", "again", 0)):
+        told = local_repair(tmp_path / store, tmp_path / out, None, tombstones=True, **SIZES)
+        assert (told.exit, told.error) == (status, None)
+    assert record_at(tmp_path / "out", log.puts[3].offset).topic == "rmq_sys_reindex_lost"
+    parts = ("commitlog/", *DERIVED)
+    assert tree(tmp_path / "again", parts) == tree(tmp_path / "out", parts)
+
+
 def test_more_tombstones_than_are_allowed(log: Log, tmp_path: Path) -> None:
     low, high = log.puts[10], log.puts[14]
     log.change(low.offset, bytes(high.offset - low.offset))
@@ -202,6 +217,16 @@ def test_hard_links_of_segments_that_are_symbolic_links(log: Log, tmp_path: Path
     new = tmp_path / "deeper/out/commitlog" / path.name
     assert not new.is_symlink()
     assert new.samefile(tmp_path / "moved")
+
+
+def test_a_log_of_one_record_whose_version_nobody_names(tmp_path: Path) -> None:
+    """A checkpoint of 5.5 says 0 of that record, as those of older brokers do: it shows no version."""
+    with LogWriter(tmp_path / "store/commitlog", SEGMENT) as writer:
+        writer.append(NewMessage("A", properties={"KEYS": "k", "TAGS": "t"}))
+    for store, out in (("store", "out"), ("out", "again")):
+        told = local_repair(tmp_path / store, tmp_path / out, None, **SIZES)
+        assert (told.exit, told.error) == (0, None)
+    assert (tmp_path / "again/checkpoint").read_bytes() == (tmp_path / "out/checkpoint").read_bytes()
 
 
 def test_one_segment_whose_size_nobody_names(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from tests.repair.odd_judge import RELEASES, SAME_VERSION, version_of
 from tests.repair.odd_starts import judged
 
 COUNT = 5
-FOUND = (200272, 201595, 300645)
+FOUND = (200272, 201595, 300645, 702385, 704383, 703541, 704815)
 """A new life whose only record has a flipped bit that no checksum covers; a file whose torn last record has less room than a
-filler; a log without a sound record."""
+filler; a log without a sound record; two logs of one sound record, which say no version; two whose offsets are missing between
+two lives of a queue, where a tombstone would be out of line."""
 STARTED = (501431, 502363, 503507)
 """Logs whose recovery leaves a unit of zeros behind full ConsumeQueue files."""
 EMPTIED = 554

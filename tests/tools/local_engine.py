@@ -113,6 +113,7 @@ def local_build(store: Path | str, out: Path, engine: Engine | None = None, **se
 
 def local_repair(store: Path | str, out: Path, engine: Engine | None = None, **settings: Any) -> Summary:
     """A whole repair in this process, likewise."""
+    settings.setdefault("named", frozenset((*SIZES, "broker_version")) & settings.keys())
     checked = RepairSettings(store=str(store), out=str(out), **settings).check()
     return run_build(checked, single(engine or InlineEngine()), make_steps=repair_steps)
 

@@ -66,6 +66,8 @@ class OddQueue(Result):
     """the other ones; None: there are none"""
     pending: list[LostRecord] = field(default_factory=list)
     """the last records, of which it is not clear whether they are in line"""
+    between_lives: list[int] = field(default_factory=list)
+    """as in ``Placement``"""
     where: PlacementSpan | None = None
     """where its rows are"""
     batch: bool = False
@@ -102,6 +104,7 @@ def odd_queue(topic: bytes, queue_id: int, placement: Placement) -> OddQueue:
         opened=placement.opened,
         lost=[LostRecord(one.phy_offset, one.length, one.is_wrong) for one in placement.lost[:LISTED_MAX]],
         pending=[LostRecord(one.phy_offset, one.length) for one in placement.pending],
+        between_lives=placement.between_lives,
         more_lost=_more_lost(placement.lost[LISTED_MAX:]),
     )
 

@@ -154,6 +154,21 @@ def test_a_record_that_nothing_contradicts_gets_its_unit() -> None:
         assert (order.lost, order.pending) == ([], [])
 
 
+def test_what_is_missing_in_front_of_a_new_beginning() -> None:
+    """Of which life the missing records were is not known; between records of one life it is."""
+    for offsets, between_lives in (
+        ([0, 1, 5, 6, 7, 3, 4, 5], [3]),
+        ([0, 1, 2, 3, 4, 2, 3, 4, 8, 9, 10], []),
+        ([4, 5, 6, 3, 4, 5, 9, 10, 11], [3]),
+        # The beginning at 3 is gone as well.
+        ([0, 1, 5, 6, 7, 3, 4, 5, 2, 3, 4], []),
+        ([0, 1, 5, 6, 7, 4, 5, 6, 3, 4, 5], [3]),
+    ):
+        order = order_logical(runs_of(blocks_of(log_of(offsets), [])), [0], file_units=10)
+        assert order.between_lives == between_lives, offsets
+        assert order.lost == []
+
+
 def test_what_is_missing_at_a_queues_beginning_repeats_its_first_record() -> None:
     runs = runs_of(blocks_of(log_of([12, 13, 14]), []))
     for lost, file_units, fills in (
