@@ -12,6 +12,7 @@ from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.queue.order import Decision, Fill, Kept, OutOfLine, Placement, RolledBack
 from rocketmq_reindex.storage_format.queue.runs import CONTINUED, Run, join_runs
 from rocketmq_reindex.storage_format.queue.units import FILL_MAX
+from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 
 AHEAD: Final = 32
 """Stretches of the queue behind a jump that may speak for it or against it: those right behind it tell."""
@@ -140,8 +141,8 @@ class _Logical:
             if not self._counts(number, joined, first):
                 self._refuse(number, joined, behind)
                 return
-            if first - end == self._strays and not self._is_lost_between(self._last, run.phy_offset):
-                self._note_wrong(first)
+            if first - end == self._strays:
+                self._note_wrong(first, run)
         self._behind = _keep(out.kept, joined, behind)
         self._end, self._last = out.kept[-1].stop, joined[-1].end
         self._strays, self._first_stray = 0, len(out.lost)
@@ -178,43 +179,54 @@ class _Logical:
         if stop < len(joined) and joined[stop].phy_offset < self._cut:
             self._take(number, joined[stop:])
 
-    def _note_wrong(self, first: int) -> None:
-        """The records out of line before the one at ``first`` are what is missing there: those above it have wrong offsets.
+    def _note_wrong(self, first: int, run: Run) -> None:
+        """The records out of line before the one at ``first`` are what is missing there: those above it have wrong offsets,
+        unless lost bytes before ``run`` explain these.
 
         A broker counts up. One below may be of a queue that was cut back.
         """
         lost = self._out.lost
         for k in range(self._first_stray, len(lost)):
-            lost[k] = lost[k]._replace(is_wrong=lost[k].queue_offset > first)
+            at = lost[k].queue_offset
+            lost[k] = lost[k]._replace(is_wrong=at > first and not self._is_explained(run, at - self._end))
 
     def _counts(self, number: int, joined: list[Run], first: int) -> bool:
         """Whether records above the queue's end are where they say.
 
-        They are if lost bytes lie before them, if three follow on each other, or if as many records out of line lie before them
-        as offsets are missing: those then have wrong offsets. Otherwise, unless what follows contradicts it, and at most
-        ``fill_max`` offsets are missing: beyond that a wrong offset is more likely than so many lost records.
+        They are if lost bytes before them explain it, if three follow on each other, or if as many records out of line lie
+        before them as offsets are missing: those then have wrong offsets. Otherwise, unless what follows contradicts it, and at
+        most ``fill_max`` offsets are missing: beyond that a wrong offset is more likely than so many lost records.
         """
         missing = first - self._end
-        if missing == self._strays or _is_continued(joined) or self._is_lost_between(self._last, joined[0].phy_offset):
+        if missing == self._strays or _is_continued(joined) or self._is_explained(joined[0], missing):
             return True
         return missing <= self._fill_max and not self._is_contradicted(number, joined, joined[0].first - first)
 
     def _is_contradicted(self, number: int, joined: list[Run], behind: int) -> bool:
         """Whether the queue goes on behind these records as if they were not there, or had other offsets.
 
-        It goes on at its end, or as far above as these records have offsets. Where three records follow on each other, also
-        anywhere below these. Such three, or a queue that begins again at 0, end the search: what lies behind says no more.
+        It goes on at its end, or as far above as these records have offsets; where bytes are lost, also farther above by as
+        many offsets as these explain. Where three records follow on each other, also anywhere below these. Such three, or a
+        queue that begins again at 0, end the search: what lies behind says no more.
         """
         stop, seen, goes_on = joined[-1].stop, self._strays + _offsets(joined), False
         for some in self._joined[number + 1 : number + 1 + AHEAD]:
             first, continued = some[0].first, _is_continued(some)
-            between = self._end <= first - behind and first < stop
-            if between and (continued or first - behind in (self._end, self._end + seen)):
+            above = first - behind - self._end
+            if above >= 0 and first < stop and (continued or above in (0, seen) or self._is_explained(some[0], above - seen)):
                 goes_on = True
             if continued or first == 0:
                 return goes_on and first != stop
             seen += _offsets(some)
         return goes_on
+
+    def _is_explained(self, run: Run, missing: int) -> bool:
+        """Whether bytes are lost before ``run``, and the log has room there for as many records as offsets are missing.
+
+        Of a batch queue nobody knows how many messages a lost record had.
+        """
+        most = INT64_MAX if run.batch_records else (run.phy_offset - self._last) // RECORD_MIN
+        return missing <= most and self._is_lost_between(self._last, run.phy_offset)
 
     def _is_lost_between(self, last: int, phy_offset: int) -> bool:
         """Whether bytes of the log are lost between ``last``, behind a record, and the record at ``phy_offset``."""

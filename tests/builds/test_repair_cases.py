@@ -6,14 +6,18 @@ import json
 import struct
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.storage_format.repair.records import LOST_FLAG
 from tests.builds.repair_log import SEGMENT, SIZES, Log, bytes_at, make_log, ranges_of, record_at
+from tests.repair.repaired import DERIVED, tree
 from tests.tools.encode import Message as NewMessage
 from tests.tools.encode import encode
 from tests.tools.local_engine import local_build, local_repair
+from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter
 
 
@@ -88,6 +92,55 @@ def test_a_record_out_of_line_is_damage(log: Log, tmp_path: Path) -> None:
     assert found["reason"].startswith("queue offset out of line")
     assert found["segment"] == f"{put.offset // SEGMENT * SEGMENT:020d}"
     assert record_at(tmp_path / "out", put.offset).flag == LOST_FLAG
+
+
+@pytest.mark.parametrize(("of_queue", "status"), [(False, 0), (True, 3)])
+def test_a_record_out_of_line_behind_damage(log: Log, tmp_path: Path, of_queue: bool, status: int) -> None:
+    """One high bit of its queue offset is flipped: lost bytes have no room for what would be missing. Two records follow.
+
+    Where exactly its place is missing, it is sure to be wrong, and is mended. It stays where more is missing.
+    """
+    lost, put, *following = (log.puts[-1 - back] for back in (6 if of_queue else 5, 4, 2, 0))
+    log.change(lost.offset, bytes(lost.size))
+    log.change(put.offset + 20, struct.pack(">q", put.queue_offset + (1 << 17)))
+    sizes: dict[str, Any] = SIZES | {"segment_size": SEGMENT}
+    salvaged = local_build(log.store, tmp_path / "salvaged", on_damage="salvage", **sizes)
+    reasons = {entry["offset"]: entry["reason"] for entry in salvaged.damage}
+    assert reasons.keys() == {lost.offset, put.offset}
+    assert reasons[put.offset].startswith("queue offset out of line")
+    verified = local_verify(log.store, only=("log", "consumequeue"), **sizes)
+    assert (verified.exit, kinds(verified)["log-out-of-line"]) == (4, 1)
+    told = local_repair(log.store, tmp_path / "out", None, **sizes)
+    assert told.repair is not None
+    (found,) = told.repair["ranges"]
+    is_mended = found["offset"] <= put.offset < found["offset"] + found["length"]
+    assert (told.exit, is_mended) == (3, not of_queue)
+    assert (bytes_at(tmp_path / "out", put.offset, put.size) == log.at(put.offset, put.size)) == of_queue
+    queue = tmp_path / f"out/consumequeue/TopicA/{put.message.queue_id}"
+    units = b"".join(path.read_bytes() for path in sorted(queue.iterdir()))
+    for one in following:
+        assert struct.unpack_from(">qi", units, 20 * one.queue_offset) == (one.offset, one.size)
+    again = local_repair(tmp_path / "out", tmp_path / "again", None, **sizes)
+    assert (again.exit, again.repair and again.repair["ranges"]) == (status, [])
+    assert tree(tmp_path / "again", DERIVED) == tree(tmp_path / "out", DERIVED)
+    built = local_build(tmp_path / "out", tmp_path / "built", **sizes)
+    assert (built.exit, "choose --on-damage stop" in (built.error or "")) == ((5, True) if of_queue else (0, False))
+    verified = local_verify(tmp_path / "out", only=("log", "consumequeue"), **sizes)
+    assert verified.exit == (4 if of_queue else 0)
+
+
+def test_a_jump_that_lost_bytes_explain_stays(log: Log, tmp_path: Path) -> None:
+    """Whether it is wrong, or the two records behind it are of a queue that began again, nobody can tell."""
+    lost, put, *following = (log.puts[-1 - back] for back in (10, 4, 2, 0))
+    for one in log.puts[-11:-5]:
+        log.change(one.offset, bytes(one.size))
+    assert (put.offset - lost.offset) // RECORD_MIN > 8
+    log.change(put.offset + 20, struct.pack(">q", put.queue_offset + 4))
+    told = local_repair(log.store, tmp_path / "out", None, segment_size=SEGMENT, **SIZES)
+    pending = [(entry["offset"], entry["count"]) for entry in told.decisions if entry["kind"] == "pending"]
+    assert (told.exit, pending) == (3, [(following[0].queue_offset, 2)])
+    for one in (put, *following):
+        assert bytes_at(tmp_path / "out", one.offset, one.size) == log.at(one.offset, one.size)
 
 
 def test_a_torn_tail_stays(log: Log, tmp_path: Path) -> None:

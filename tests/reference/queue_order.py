@@ -6,6 +6,7 @@ from itertools import pairwise
 # What a unit does to its queue.
 APPEND, GENERATION, JUMP, OUT, PENDING = "append", "generation", "jump", "out-of-line", "pending"
 FILL_MAX = 100_000
+RECORD_MIN = 91
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,6 @@ def judge(units: list[Unit], damage: list[tuple[int, int]], most: int = FILL_MAX
     while number < len(stretches):
         stretch = stretches[number]
         unit = stretch[0]
-        lost_between = any(previous <= stop <= unit.record for _, stop in damage)
         # A broker that starts counts from its units again.
         back = behind if end is not None and unit.queue_offset - behind >= end else 0
         here = unit.queue_offset - back
@@ -69,15 +69,18 @@ def judge(units: list[Unit], damage: list[tuple[int, int]], most: int = FILL_MAX
             else:
                 does = OUT
         elif here > end:
-            explained = here - end == used_up or len(stretch) >= 3 or lost_between
-            contradicted = _contradicted(end, used_up, stretch, stretches[number + 1 : number + 33], back)
+            room = _room(previous, unit, damage)
+            explained = here - end == used_up or len(stretch) >= 3 or here - end <= room
+            rooms = [(some, _room(previous, some[0], damage)) for some in stretches[number + 1 : number + 33]]
+            contradicted = _contradicted(end, used_up, stretch, rooms, back)
             if not explained and (here - end > most or contradicted):
                 does = OUT
             else:
                 does, count = JUMP, here - end
-                if here - end == used_up and not lost_between:
+                if here - end == used_up:
                     for stray in strays:
-                        verdicts[stray] = replace(verdicts[stray], wrong=verdicts[stray].unit.queue_offset > here)
+                        wrong = verdicts[stray].at > here and verdicts[stray].at - end > room
+                        verdicts[stray] = replace(verdicts[stray], wrong=wrong)
         if does == OUT:
             strays.append(len(verdicts))
             used_up += _length(stretch[:1])
@@ -112,14 +115,25 @@ def _length(stretch: list[Unit]) -> int:
     return sum(1 + unit.again for unit in stretch)
 
 
-def _contradicted(end: int, used_up: int, stretch: list[Unit], later: list[list[Unit]], back: int) -> bool:
-    """Whether the queue goes on behind a jump as if it were not there, or had other offsets."""
+def _room(previous: int, unit: Unit, damage: list[tuple[int, int]]) -> int:
+    """How many records may be lost before a unit; -1 where no bytes are lost."""
+    lost_between = any(previous <= stop <= unit.record for _, stop in damage)
+    return (unit.record - previous) // RECORD_MIN if lost_between else -1
+
+
+def _contradicted(end: int, used_up: int, stretch: list[Unit], later: list[tuple[list[Unit], int]], back: int) -> bool:
+    """Whether the queue goes on behind a jump as if it were not there, or had other offsets.
+
+    `later`: stretches, and the room for lost records before each.
+    """
     stop = stretch[-1].queue_offset + 1 + stretch[-1].again
     seen = used_up + _length(stretch)
     goes_on = False
-    for some in later:
+    for some, room in later:
         first = some[0].queue_offset
-        if end <= first - back and first < stop and (len(some) >= 3 or first - back in (end, end + seen)):
+        above = first - back - end
+        fits = len(some) >= 3 or above in (0, seen) or (room >= 0 and above - seen <= room)
+        if above >= 0 and first < stop and fits:
             goes_on = True
         if len(some) >= 3 or first == 0:
             return goes_on and first != stop

@@ -46,15 +46,22 @@ def test_verdicts(offsets: list[int], does: list[str], stands: list[int], filled
 
 
 def test_a_jump_over_damage_counts() -> None:
-    units = [Unit(110 * number, 100, 0, offset) for number, offset in enumerate([0, 1, 5, 2])]
-    assert [v.does for v in judge(units, [(210, 220)])] == [APPEND, APPEND, JUMP, PENDING]
-    assert [v.does for v in judge(units, [(100, 110)])] == [APPEND, APPEND, OUT, APPEND]
-    assert [v.does for v in judge(units, [(320, 330)])] == [APPEND, APPEND, OUT, APPEND]
+    units = [Unit(400 * number, 100, 0, offset) for number, offset in enumerate([0, 1, 5, 2])]
+    assert [v.does for v in judge(units, [(500, 800)])] == [APPEND, APPEND, JUMP, PENDING]
+    assert [v.does for v in judge(units, [(100, 400)])] == [APPEND, APPEND, OUT, APPEND]
+    assert [v.does for v in judge(units, [(900, 1200)])] == [APPEND, APPEND, OUT, APPEND]
 
 
 def test_a_far_jump_that_nothing_explains_does_not_count() -> None:
     assert [v.does for v in judge(_units([0, 1, 100_002]), [])] == [APPEND, APPEND, JUMP]
     assert [v.does for v in judge(_units([0, 1, 100_003]), [])] == [APPEND, APPEND, PENDING]
+
+
+def test_lost_bytes_have_room_for_so_many_records() -> None:
+    units = [Unit(place, 100, 0, offset) for place, offset in ((0, 0), (282, 3), (400, 2))]
+    for far, does in ((3, [APPEND, JUMP, PENDING]), (4, [APPEND, OUT, JUMP])):
+        some = [units[0], Unit(282, 100, 0, far), units[2]]
+        assert [v.does for v in judge(some, [(100, 282)])] == does
 
 
 def test_what_is_missing_at_a_queues_beginning() -> None:

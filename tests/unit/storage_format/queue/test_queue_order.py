@@ -134,9 +134,34 @@ def test_records_out_of_line_are_those_that_are_missing() -> None:
     # Two are missing, where one has another offset.
     order = order_logical(runs_of(blocks_of(log_of([4, 5, 6, 90, 91, 8, 9, 10]), [])), [])
     assert ([row.is_wrong for row in order.lost], order.fills) == ([False, False], [(7, 1, 8)])
-    # Lost bytes explain what is missing as well.
-    order = order_logical(runs_of(blocks_of(log_of([4, 5, 6, 90, 8]), [])), [4000])
-    assert [row.is_wrong for row in order.lost] == [False]
+    # Lost bytes explain what is missing as well, if they have room for so many records.
+    for far, is_wrong in ((19, False), (20, True)):
+        order = order_logical(runs_of(blocks_of(log_of([4, 5, 6, far, 8]), [])), [4000])
+        assert [(row.queue_offset, row.is_wrong) for row in order.lost] == [(far, is_wrong)]
+
+
+def test_lost_bytes_explain_as_many_offsets_as_they_have_room_for() -> None:
+    """One high bit of a QUEUEOFFSET is flipped behind damage, and the two records behind it go on as if it were not."""
+    runs = runs_of(blocks_of(log_of([14, 15, 16 + (1 << 17), 17, 18]), []))
+    order = order_logical(runs, [2000])
+    assert [row[:2] for row in order.kept] == [(14, 2), (17, 2)]
+    assert (order.lost, order.fills, order.pending) == ([(2000, 900, 16 + (1 << 17), True)], [(16, 1, 17)], [])
+    # Where lost bytes may have had more, it stays, though it is out of line: so few records do not prove it.
+    order = order_logical(runs_of(blocks_of(log_of([14, 15, 17 + (1 << 13), 18, 19]), [])), [2000])
+    assert (order.lost, order.pending) == ([(2000, 900, 17 + (1 << 13), False)], [])
+    assert [row[:2] for row in order.kept] == [(14, 2), (18, 2)]
+    # At the queue's end nothing tells, and so many are not filled.
+    order = order_logical(runs_of(blocks_of(log_of([14, 15, 16 + (1 << 17)]), [])), [2000])
+    assert [row.queue_offset for row in order.pending] == [16 + (1 << 17)]
+    # What has room may be lost: the two behind it may be of a queue that began again.
+    wide = [
+        Unit(1000, 900, 0, 14),
+        Unit(2000, 900, 0, 15),
+        *(Unit(9000 + 1000 * k, 900, 0, at) for k, at in enumerate((32, 17, 18))),
+    ]
+    order = order_logical(runs_of(blocks_of(QueueLog(wide, []), [])), [9000])
+    assert ([row.queue_offset for row in order.pending], order.lost) == ([17, 18], [])
+    assert [row[:2] for row in order.kept] == [(14, 2), (32, 1)]
 
 
 def test_a_record_that_nothing_contradicts_gets_its_unit() -> None:
