@@ -93,10 +93,13 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
         lost.append(_cut(log, repaired))
         words = f"{REPAIR}: that makes its units and items anew, too", f"or rebuild, which {stopped(until)}"
         rebuild = Advised(words, (repaired, *rebuild.commands))
+    elif dispatch.stopped_at >= 0:
+        # A build refuses the record as damage, and a start that dispatches again meets it again.
+        rebuild = Advised((f"{REPAIR}: {WITHOUT_REPLICA}",), (commands.repaired(),))
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
         advised = Advised(_VERIFY, (commands.verified(),))
-        if cut or _is_hidden_by_limit(found):
+        if cut or dispatch.stopped_at >= 0 or _is_hidden_by_limit(found):
             advised = rebuild
         elif any(queue.ends_blank for queue in found.queues):
             # ConsumeQueue.truncateDirtyLogicFiles keeps the file's first unit, which correctMinOffset then takes for the last.
@@ -105,7 +108,7 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
     if passed := [queue for queue in found.queues if queue.passed_over]:
         lost.append(_passed_over(passed))
     if dispatch.stopped_at >= 0:
-        lost.append(_stopped(dispatch.stopped_at))
+        lost.append(_stopped(dispatch.stopped_at, commands.repaired()))
     short = [queue for queue in found.queues if queue.log_max > max(queue.max_offset, 0) and queue.hidden <= 0]
     if short:
         worst = max(short, key=lambda queue: queue.log_max - queue.max_offset)
@@ -149,7 +152,7 @@ def _hidden(found: Prediction, advised: Advised, segments: int) -> Loss:
     where = f" at offsets {dispatch.hidden_from} to {dispatch.hidden_to}" if dispatch.hidden_from >= 0 else ""
     advice = list(advised.advice)
     text = f"{many} of the log{where} get no unit"
-    if log.limited:
+    if _is_hidden_by_limit(found):
         text += f": the recovery looks at no more segments ({RECOVER_MAX})"
         advice.append(
             f"or start once with {RECOVER_MAX}={segments} in broker.conf, which reads all {counted(segments, 'segment')}"
@@ -171,16 +174,12 @@ def _passed_over(queues: list[QueueOutcome]) -> Loss:
     return Loss("messages-passed-over", total, text, advice)
 
 
-def _stopped(offset: int) -> Loss:
+def _stopped(offset: int, repaired: str) -> Loss:
     text = (
         f"the topic of the record at offset {offset} cannot be a folder: the broker tries 30 times, a second each, then puts "
-        "no unit into any queue, and takes no messages until it starts again"
+        "no unit into any queue, and takes no messages until it starts again, and at that start likewise"
     )
-    advice = (
-        "take the damaged segment from a replica or a backup",
-        "or rebuild, and ask preflight again for the store with what was built",
-    )
-    return Loss("dispatch-stopped", 1, text, advice)
+    return Loss("dispatch-stopped", 1, text, (f"{REPAIR}: {WITHOUT_REPLICA}",), (repaired,))
 
 
 def _index(index: IndexOutcome, keeps_index: bool, rebuild: Advised) -> list[Loss]:

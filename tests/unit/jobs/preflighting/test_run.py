@@ -22,6 +22,7 @@ from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary
 from rocketmq_reindex.storage_format.start.predict import predict
 from rocketmq_reindex.storage_format.told import Nobody
 from tests.tools.encode import EPOCH
+from tests.tools.local_engine import local_build
 from tests.unit.jobs.preflighting.told import SIZES, error_of, kinds, state_of, told
 
 
@@ -94,6 +95,23 @@ def test_the_recovery_looks_at_ten_segments(store: Path, tmp_path: Path) -> None
     conf.write_text(f"commitLogRecoverMaxNum={segments}\nmappedFileSizeConsumeQueue=400\nmaxHashSlotNum=7\nmaxIndexNum=40\n")
     assert "records-hidden" not in kinds(told(store, "5.5.1", broker_conf=conf))
     assert kinds(told(store, "5.3.3", **SIZES)) == []
+
+
+def test_a_record_out_of_place_needs_no_more_segments(store: Path) -> None:
+    """The recovery after a crash looks at ten segments, and the queues begin before them: more segments give it no unit."""
+    _spoil_record(store, 20, struct.pack(">q", 3))
+    out = store.with_name("salvaged")
+    assert local_build(store, out, broker_version="5.5", on_damage="salvage", **SIZES).exit == 3
+    for part in ("consumequeue", "index"):
+        shutil.rmtree(store / part)
+        shutil.move(out / part, store / part)
+    (store / "checkpoint").unlink()
+    found = told(store, "5.5.1", abort="yes", **SIZES)
+    assert found.log is not None
+    assert found.log["limited"]
+    (hidden,) = (loss for loss in found.losses if loss["kind"] == "records-hidden")
+    assert (hidden["count"], "commitLogRecoverMaxNum" in " ".join((hidden["text"], *hidden["advice"]))) == (1, False)
+    assert [command.split()[1] for command in hidden["commands"]] == ["verify"]
 
 
 def test_what_was_not_counted_is_said(store: Path) -> None:
@@ -226,6 +244,9 @@ def test_a_topic_that_cannot_be_a_folder(store: Path) -> None:
     shutil.rmtree(store / "consumequeue")
     found = told(store, **SIZES)
     assert kinds(found)[:2] == ["records-hidden", "dispatch-stopped"]
+    # A build refuses the record as damage.
+    for loss in found.losses:
+        assert [command.split()[1] for command in loss["commands"]] == ["repair"]
     assert found.dispatch is not None
     assert found.dispatch["stopped_at"] == found.dispatch["hidden_from"]
     assert "\0" not in found.text
