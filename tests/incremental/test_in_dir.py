@@ -12,6 +12,7 @@ import pytest
 from tests.fault.disk import tree
 from tests.incremental.world import SALVAGE, World
 from tests.tools.faulty_children import Children
+from tests.tools.faulty_files import Fault
 from tests.tools.faulty_runs import command
 
 
@@ -120,3 +121,23 @@ def test_a_manifest_that_is_gone(world: World) -> None:
     shutil.move(world.out, world.out.with_name("away"))
     summary = world.build()
     assert summary["incremental"]["ranges_known"] == summary["incremental"]["ranges"]
+
+
+def test_what_the_next_run_starts_from_is_durable_before_it_is_published(world: World) -> None:
+    """After a power cut the store of scans must not lack a page of the build that stands in DIR."""
+    world.build()
+    world.append(random.Random(1), 5)
+    seen = list[tuple[str, str]]()
+
+    def passes(name: str, path: str) -> bool:
+        seen.append((name, path))
+        return False
+
+    assert world.broken(Fault("EIO", matches=passes))["exit"] == 0
+    tables = f"{world.tables}/"
+    written = [k for k, (name, path) in enumerate(seen) if name in ("rename", "replace") and path.startswith(tables)]
+    synced = [k for k, (name, path) in enumerate(seen) if name == "syncfs" and f"{path}/".startswith(tables)]
+    published = [k for k, (name, path) in enumerate(seen) if name in ("rename", "renameat2") and path == str(world.out)]
+    assert written
+    assert published
+    assert any(max(k for k in written if k < published[0]) < k < published[0] for k in synced), seen[written[-1] :]

@@ -99,3 +99,19 @@ def test_it_ends_with_the_process_that_started_it() -> None:
         daemon = subprocess.Popen(words, stdin=subprocess.PIPE)
         daemon.communicate(timeout=900)
         assert daemon.returncode == 0
+
+
+@pytest.mark.parametrize("sent", [b"", struct.pack("<Q", 100) + b"{}"], ids=["nothing", "half an environment"])
+def test_it_says_that_the_daemon_has_ended(sent: bytes) -> None:
+    """One that Spark started and that ended while it handed its pipes over."""
+    with name_daemon():
+        words = [sys.executable, "-m", "rocketmq_reindex.udfs.worker.daemon", "ahead"]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as daemon:
+            wait_until(_waits)
+            with socket.socket(socket.AF_UNIX) as link:
+                link.connect(f"\0rmq-reindex-{os.environ[VARIABLE]}")
+                if sent:
+                    socket.send_fds(link, [sent], [0, 1, 2])
+            _, told = daemon.communicate(timeout=900)
+        assert daemon.returncode == 1
+        assert told.splitlines()[-1] == "ConnectionError: the daemon has ended"
