@@ -78,7 +78,10 @@ def _predicted(real: RealStores, base: Base, store: Path, wanted: Wanted) -> lis
 
 
 def _is_unsure(text: str, wanted: Wanted) -> bool:
-    """Whether a loss is that of touched records alone."""
+    """Whether a loss is that of touched records alone. One that names another queue begins that, above 0."""
+    passed = re.match(r"([\d,]+) messages? of [\d,]+ queues?, such as .*: the units from its min offset", text)
+    if passed is not None:
+        return int(passed[1].replace(",", "")) <= len(wanted.unsure)
     found = re.match(r"(\d+) records? of the log at offsets ([\d,]+) to ([\d,]+) gets? no unit", text)
     if found is None:
         return False
